@@ -1,0 +1,26 @@
+"""npuscope: a performance lab for LLM kernels on NPUs.
+
+    import npuscope
+    trace = npuscope.read("kernel_details.csv")
+    trace.select(kernel="MatMul").write("matmuls.pftrace")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from npuscope.errors import NpuscopeError
+
+if TYPE_CHECKING:
+    from npuscope.trace import Meta, Trace, read
+
+__version__ = "0.1.0"
+__all__ = ["Meta", "NpuscopeError", "Trace", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    """Tables and readers load when first used, so that `npuscope --help` stays instant."""
+    if name in ("Meta", "Trace", "read"):
+        return getattr(import_module("npuscope.trace"), name)
+    raise AttributeError(f"module 'npuscope' has no attribute {name!r}")

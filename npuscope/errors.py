@@ -1,0 +1,45 @@
+"""The one exception family. Every message says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class NpuscopeError(Exception):
+    """Anything a user can mend. The command line prints it as one paragraph and exits with 2."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | Path | None = None,
+        line: int | None = None,
+        record: int | None = None,
+        remedy: str = "",
+    ) -> None:
+        self.what, self.path, self.line, self.record, self.remedy = what, path, line, record, remedy
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        where = "" if self.path is None else str(self.path)
+        if self.line is not None:
+            where += f", line {self.line}"
+        if self.record is not None:
+            where += f", record {self.record}"
+        text = f"{where}: {self.what}" if where else self.what
+        text = " ".join(text.split())  # one paragraph, whatever a cell or a parser's message contained
+        if text[-1:] not in ".!?":
+            text += "."
+        return f"{text} {self.remedy}".rstrip()
+
+
+class BadInput(NpuscopeError):
+    """A capture of a known format that cannot be understood."""
+
+
+class UnknownFormat(NpuscopeError):
+    """Nothing in the file's content matches a format npuscope reads."""
+
+
+class CannotWrite(NpuscopeError):
+    """The output cannot be produced: unknown format, missing data, or a place that refuses writing."""

@@ -1,0 +1,145 @@
+"""Trace: the four tables that every reader makes and every analysis takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from npuscope.trace import schema
+from npuscope.trace.meta import Meta
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One run, measured or simulated: `slices` on `lanes`, `edges` between tasks, `meta` about the capture.
+
+    Build it with `Trace.of`, which fills in the columns a source does not have.
+    """
+
+    slices: pl.DataFrame
+    lanes: pl.DataFrame
+    edges: pl.DataFrame
+    meta: Meta
+
+    @staticmethod
+    def of(slices: pl.DataFrame, lanes: pl.DataFrame, meta: Meta, edges: pl.DataFrame | None = None) -> Trace:
+        """A Trace whose tables have every column of the schema."""
+        edges = pl.DataFrame(schema=schema.EDGES) if edges is None else edges
+        return Trace(
+            schema.conform(slices, schema.SLICES),
+            schema.conform(lanes, schema.LANES),
+            schema.conform(edges, schema.EDGES),
+            meta,
+        )
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First start and last end of any slice, in nanoseconds; (0, 0) for an empty trace."""
+        if self.slices.is_empty():
+            return (0, 0)
+        row = self.slices.select(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")).row(0)
+        return (int(row[0]), int(row[1]))
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """The window this trace was cut to, else its span."""
+        cut = self.meta.notes.get("window_ns")
+        return (int(cut[0]), int(cut[1])) if cut else self.span
+
+    def window(self, start: int, end: int) -> Trace:
+        """The slices that overlap [start, end), whole, with the lanes and edges they need.
+
+        Slices are not clipped: analyses clip to `window_ns`, which remembers the cut.
+        """
+        stop = pl.col("start") + pl.col("dur")
+        instant_inside = (pl.col("dur") == 0) & (pl.col("start") >= start) & (pl.col("start") < end)
+        kept = self._keep((stop > start) & (pl.col("start") < end) | instant_inside, "outside the window")
+        return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
+
+    def select(
+        self,
+        where: pl.Expr | None = None,
+        *,
+        kernel: str | None = None,
+        kind: str | Sequence[str] | None = None,
+        unit: str | Sequence[str] | None = None,
+        lane: int | Sequence[int] | None = None,
+        rank: int | Sequence[int] | None = None,
+        step: int | Sequence[int] | None = None,
+    ) -> Trace:
+        """The slices that meet every condition given.
+
+        `kernel` is a regular expression, `where` any Polars expression over `slices`, the others one
+        value or several. Edges stay where a slice of both their tasks stays.
+        """
+        condition = pl.lit(True) if where is None else where
+        if kernel is not None:
+            condition &= pl.col("kernel").str.contains(kernel)
+        for column, wanted in (("kind", kind), ("lane", lane), ("step", step)):
+            if wanted is not None:
+                condition &= _is_any_of(column, wanted)
+        for column, wanted in (("unit", unit), ("rank", rank)):
+            if wanted is not None:
+                lanes = self.lanes.filter(_is_any_of(column, wanted))["lane"]
+                condition &= pl.col("lane").is_in(lanes.implode())
+        return self._keep(condition, "not selected")
+
+    def _keep(self, condition: pl.Expr, reason: str) -> Trace:
+        slices = self.slices.filter(condition)
+        lanes = self.lanes.filter(pl.col("lane").is_in(slices["lane"].unique().implode()))
+        tasks = slices["task"].unique().implode()
+        known = pl.col("src").is_in(tasks) | pl.col("src").is_null()
+        edges = self.edges.filter(known & (pl.col("dst").is_in(tasks) | pl.col("dst").is_null()))
+        left_out = self.slices.height - slices.height
+        dropped = {**self.meta.dropped}
+        if left_out:
+            dropped[reason] = dropped.get(reason, 0) + left_out
+        return Trace(slices, lanes, edges, replace(self.meta, dropped=dropped))
+
+    def with_args(self, *names: str) -> Trace:
+        """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""
+        from npuscope.trace.json_args import field
+
+        return replace(self, slices=self.slices.with_columns(field(self.slices["args"], name) for name in names))
+
+    def write(self, path: str | Path, format: str | None = None) -> None:
+        """Write the trace; the format comes from the path's ending unless given. See `npuscope.trace.write`."""
+        from npuscope.trace.write import write
+
+        write(self, path, format)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """lane, start, dur as int64 arrays, for the arithmetic of `npuscope.trace.intervals`."""
+        lane, start, dur = (self.slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
+        return lane, start, dur
+
+    def __repr__(self) -> str:
+        start, end = self.window_ns
+        return (
+            f"Trace({self.meta.format}: {self.slices.height} slices on {self.lanes.height} lanes, "
+            f"{self.edges.height} edges, {(end - start) / 1000:.3f} µs)"
+        )
+
+    def _repr_html_(self) -> str:
+        start, end = self.window_ns
+        units = self.lanes["unit"].value_counts(sort=True)
+        rows = [
+            ("format", self.meta.format),
+            ("slices", f"{self.slices.height:,}"),
+            ("lanes", ", ".join(f"{n} {unit}" for unit, n in units.iter_rows())),
+            ("edges", f"{self.edges.height:,}"),
+            ("kernels", f"{self.slices['kernel'].n_unique():,}"),
+            ("window", f"{(end - start) / 1000:,.3f} µs"),
+        ]
+        body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
+        return f"<table>{body}</table>{self.slices.head(5)._repr_html_()}"
+
+
+def _is_any_of(column: str, wanted: object) -> pl.Expr:
+    values = [wanted] if isinstance(wanted, str | int) else list(wanted)  # type: ignore[call-overload]
+    return pl.col(column).is_in(values)

@@ -1,0 +1,115 @@
+"""A CSV file as text cells, exactly as written, with the line of whatever is wrong with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import ComputeError, NoDataError, PolarsError
+
+from npuscope.errors import BadInput
+from npuscope.trace import source
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """`cells` has one text column per header entry, named uniquely; `header` has the names as written."""
+
+    header: tuple[str, ...]
+    cells: pl.DataFrame
+    line_end: str
+    bom: bool
+    blank_lines: int
+
+
+def header_of(head: bytes) -> list[str] | None:
+    """The first line's cells, if the bytes can be a CSV file's beginning."""
+    first = head.removeprefix(BOM).split(b"\n", 1)[0].rstrip(b"\r")
+    try:
+        rows = list(csv.reader([first.decode()], strict=True))
+    except (UnicodeDecodeError, csv.Error):
+        return None
+    return rows[0] if rows and len(rows[0]) > 1 else None
+
+
+def read_csv(path: Path) -> CsvTable:
+    """Every cell as text. Rows with too few or too many cells, broken quotes and bytes that are not UTF-8
+    are errors that name the line; blank lines are counted and left out."""
+    head = source.head(path)
+    header = header_of(head)
+    if header is None:
+        raise BadInput("the first line is not a CSV header", path=path, line=1)
+    columns = unique_names(header)
+    data: Path | bytes = source.read_all(path) if source.is_packed(path) else path
+    try:
+        cells = pl.read_csv(
+            data,
+            has_header=False,
+            skip_lines=1,
+            new_columns=columns,
+            schema={name: pl.String() for name in columns},
+            empty_string_is_null=False,
+            glob=False,
+        )
+    except NoDataError:
+        cells = pl.DataFrame(schema={name: pl.String() for name in columns})
+    except (ComputeError, PolarsError, UnicodeDecodeError) as error:
+        raise _located(path, data, len(header), str(error)) from error
+    # Polars fills short rows with empty cells in silence, so rows that end in one are looked at again
+    suspects = cells.select((pl.col(columns[-1]) == "").arg_true()).to_series()
+    blank = pl.all_horizontal(pl.col(columns) == "")
+    blank_lines = int(cells[suspects.to_list()].select(blank.sum()).item()) if len(suspects) else 0
+    if len(suspects) > blank_lines:
+        _refuse_short_rows(path, data, len(header))
+    if blank_lines:
+        cells = cells.filter(~blank)
+    return CsvTable(tuple(header), cells, "\r\n" if b"\r\n" in head else "\n", head.startswith(BOM), blank_lines)
+
+
+def unique_names(header: list[str]) -> list[str]:
+    """Column names that a table can hold: repeats get a number."""
+    seen: dict[str, int] = {}
+    names = []
+    for name in header:
+        seen[name] = seen.get(name, 0) + 1
+        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return names
+
+
+def _text(path: Path, data: Path | bytes) -> io.TextIOWrapper:
+    raw = io.BytesIO(data) if isinstance(data, bytes) else path.open("rb")
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+
+
+def _located(path: Path, data: Path | bytes, width: int, message: str) -> BadInput:
+    """The error of the first line that a strict second reading rejects."""
+    with _text(path, data) as text:
+        rows = csv.reader(text, strict=True)
+        try:
+            for row in rows:
+                if row and len(row) != width:
+                    what = f"{len(row)} cells where the header has {width}"
+                    return BadInput(what, path=path, line=rows.line_num)
+        except UnicodeDecodeError:
+            return BadInput("bytes that are not UTF-8 text", path=path, line=rows.line_num + 1)
+        except csv.Error as error:
+            return BadInput(f"broken CSV ({error})", path=path, line=rows.line_num)
+    return BadInput(f"not readable as CSV ({message.splitlines()[0]})", path=path)
+
+
+def _refuse_short_rows(path: Path, data: Path | bytes, width: int) -> None:
+    with _text(path, data) as text:
+        rows = csv.reader(text)
+        for row in rows:
+            if row and len(row) != width:
+                raise BadInput(
+                    f"{len(row)} cells where the header has {width}: the file looks truncated",
+                    path=path,
+                    line=rows.line_num,
+                    remedy="Copy or export it again.",
+                )

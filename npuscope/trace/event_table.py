@@ -1,0 +1,256 @@
+"""Chrome-style events as columns: slices, flow ends and lane names, before any dialect's meaning.
+
+Names, categories and lanes are numbers into small lists, so that a dialect decides per distinct name
+and not per event, and a million equal strings are stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, needs_rounding, ns_from_us
+from npuscope.trace.intervals import Ints
+from npuscope.trace.json_stream import Event, EventStream
+from npuscope.trace.meta import Ledger
+
+FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
+
+
+class Interner(dict[Any, int]):
+    """Numbers things in the order they are first seen."""
+
+    def __missing__(self, key: Hashable) -> int:
+        number = self[key] = len(self)
+        return number
+
+
+@dataclass
+class EventTable:
+    """What a JSON file held. `lane`, `name`, `category` of slices and flows index the lists of those names."""
+
+    path: Path
+    ledger: Ledger
+    header: dict[str, Any] = field(default_factory=dict)
+    lane_keys: list[tuple[int | str, int | str]] = field(default_factory=list)  # (pid, tid)
+    names: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    process_names: dict[int | str, str] = field(default_factory=dict)
+    thread_names: dict[tuple[int | str, int | str], str] = field(default_factory=dict)
+    slices: pl.DataFrame = field(default_factory=pl.DataFrame)  # lane, start, dur, name, category, args[, other]
+    flows: pl.DataFrame = field(default_factory=pl.DataFrame)  # lane, time, flow, category, name, begins, ends
+
+    def lane_names(self) -> list[str]:
+        return [self.thread_names.get(key, str(key[1])) for key in self.lane_keys]
+
+    def lane_processes(self) -> list[str]:
+        return [self.process_names.get(pid, str(pid)) for pid, _ in self.lane_keys]
+
+
+def collect(path: Path) -> EventTable:
+    """Read all events of a file. Every one becomes a slice, a flow end or a lane's name, or is counted."""
+    stream = EventStream(path)
+    table = EventTable(path, Ledger())
+    batches = _Batches(table.ledger)
+    for events, text in stream:
+        try:
+            batches.add(events, table)
+        except _NeedsExactTimes:
+            batches.add(stream.exact(text), table)
+    table.header, table.ledger.records = stream.header, stream.records
+    if not stream.closed:
+        table.ledger.notes["unclosed_list"] = True
+    batches.finish(table)
+    return table
+
+
+class _NeedsExactTimes(Exception):
+    """A batch has fractional times beyond what a float64 holds to the nanosecond."""
+
+
+class _Edge(NamedTuple):
+    """A begin or an end of a slice; those of one key pair up."""
+
+    key: Hashable
+    lane: int
+    time: int
+    event: Event
+
+
+class _Batches:
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.names, self.categories, self.lanes, self.flow_ids = Interner(), Interner(), Interner(), Interner()
+        self.text_times = 0  # times that the file has in quotes
+        self.frames: list[pl.DataFrame] = []
+        self.flow_frames: list[pl.DataFrame] = []
+        self.begins_and_ends: list[_Edge] = []
+
+    def add(self, events: list[Event], table: EventTable) -> None:
+        complete = [e for e in events if e.ph == "X"]
+        frame = self._slice_frame(complete)  # first, because it may ask for the batch again
+        flows = [e for e in events if e.ph in FLOWS] if len(complete) < len(events) else []
+        flow_frame = self._flow_frame(flows)
+        self.frames.append(frame)
+        self.flow_frames.append(flow_frame)
+        if len(complete) + len(flows) < len(events):
+            for event in events:
+                if event.ph != "X" and event.ph not in FLOWS:
+                    self._add_rest(event, table)
+
+    def _slice_frame(self, events: list[Event]) -> pl.DataFrame:
+        names, categories, lanes = self.names, self.categories, self.lanes
+        start, start_known = self._times([e.ts for e in events])
+        dur, dur_known = self._times([e.dur for e in events])
+        args = [bytes(e.args) or None for e in events]
+        columns: dict[str, Any] = {
+            "lane": np.array([lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
+            "start": start,
+            "dur": dur,
+            "name": np.array([names[e.name] for e in events], dtype=np.uint32),
+            "category": np.array([categories[e.cat] for e in events], dtype=np.uint32),
+            "args": pl.Series(args, dtype=pl.Binary).cast(pl.String),
+        }
+        if any(e.other is not None for e in events):
+            columns["other"] = pl.Series([e.other for e in events], dtype=pl.Binary).cast(pl.String)
+        frame = pl.DataFrame(columns)
+        self.ledger.repaired["slice without a duration given zero"] += int((start_known & ~dur_known).sum())
+        return self._only_sound(frame, start_known)
+
+    def _only_sound(self, frame: pl.DataFrame, known: NDArray[np.bool_]) -> pl.DataFrame:
+        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        negative = frame["dur"] < 0
+        if negative.any():
+            self.ledger.repaired["negative duration set to zero"] += int((negative.to_numpy() & known).sum())
+            frame = frame.with_columns(pl.col("dur").clip(lower_bound=0))
+        return frame if known.all() else frame.filter(pl.Series(known))
+
+    def _flow_frame(self, events: list[Event]) -> pl.DataFrame:
+        time, known = self._times([e.ts for e in events])
+        frame = pl.DataFrame(
+            {
+                "lane": np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
+                "time": time,
+                "flow": self._flow_numbers([e.id for e in events]),
+                "category": np.array([self.categories[e.cat] for e in events], dtype=np.uint32),
+                "name": np.array([self.names[e.name] for e in events], dtype=np.uint32),
+                "begins": np.array([e.ph != "f" for e in events], dtype=bool),
+                "ends": np.array([e.ph != "s" for e in events], dtype=bool),
+            }
+        )
+        self.ledger.merged["flow event became an end of an edge"] += int(known.sum())
+        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        return frame if known.all() else frame.filter(pl.Series(known))
+
+    def _flow_numbers(self, ids: list[Any]) -> Ints:
+        """Ids as int64: small whole numbers as they are, all else numbered downwards from -1."""
+        limit = 1 << 62
+        return np.array(
+            [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in ids], dtype=np.int64
+        )
+
+    def _add_rest(self, event: Event, table: EventTable) -> None:
+        if event.ph == "M":
+            self._add_metadata(event, table)
+        elif event.ph in BEGIN_END or event.ph in ASYNC:
+            time, known = self._times([event.ts])
+            if not known[0]:
+                self.ledger.dropped["event without a usable time"] += 1
+            elif event.ph in BEGIN_END:
+                lane = self.lanes[event.pid, event.tid]
+                self.begins_and_ends.append(_Edge(lane, lane, int(time[0]), event))
+            else:
+                lane = self.lanes[event.pid, f"async {event.cat}".rstrip()]
+                self.begins_and_ends.append(_Edge((lane, event.id), lane, int(time[0]), event))
+        elif event.ph == "C":
+            self.ledger.dropped["counter event"] += 1
+        elif event.ph in INSTANTS:
+            self.ledger.dropped["instant event"] += 1
+        else:
+            self.ledger.dropped[f"event of phase {event.ph[:8]!r}"] += 1
+
+    def _add_metadata(self, event: Event, table: EventTable) -> None:
+        self.ledger.merged["metadata event names a lane"] += 1
+        if event.name not in ("process_name", "thread_name"):
+            return
+        try:
+            value = msgspec.json.decode(event.args)["name"]
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return
+        if event.name == "process_name":
+            table.process_names[event.pid] = str(value)
+        else:
+            table.thread_names[event.pid, event.tid] = str(value)
+
+    def _times(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
+        """Nanoseconds, and where there was a number that fits. Raises _NeedsExactTimes rather than lose digits."""
+        if not set(map(type, values)) <= {int, float}:
+            return self._times_of_text(values)
+        micros = np.array(values, dtype=np.float64)
+        with np.errstate(invalid="ignore"):
+            known = np.abs(micros) <= LARGEST_US
+            whole = np.where(known, np.floor(micros), 0.0)
+            fraction = np.where(known, micros - whole, 0.0)
+            if np.any((fraction != 0) & (np.abs(micros) > EXACT_FLOAT_US)):
+                raise _NeedsExactTimes
+        below = fraction * 1000.0
+        nanos = np.rint(below)
+        # three decimals read as a float64 are off by parts of its last place, which grows with the number
+        off = np.abs(below - nanos) > np.maximum(1e-6, np.abs(whole) * 3e-13)
+        self.ledger.repaired["time with digits below a nanosecond rounded"] += int(off.sum())
+        return whole.astype(np.int64) * 1000 + nanos.astype(np.int64), known
+
+    def _times_of_text(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
+        self.text_times += sum(value.__class__ is str for value in values)
+        text = pl.Series("t", [None if v is None else v if isinstance(v, str) else repr(v) for v in values], dtype=pl.String)
+        frame = text.to_frame().select(ns=ns_from_us(pl.col("t")), off=needs_rounding(pl.col("t")))
+        self.ledger.repaired["time with digits below a nanosecond rounded"] += int(frame["off"].sum())
+        return frame["ns"].fill_null(0).to_numpy(), frame["ns"].is_not_null().to_numpy()
+
+    def finish(self, table: EventTable) -> None:
+        if pairs := self._pairs():
+            self.frames.append(self._pair_frame(pairs))
+        table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
+        table.flows = pl.concat(self.flow_frames) if self.flow_frames else self._flow_frame([])
+        table.names, table.categories, table.lane_keys = list(self.names), list(self.categories), list(self.lanes)
+        if self.text_times:
+            table.ledger.notes["times_as_text"] = self.text_times
+
+    def _pairs(self) -> list[tuple[int, int, int, Event]]:
+        """(lane, start, end, event) of each begin; an end closes the newest open begin of its key."""
+        done: list[tuple[int, int, int, Event]] = []
+        open_begins: dict[Hashable, list[_Edge]] = {}
+        self.begins_and_ends.sort(key=lambda edge: edge.time)  # stable: one moment keeps the file's order
+        for edge in self.begins_and_ends:
+            stack = open_begins.setdefault(edge.key, [])
+            if edge.event.ph in "BbS":
+                stack.append(edge)
+            elif stack:
+                begin = stack.pop()
+                done.append((edge.lane, begin.time, edge.time, begin.event))
+                self.ledger.merged["end event closed a slice"] += 1
+            else:
+                self.ledger.dropped["end event without a begin"] += 1
+        for begin in (begin for stack in open_begins.values() for begin in stack):
+            done.append((begin.lane, begin.time, self.begins_and_ends[-1].time, begin.event))
+            self.ledger.repaired["slice never ended, closed at the last event"] += 1
+        return done
+
+    def _pair_frame(self, pairs: list[tuple[int, int, int, Event]]) -> pl.DataFrame:
+        return pl.DataFrame(
+            {
+                "lane": np.array([lane for lane, *_ in pairs], dtype=np.uint32),
+                "start": np.array([start for _, start, *_ in pairs], dtype=np.int64),
+                "dur": np.array([end - start for _, start, end, _ in pairs], dtype=np.int64),
+                "name": np.array([self.names[e.name] for *_, e in pairs], dtype=np.uint32),
+                "category": np.array([self.categories[e.cat] for *_, e in pairs], dtype=np.uint32),
+                "args": pl.Series([bytes(e.args) or None for *_, e in pairs], dtype=pl.Binary).cast(pl.String),
+            }
+        )

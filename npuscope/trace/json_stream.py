@@ -1,0 +1,267 @@
+"""The events of a Chrome/Perfetto/Kineto JSON file, decoded a few megabytes at a time.
+
+The file is a list of events, or an object with the list under `traceEvents`. Pieces are cut between two
+events and decoded as a list of their own. Where to cut is a guess (the last `}, {` of the piece), and the
+decoder proves it: a piece cut inside an event, a string or a nested list does not decode, and then the
+exact place is looked for bracket by bracket.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from npuscope.errors import BadInput
+from npuscope.trace import source
+
+_BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
+_LONGEST_PIECE = 256 << 20  # one event larger than this is not a trace
+_LONGEST_HEADER = 256 << 20
+
+
+class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The usual fields. Other fields, or odd types, take the slower road through `decode_odd`."""
+
+    ph: str = ""
+    name: str = ""
+    cat: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: int | float | str | None = None
+    dur: int | float | str | None = None
+    id: int | str | None = None
+    bp: str | None = None
+    s: str | None = None
+    args: msgspec.Raw = msgspec.Raw()  # the object's own text; empty when the event has none
+    other: bytes | None = None  # JSON text of fields beside the usual ones; set by decode_odd
+
+
+class ExactNumber(str):
+    """A JSON number kept as its own text, where a float64 could not hold it."""
+
+
+class _ExactEvent(Event, gc=False, forbid_unknown_fields=True):
+    """As Event, with times as text, for files whose times a float64 cannot hold."""
+
+    ts: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+    dur: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
+_decode = msgspec.json.Decoder(list[Event]).decode
+_decode_exact = msgspec.json.Decoder(list[_ExactEvent]).decode
+_decode_fields = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+class EventStream:
+    """Iterates over batches of a file's events; `header` has the file's other fields once it is exhausted.
+
+    `exact(piece)` decodes a batch's text again with its times as text.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.header: dict[str, Any] = {}
+        self.closed = True  # False when the list of events never ends, which Chrome allows for a bare list
+        self.records = 0
+
+    def __iter__(self) -> Iterator[tuple[list[Event], bytes]]:
+        pieces = source.chunks(self.path)
+        prefix, rest = self._find_events(pieces)
+        ended = False
+        for piece in pieces:
+            rest += piece
+            if len(rest) > _LONGEST_PIECE:
+                raise BadInput("an event of more than 256 MB", path=self.path, record=self.records + 1)
+            cut = _last_boundary(rest)
+            if cut < 0:
+                continue
+            text = b"[" + rest[:cut] + b"]"
+            events = _try_decode(text)
+            if events is not None:
+                rest = rest[cut:].lstrip()[1:]
+            else:
+                text, rest, ended = self._exact_cut(rest)
+                events = self._decode(text)
+            yield from self._batch(events, text)
+            if ended:
+                rest += b"".join(pieces)
+                break
+        if not ended:
+            text, rest, ended = self._exact_cut(rest, last=True)
+            yield from self._batch(self._decode(text), text)
+            if ended:
+                rest += b"".join(pieces)
+        self.closed = ended
+        self._read_header(prefix, rest, ended)
+
+    def exact(self, text: bytes) -> list[Event]:
+        """The batch again, with `ts` and `dur` as the file's own text."""
+        try:
+            events: list[Any] = _decode_exact(text)
+        except msgspec.ValidationError:
+            return decode_odd(text)
+        for event in events:
+            event.ts, event.dur = _number_text(event.ts), _number_text(event.dur)
+        return events
+
+    def _batch(self, events: list[Event], text: bytes) -> Iterator[tuple[list[Event], bytes]]:
+        self.records += len(events)
+        if events:
+            yield events, text
+
+    def _find_events(self, pieces: Iterator[bytes]) -> tuple[bytes, bytes]:
+        """The text before the events (an unclosed object, or nothing for a bare list) and what is read beyond."""
+        buffer = b""
+        for piece in pieces:
+            buffer += piece
+            text = buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if text.startswith(b"["):
+                return b"", text[1:]
+            if not text.startswith(b"{"):
+                break
+            for match in _EVENTS_KEY.finditer(text):
+                # the key counts only at the top level: the text before it must be an object that lacks its end
+                if _is_json(text[: match.end()] + b"]}"):
+                    return text[: match.start()], text[match.end() :]
+            if len(text) > _LONGEST_HEADER:
+                break
+        if not buffer.strip():
+            raise BadInput("the file is empty", path=self.path)
+        raise BadInput("no list of trace events in this JSON file", path=self.path, remedy="Is it a trace?")
+
+    def _exact_cut(self, text: bytes, last: bool = False) -> tuple[bytes, bytes, bool]:
+        """Whole events as a list, the text after them, and whether the list of events ended."""
+        depth, end = 0, 0
+        for token in _TOKEN.finditer(text):
+            mark = token.group()
+            if mark in b"[{":
+                depth += 1
+            elif mark in b"]}" and depth == 0:
+                return b"[" + text[: token.start()] + b"]", text[token.end() :], True
+            elif mark in b"]}":
+                depth -= 1
+                end = token.end() if depth == 0 else end
+        if last and text[end:].strip(b" \t\r\n,"):
+            whole = len(self._decode(b"[" + text[:end] + b"]"))
+            raise BadInput(
+                "the JSON ends in the middle of an event: the file is truncated",
+                path=self.path,
+                record=self.records + whole + 1,
+                remedy="Copy or export it again.",
+            )
+        return b"[" + text[:end] + b"]", text[end:].lstrip().removeprefix(b","), False
+
+    def _decode(self, text: bytes) -> list[Event]:
+        try:
+            return _decode(text)
+        except msgspec.ValidationError:
+            return decode_odd(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            what = f"not readable as JSON trace events ({str(error).splitlines()[0]})"
+            raise BadInput(what, path=self.path, record=self._bad(text)) from error
+
+    def _bad(self, text: bytes) -> int:
+        """The number of the first record that does not decode."""
+        good, begin, depth = 0, 1, 0
+        for token in _TOKEN.finditer(text, 1):
+            mark = token.group()
+            depth += (mark in b"[{") - (mark in b"]}")
+            if depth == 0 and mark == b"}":
+                if not _is_json(text[begin : token.end()].lstrip(b" \t\r\n,")):
+                    break
+                good, begin = good + 1, token.end()
+        return self.records + good + 1
+
+    def _read_header(self, prefix: bytes, tail: bytes, ended: bool) -> None:
+        if not prefix:
+            if tail.strip():
+                raise BadInput("text after the end of the list of events", path=self.path)
+            return
+        if not ended:
+            raise BadInput("the list of events never ends: the file is truncated", path=self.path, record=self.records + 1)
+        try:
+            self.header = _decode_any(prefix + b'"":0' + tail)
+        except msgspec.DecodeError as error:
+            raise BadInput(f"damaged JSON after the events ({error})", path=self.path) from error
+        self.header.pop("", None)
+
+
+def decode_odd(text: bytes) -> list[Event]:
+    """Events with unusual fields or types; what is not an object becomes an event without a phase."""
+    try:
+        rows = _decode_fields(text)
+    except msgspec.ValidationError:
+        rows = [row if isinstance(row, dict) else {} for row in _decode_any(text)]
+        rows = [{k: msgspec.Raw(msgspec.json.encode(v)) for k, v in row.items()} for row in rows]
+    return [_odd_event(row) for row in rows]
+
+
+def _odd_event(fields: dict[str, msgspec.Raw]) -> Event:
+    event = Event()
+    for name in ("ph", "name", "cat", "bp", "s"):
+        if name in fields:
+            setattr(event, name, _text(fields.pop(name)))
+    for name in ("pid", "tid", "id"):
+        if name in fields:
+            value = _decode_any(fields.pop(name))
+            plain = isinstance(value, int | str) and not isinstance(value, bool)
+            setattr(event, name, value if plain or value is None else str(value))
+    event.pid, event.tid = (0 if value is None else value for value in (event.pid, event.tid))
+    for name in ("ts", "dur"):
+        if name in fields:
+            setattr(event, name, _number_text(fields.pop(name)))
+    event.args = fields.pop("args", msgspec.Raw())
+    if fields:
+        event.other = msgspec.json.encode(fields)
+    return event
+
+
+def _text(raw: msgspec.Raw) -> str:
+    value = _decode_any(raw)
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _number_text(raw: msgspec.Raw) -> str | None:
+    """The number's text: a plain `str` where the file has it in quotes, else an ExactNumber."""
+    text = bytes(raw).strip()
+    if text.startswith(b'"'):
+        return text.strip(b'"').decode()
+    return None if text in (b"", b"null") else ExactNumber(text.decode())
+
+
+def _last_boundary(text: bytes) -> int:
+    """Where the last event of the text that is followed by another one seems to end; -1 if nowhere."""
+    size = 1 << 12
+    while True:
+        begin = max(0, len(text) - size)
+        last = -1
+        for match in _BETWEEN.finditer(text, begin):
+            last = match.start() + 1
+        if last >= 0 or begin == 0:
+            return last
+        size *= 8
+
+
+def _try_decode(text: bytes) -> list[Event] | None:
+    """The events of a piece, or None if it was not cut between two events."""
+    try:
+        return _decode(text)
+    except msgspec.ValidationError:
+        return decode_odd(text) if _is_json(text) else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _decode_any(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""torch-profiler (Kineto) JSON of NVIDIA and AMD GPUs.
+
+New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microseconds. Device events sit on
+(device, stream) lanes; `ac2g` flows lead from the launching call to the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+
+from npuscope.trace.core import Trace
+from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace.event_table import EventTable
+
+DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel"}
+DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead"}
+HOST_CATEGORIES = {"cpu_op", "cuda_runtime", "cuda_driver", "python_function", "hip_runtime", "privateuse1_runtime"}
+COLLECTIVE_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
+LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
+HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
+# facts worth keeping of the header; the rest may hold host names, environment and tokens
+SAFE_HEADER = ("schemaVersion", "traceName", "displayTimeUnit", "with_stack", "record_shapes", "profile_memory")
+
+
+def recognises(table: EventTable) -> bool:
+    """True when the header or the categories are the torch profiler's."""
+    return bool(HEADER_KEYS & table.header.keys()) or bool(HOST_CATEGORIES & set(table.categories))
+
+
+def dress_up(table: EventTable) -> Trace:
+    """Kernels are tasks (or communication) on streams, calls are host work, annotations describe."""
+    header = table.header
+    distributed = header.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    base = header.get("baseTimeNanoseconds")
+    table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
+    if isinstance(distributed, dict) and "world_size" in distributed:
+        table.ledger.notes["world_size"] = distributed["world_size"]
+    trace = dress(
+        table,
+        "kineto",
+        kind=_kinds(table),
+        lanes=_lanes(table, rank if isinstance(rank, int) else None),
+        epoch_ns=base if isinstance(base, int) else 0,
+        device=_device_name(header),
+        clock="epoch" if base or _looks_absolute(table) else "relative",
+    )
+    return _steps_of_kernels(trace)
+
+
+def _kinds(table: EventTable) -> np.ndarray:
+    by_category = kind_numbers([_kind(category) for category in table.categories])
+    kinds = by_category[table.slices["category"].to_numpy()] if table.categories else np.empty(0, dtype=np.int64)
+    task, comm = kind_numbers(["task", "comm"])
+    is_collective = np.array([bool(COLLECTIVE_KERNEL.search(name)) for name in table.names], dtype=bool)
+    if len(kinds):
+        kinds = np.where((kinds == task) & is_collective[table.slices["name"].to_numpy()], comm, kinds)
+    return kinds
+
+
+def _kind(category: str) -> str:
+    if category in DEVICE_CATEGORIES:
+        return "task"
+    return "derived" if category in DESCRIBING_CATEGORIES else "host"
+
+
+def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
+    """Lanes with a device event are streams: pid is the device, tid the stream."""
+    device_numbers = [n for n, category in enumerate(table.categories) if category in DEVICE_CATEGORIES]
+    on_device = table.slices.filter(pl.col("category").is_in(device_numbers))["lane"].unique()
+    lanes = plain_lanes(table).with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank"))
+    is_stream = pl.col("lane").is_in(on_device.implode())
+    return lanes.with_columns(
+        pl.when(is_stream).then(pl.lit("stream")).otherwise(pl.lit("host")).alias("unit"),
+        pl.when(is_stream).then(pl.concat_str(pl.lit("stream "), "tid")).otherwise(pl.col("name")).alias("name"),
+        pl.when(is_stream).then(pl.col("pid").cast(pl.Int32, strict=False)).alias("device"),
+    )
+
+
+def _steps_of_kernels(trace: Trace) -> Trace:
+    """A kernel belongs to the step that launched it, however late it ran."""
+    steps = trace.slices.select("task", "step").filter(pl.col("step").is_not_null())
+    if steps.is_empty() or trace.edges.is_empty():
+        return trace
+    launched = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
+    launched = launched.join(steps.rename({"task": "src", "step": "launch_step"}), on="src").unique("dst", keep="first")
+    slices = trace.slices.join(
+        launched.select(pl.col("dst").alias("task"), "launch_step"), on="task", how="left", maintain_order="left"
+    )
+    slices = slices.with_columns(pl.coalesce("launch_step", "step").alias("step")).drop("launch_step")
+    return Trace(slices, trace.lanes, trace.edges, trace.meta)
+
+
+def _device_name(header: dict[str, object]) -> str | None:
+    devices = header.get("deviceProperties")
+    if isinstance(devices, list) and devices and isinstance(devices[0], dict):
+        return str(devices[0].get("name")) if devices[0].get("name") else None
+    return None
+
+
+def _looks_absolute(table: EventTable) -> bool:
+    first = table.slices["start"].min()
+    return isinstance(first, int) and first > 10**18  # after 2001 in nanoseconds since 1970

@@ -1,0 +1,118 @@
+"""Swimlane JSON of PyPTO and simpler, merged for Perfetto: five dialects, told apart by process names.
+
+A task shows up in up to three places: on its core (Worker View or AICore View), as the scheduler saw it
+(Scheduler View or AICPU View: dispatch to finish), and in the orchestrator's submit. All are kept; the
+scheduler's two times are copied onto the core's slice as `dispatch` and `finish`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from npuscope.trace import json_args
+from npuscope.trace.core import Trace
+from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace.event_table import EventTable
+from npuscope.trace.lane_names import LaneUnit, unit_of_lane
+from npuscope.trace.meta import Ledger
+
+CORE_VIEWS = {"Worker View", "AICore View", "Machine View"}
+SCHEDULER_VIEWS = {"Scheduler View", "AICPU View"}
+CONTROL_VIEWS = {"AICPU Scheduler", "AICPU Orchestrator", "Orchestrator"}
+HOST_VIEWS = {"Host Orchestrator"}
+BLOCK = re.compile(r"^block\d+$")  # the distributed dialect has one process per block
+TASK_LABEL = r"^(.*?)(?:\((?:r\d+)?t?\d*\)|#\d+)$"  # qk(r1t2), qk(t2), GEMM#24, 0-1-53()
+
+
+def recognises(table: EventTable) -> bool:
+    """True when a process is one of the swimlane's views, or a block with cube and vector threads."""
+    processes = set(table.process_names.values())
+    if processes & (CORE_VIEWS | SCHEDULER_VIEWS):
+        return True
+    blocks = any(BLOCK.match(name) for name in processes)
+    return blocks and any(unit_of_lane(name).unit in ("AIC", "AIV") for name in table.thread_names.values())
+
+
+def dress_up(table: EventTable) -> Trace:
+    """Core slices are tasks with dispatch and finish where a scheduler view has them."""
+    units = [_lane_unit(p, n) for p, n in zip(table.lane_processes(), table.lane_names(), strict=True)]
+    in_view = [p in SCHEDULER_VIEWS for p in table.lane_processes()]
+    lanes = plain_lanes(table).with_columns(
+        pl.Series("unit", [u.unit for u in units], dtype=pl.String),
+        pl.Series("core", [u.core for u in units], dtype=pl.Int32),
+        # a core's lane in a scheduler's view is not the core
+        pl.when(pl.Series(in_view)).then(pl.concat_str("process", pl.lit(" "), "name")).otherwise("name").alias("name"),
+    )
+    events = table.slices
+    args = events["args"]
+    # every view but the core's prints times of its own into names, such as idle(0) or dispatch(3)
+    label = pl.Series(table.names, dtype=pl.String).gather(events["name"])
+    task = json_args.whole_number(args, "taskId")
+    task = task.zip_with(task.is_not_null(), json_args.whole_number(args, "task_id"))
+    kinds = kind_numbers([u.kind for u in units])[events["lane"].to_numpy()]
+    trace = dress(
+        table,
+        "merged-swimlane",
+        kind=kinds,
+        lanes=lanes,
+        task=task.alias("task"),
+        kernel=label.str.extract(TASK_LABEL).fill_null(label).alias("kernel"),
+        clock="relative",
+    )
+    slices = trace.slices.with_columns(label.alias("label"))
+    slices = _from_start_not_receive(slices, table.ledger)
+    slices = _with_scheduler_times(slices, trace.lanes)
+    dialect = sorted(set(table.process_names.values()) & (CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS))
+    meta = replace(trace.meta, repaired=dict(+table.ledger.repaired), notes={**trace.meta.notes, "views": dialect or ["blocks"]})
+    # the views repeat each dependency; one edge per pair of tasks and name is enough
+    edges = trace.edges.unique(["src", "dst", "source", "name"], keep="first", maintain_order=True)
+    return Trace.of(slices, trace.lanes, meta, edges)
+
+
+def _lane_unit(process: str, name: str) -> LaneUnit:
+    unit = unit_of_lane(name)
+    if process in SCHEDULER_VIEWS or process in CONTROL_VIEWS:
+        return LaneUnit("AICPU", unit.core, "schedule")
+    if process in HOST_VIEWS:
+        return LaneUnit("host", None, "host")
+    return unit._replace(kind="task") if unit.unit in ("AIC", "AIV", "AICPU") else unit
+
+
+def _from_start_not_receive(slices: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
+    """In the current dialect a core's bar begins when the core received the task; the kernel begins later."""
+    setup = json_args.microseconds(slices["args"], "local_setup_us")
+    kernel = json_args.microseconds(slices["args"], "kernel-duration-us")
+    if setup.null_count() == slices.height:
+        return slices
+    known = (slices["kind"] == "task") & setup.is_not_null() & kernel.is_not_null()
+    ledger.repaired["bar began at receive, moved to the kernel's start"] = int((known & (setup > 0)).sum())
+    return slices.with_columns(
+        pl.when(known).then(pl.col("start")).alias("receive"),
+        pl.when(known).then(pl.col("start") + setup).otherwise("start").alias("start"),
+        pl.when(known).then(kernel).otherwise("dur").alias("dur"),
+    )
+
+
+def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
+    """dispatch and finish of each core slice: the nth of its task in its core's lane of the scheduler's view."""
+    places = lanes.select("lane", "process", "tid")
+    rows = slices.select("lane", "start", "dur", "task").with_row_index("row").join(places, on="lane", maintain_order="left")
+    rows = rows.filter(pl.col("task").is_not_null())
+    key = ["tid", "task", "nth"]
+    nth = pl.int_range(pl.len()).over("tid", "task", order_by="start").alias("nth")
+    seen = rows.filter(pl.col("process").is_in(SCHEDULER_VIEWS)).with_columns(nth)
+    ran = rows.filter(pl.col("process").is_in(CORE_VIEWS)).with_columns(nth)
+    if seen.is_empty() or ran.is_empty():
+        return slices
+    met = ran.select("row", *key).join(
+        seen.select(*key, pl.col("start").alias("dispatch"), (pl.col("start") + pl.col("dur")).alias("finish")), on=key
+    )
+    at = np.asarray(met["row"])
+    empty = pl.Series([None], dtype=pl.Int64).new_from_index(0, slices.height)
+    return slices.with_columns(
+        empty.scatter(at, met["dispatch"]).alias("dispatch"), empty.clone().scatter(at, met["finish"]).alias("finish")
+    )

@@ -1,0 +1,54 @@
+"""Ascend's timeline JSON: torch_npu's trace_view.json and msprof's msprof_*.json."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from npuscope.trace.core import Trace
+from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace.event_table import EventTable
+
+# process name -> unit and kind; the profiler's other processes hold counters only
+PROCESSES = {
+    "Ascend Hardware": ("stream", "task"),
+    "HCCL": ("link", "comm"),
+    "Communication": ("link", "comm"),
+    "Overlap Analysis": ("host", "derived"),
+    "Python": ("host", "host"),
+    "CANN": ("host", "host"),
+}
+EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
+# what the hardware queue holds beside kernels: waiting, recording, profiling and copying orders
+QUEUE_ORDERS = re.compile(r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE)")
+
+
+def recognises(table: EventTable) -> bool:
+    """True when a process has one of the names only Ascend's profiler gives."""
+    return bool(EVIDENCE & set(table.process_names.values()))
+
+
+def dress_up(table: EventTable) -> Trace:
+    """Streams of Ascend Hardware run tasks; HCCL lanes communicate; Overlap Analysis describes."""
+    processes = table.lane_processes()
+    lanes = plain_lanes(table).with_columns(
+        pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
+        pl.Series("device", [_device(key[0], p) for key, p in zip(table.lane_keys, processes, strict=True)], dtype=pl.Int32),
+    )
+    kinds = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
+    kind = kinds[table.slices["lane"].to_numpy()] if len(kinds) else np.empty(0, dtype=np.int64)
+    task, schedule = kind_numbers(["task", "schedule"])
+    is_order = np.array([bool(QUEUE_ORDERS.match(name)) for name in table.names], dtype=bool)
+    if len(kind):
+        kind = np.where((kind == task) & is_order[table.slices["name"].to_numpy()], schedule, kind)
+    trace = dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch")
+    # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
+    return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))
+
+
+def _device(pid: int | str, process: str) -> int | None:
+    """msprof packs the device into the low five bits of the pid of its own processes."""
+    return pid & 31 if isinstance(pid, int) and process in EVIDENCE - {"CANN"} and pid > 31 else None

@@ -1,0 +1,48 @@
+"""The columns every Trace has, whatever it was read from. Times are integer nanoseconds."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# derived: spans that describe other rows (annotations, Overlap Analysis) and are not work themselves
+KINDS = pl.Enum(["task", "comm", "schedule", "host", "derived"])
+UNITS = pl.Enum(["AIC", "AIV", "AICPU", "stream", "host", "link"])
+
+SLICES: dict[str, pl.DataType] = {
+    "lane": pl.UInt32(),  # row of `lanes`
+    "start": pl.Int64(),
+    "dur": pl.Int64(),
+    "kernel": pl.String(),
+    "kind": KINDS,
+    "depth": pl.UInt32(),  # how many slices of the same lane were open when this one began
+    "task": pl.Int64(),  # the capture's task id where it has one that is a key, else the record's number
+    "block": pl.Int32(),
+    "dispatch": pl.Int64(),
+    "finish": pl.Int64(),
+    "step": pl.Int64(),
+    "duplicate_of": pl.Int64(),  # the `task` this row tells a second time; null for a row that counts
+}
+
+LANES: dict[str, pl.DataType] = {
+    "lane": pl.UInt32(),
+    "name": pl.String(),
+    "unit": UNITS,
+    "core": pl.Int32(),
+    "device": pl.Int32(),
+    "rank": pl.Int32(),
+}
+
+EDGES: dict[str, pl.DataType] = {
+    "src": pl.Int64(),  # null where the capture has only the other end
+    "dst": pl.Int64(),
+    "source": pl.String(),  # tensormap, creator, explicit, flow
+}
+
+
+def conform(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """The schema's columns first and typed, absent ones null, every other column after them as it is."""
+    missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns]
+    frame = frame.with_columns(missing)
+    casts = [pl.col(name).cast(dtype) for name, dtype in schema.items() if frame.schema[name] != dtype]
+    frame = frame.with_columns(casts)
+    return frame.select([*schema, *(c for c in frame.columns if c not in schema)])
