@@ -46,6 +46,7 @@ def dress_up(table: EventTable) -> Trace:
         pl.Series("core", [u.core for u in units], dtype=pl.Int32),
         # a core's lane in a scheduler's view is not the core
         pl.when(pl.Series(in_view)).then(pl.concat_str("process", pl.lit(" "), "name")).otherwise("name").alias("name"),
+        pl.col("name").alias("thread"),
     )
     events = table.slices
     args = events["args"]
@@ -99,11 +100,11 @@ def _from_start_not_receive(slices: pl.DataFrame, ledger: Ledger) -> pl.DataFram
 
 def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     """dispatch and finish of each core slice: the nth of its task in its core's lane of the scheduler's view."""
-    places = lanes.select("lane", "process", "tid")
+    places = lanes.select("lane", "process", "thread")  # a core has two threads there when tasks are pipelined
     rows = slices.select("lane", "start", "dur", "task").with_row_index("row").join(places, on="lane", maintain_order="left")
     rows = rows.filter(pl.col("task").is_not_null())
-    key = ["tid", "task", "nth"]
-    nth = pl.int_range(pl.len()).over("tid", "task", order_by="start").alias("nth")
+    key = ["thread", "task", "nth"]
+    nth = pl.int_range(pl.len()).over("thread", "task", order_by="start").alias("nth")
     seen = rows.filter(pl.col("process").is_in(SCHEDULER_VIEWS)).with_columns(nth)
     ran = rows.filter(pl.col("process").is_in(CORE_VIEWS)).with_columns(nth)
     if seen.is_empty() or ran.is_empty():

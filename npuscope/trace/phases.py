@@ -1,0 +1,40 @@
+"""What an AICPU marker means. Builds of the runtime name one phase differently, so names map by label."""
+
+from __future__ import annotations
+
+import polars as pl
+
+# our word -> labels seen in TraCR bundles and swimlanes
+ALIASES = {
+    "orchestrate": ("Orchestrating", "orch_submit"),
+    "read_dimensions": ("Read_Dimensions",),
+    "reshape_kernels": ("Reshape_Kernels",),
+    "pre_loop": ("Pre_Loop_Info",),
+    "scope": ("PTO2_SCOPE_",),
+    "schedule": ("Scheduling",),
+    "complete": ("Phase1", "Complete", "Retiring", "complete", "poll", "scan"),
+    "drain_sync": ("Phase2", "Drain_Sync_Start", "Draining_Sync", "drain"),
+    "wire": ("Phase3", "wire"),
+    "dummy": ("Phase3b", "Dummy", "Retiring_Dummy", "dummy"),
+    "dispatch": ("Phase4", "Dispatch", "Dispatching", "dispatch"),
+    "release": ("Drain", "Release", "release"),
+    "idle": ("Idle", "idle"),
+    "resolve": ("Resolving", "resolve", "fanout"),
+    "early_dispatch": ("early_dispatch", "prestage"),
+    "initialise": ("Initializing",),
+    "deinitialise": ("De_Initializing",),
+    "load": ("DLL_loading",),
+    "allocate": ("Allocating", "orch_alloc"),
+    "run": ("Running_Task_Single", "Running_Task_Pair"),
+    "barrier": ("Barrier",),
+    "comm_notify": ("CommNotify",),
+    "comm_wait": ("CommWait",),
+}
+_BY_LABEL = {label: word for word, labels in ALIASES.items() for label in labels}
+RUN_LABELS = frozenset(ALIASES["run"])
+ROLE_LABELS = {"Orchestrating": "orchestrator", "Scheduling": "scheduler"}
+
+
+def phase_of(label: pl.Expr) -> pl.Expr:
+    """The phase a label stands for; null for a label that is none of the runtime's."""
+    return label.replace_strict(_BY_LABEL, default=None, return_dtype=pl.String)
