@@ -69,3 +69,12 @@ class Ledger:
 
 def _nonzero(counts: Counter[str]) -> dict[str, int]:
     return {reason: int(n) for reason, n in counts.items() if n}
+
+
+def add_counts(*counts: Counts) -> dict[str, int]:
+    """Counts of several captures, reason by reason."""
+    total: dict[str, int] = {}
+    for count in counts:
+        for reason, n in count.items():
+            total[reason] = total.get(reason, 0) + n
+    return total

@@ -5,23 +5,92 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from npuscope.errors import BadInput, UnknownFormat
+from npuscope.errors import BadInput, NpuscopeError, UnknownFormat
 from npuscope.trace import source
 from npuscope.trace.core import Trace
 
 Reader = Callable[[Path], Trace]
 
+FOREIGN = {
+    b"PK\x03\x04": ("a zip archive", "Unpack it and name what is inside."),
+    b"PAR1": ("a single Parquet file", "Name the npuscope folder it belongs to."),
+    b"\x0a": ("perhaps a Perfetto protobuf trace", "npuscope writes .pftrace files but reads JSON ones."),
+}
+
 
 def reader_of(path: Path) -> Reader:
-    """The reader for a path; raises UnknownFormat with what was found there."""
+    """The reader for a path; raises UnknownFormat with what was found there instead."""
     if not path.exists():
         raise BadInput("no such file or folder", path=path)
-    head = source.head(path)
-    from npuscope.trace.read import kernel_details
+    reader = _folder_reader(path) if path.is_dir() else _file_reader(path)
+    if reader is not None:
+        return reader
+    if path.is_dir():
+        return _root_reader
+    raise _unknown(path)
 
+
+def is_capture(path: Path) -> bool:
+    """True when the path, by itself, is something to read."""
+    try:
+        return (_folder_reader(path) if path.is_dir() else _file_reader(path)) is not None
+    except NpuscopeError:
+        return False
+
+
+def _file_reader(path: Path) -> Reader | None:
+    from npuscope.trace.read import ascend_db, chrome, kernel_details, swimlane
+
+    head = source.head(path)
+    if head.startswith(ascend_db.MAGIC):
+        return ascend_db.read
     if kernel_details.recognises(head):
         return kernel_details.read
-    from npuscope.trace.read import chrome
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return chrome.read
-    raise UnknownFormat("nothing I know", path=path)
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"{"):
+        return swimlane.read if swimlane.recognises(text) else chrome.read
+    return chrome.read if text.startswith(b"[") else None
+
+
+def _folder_reader(path: Path) -> Reader | None:
+    from npuscope.trace.read import parquet, swimlane, tracr
+
+    if parquet.is_folder(path):
+        return parquet.read
+    bundle, records = tracr.bundle_root(path), swimlane.records_in(path)
+    if bundle and records:
+        return _read_joined
+    if bundle:
+        return tracr.read
+    return None if records is None else lambda _: swimlane.read(records)
+
+
+def _read_joined(path: Path) -> Trace:
+    """A run captured both ways. Captures that turn out to be of two runs are an error that says so."""
+    from npuscope.trace.join import join
+    from npuscope.trace.read import swimlane, tracr
+
+    records = swimlane.records_in(path)
+    assert records is not None
+    return join(tracr.read(path), swimlane.read(records))
+
+
+def _root_reader(path: Path) -> Trace:
+    from npuscope.trace.read import root
+
+    return root.read(path, root.captures_in(path, is_capture), lambda capture: reader_of(capture)(capture))
+
+
+def _unknown(path: Path) -> UnknownFormat:
+    head = source.head(path, 64)
+    if not head:
+        return UnknownFormat("the file is empty", path=path)
+    for magic, (what, remedy) in FOREIGN.items():
+        if head.startswith(magic):
+            return UnknownFormat(f"{what}, which is not read", path=path, remedy=remedy)
+    if head.isascii() and b"\x00" not in head:
+        first = head.splitlines()[0].decode(errors="replace")
+        what = f"text that is no capture npuscope knows; it begins with '{first[:60]}'"
+    else:
+        what = "binary data that is no capture npuscope knows"
+    return UnknownFormat(what, path=path, remedy="`npuscope formats` lists what is read.")
