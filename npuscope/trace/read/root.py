@@ -100,7 +100,8 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
         shift = number * TASKS_PER_RANK
         slices.append(trace.slices.with_columns(pl.col("lane") + first_lane, pl.col("task", "duplicate_of") + shift))
         lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane, pl.lit(rank, dtype=pl.Int32).alias("rank")))
-        edges.append(trace.edges.with_columns(pl.col("src", "dst") + shift))
+        places = [c for c in ("src_lane", "dst_lane") if c in trace.edges.columns]
+        edges.append(trace.edges.with_columns(pl.col("src", "dst") + shift, *(pl.col(c) + first_lane for c in places)))
         first_lane += int(trace.lanes["lane"].max() or 0) + 1 if trace.lanes.height else 0
     return Trace.of(
         pl.concat(slices, how="diagonal_relaxed"),

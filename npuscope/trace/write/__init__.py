@@ -1,2 +1,56 @@
+"""`write`: a Trace to a file or folder, in the format the name ends in. One module per format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
-def write(trace: Trace, path, format=None): ...
+
+FORMATS = {
+    "perfetto": "Perfetto protobuf, for ui.perfetto.dev (.pftrace)",
+    "chrome": "Chrome/Perfetto JSON (.json)",
+    "kernel_details": "Ascend's kernel table (.csv)",
+    "tracr": "TraCR bundle (a folder whose name ends in tracr)",
+    "parquet": "npuscope's own folder (any other name without an ending)",
+}
+_BY_ENDING = {".pftrace": "perfetto", ".perfetto-trace": "perfetto", ".json": "chrome", ".csv": "kernel_details", ".parquet": "parquet"}
+
+
+def write(trace: Trace, path: str | Path, format: str | None = None) -> None:
+    """Write `trace` to `path`, whole or not at all.
+
+    The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name
+    that ends in `tracr` is a bundle, one without an ending an npuscope folder) unless `format` names it.
+    """
+    path = Path(path)
+    _writer(format or format_of(path), path)(trace, path)
+
+
+def format_of(path: Path) -> str:
+    """The format a path asks for by its name."""
+    suffixes = [s for s in path.suffixes if s not in (".gz", ".zst")]
+    if suffixes and suffixes[-1] in _BY_ENDING:
+        return _BY_ENDING[suffixes[-1]]
+    if path.name.endswith("tracr"):
+        return "tracr"
+    if not suffixes:
+        return "parquet"
+    endings = ", ".join(_BY_ENDING)
+    raise CannotWrite(f"no format ends in {suffixes[-1]}", path=path, remedy=f"Use one of {endings}, or name a format.")
+
+
+def _writer(format: str, path: Path) -> Callable[[Trace, Path], None]:
+    from npuscope.trace.write import chrome, kernel_details, parquet, perfetto, tracr
+
+    writers = {
+        "perfetto": perfetto.write,
+        "chrome": chrome.write,
+        "kernel_details": kernel_details.write,
+        "tracr": tracr.write,
+        "parquet": parquet.write,
+    }
+    if format not in writers:
+        raise CannotWrite(f"no format is called {format}", path=path, remedy=f"Known: {', '.join(FORMATS)}.")
+    return writers[format]

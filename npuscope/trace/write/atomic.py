@@ -1,0 +1,81 @@
+"""Outputs appear whole or not at all: they are written beside their place and moved there when done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from npuscope.errors import CannotWrite
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to; a path that ends in .gz or .zst is packed on the way."""
+    temporary = Path(_beside(path, lambda folder, prefix: tempfile.mkstemp(dir=folder, prefix=prefix)[1]))
+    try:
+        with temporary.open("wb") as raw, _packing(path, raw) as stream:
+            yield stream
+        temporary.chmod(0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise CannotWrite(error.strerror or "cannot be written", path=path) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder to fill. An existing one is replaced only if it is empty or `is_ours`."""
+    if path.exists() and not (path.is_dir() and (is_ours(path) or not any(path.iterdir()))):
+        raise CannotWrite("something else is there already", path=path, remedy="Name a new folder or remove it first.")
+    temporary = Path(_beside(path, lambda folder, prefix: tempfile.mkdtemp(dir=folder, prefix=prefix)))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if path.exists():
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            os.replace(path, old / "old")
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise CannotWrite(error.strerror or "cannot be written", path=path) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path, make: Callable[[Path, str], str]) -> str:
+    try:
+        if path.is_dir() and path.suffix:
+            raise CannotWrite("is a folder", path=path)
+        return make(path.parent, f".{path.name}.")
+    except OSError as error:
+        raise CannotWrite(error.strerror or "cannot be written", path=path) from error
+
+
+@contextmanager
+def _packing(path: Path, raw: BinaryIO) -> Iterator[BinaryIO]:
+    if path.suffix == ".gz":
+        from isal import igzip
+
+        with igzip.IGzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as packed:
+            yield cast(BinaryIO, packed)
+    elif path.suffix == ".zst":
+        import zstandard
+
+        with zstandard.ZstdCompressor().stream_writer(raw, closefd=False) as packed:
+            yield cast(BinaryIO, packed)
+    else:
+        yield raw
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

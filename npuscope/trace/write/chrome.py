@@ -1,0 +1,121 @@
+"""Chrome/Perfetto JSON. Times are decimal microseconds with three places, so no nanosecond is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import polars as pl
+
+from npuscope.trace import progress
+from npuscope.trace.core import Trace
+from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.write.annotations import annotation_columns
+from npuscope.trace.write.atomic import whole_file
+from npuscope.trace.write.edge_ends import edge_ends
+
+BATCH = 1 << 17
+
+
+def write(trace: Trace, path: Path) -> None:
+    """One event per line: names of lanes, slices, then a start and an end per edge."""
+    with whole_file(path) as file:
+        file.write(b'{"displayTimeUnit":"ns","traceEvents":[')
+        separator = "\n"
+        for lines in _batches(trace, path):
+            for line in lines:
+                file.write(f"{separator}{line}".encode())
+                separator = ",\n"
+        file.write(b"\n]}\n")
+
+
+def _batches(trace: Trace, path: Path) -> Iterator[pl.Series]:
+    places = _places(trace)
+    yield _name_events(trace, places)
+    for begin in range(0, trace.slices.height, BATCH):
+        progress.report(f"writing {path.name}", begin, trace.slices.height)
+        yield _slice_events(trace.slices.slice(begin, BATCH), places)
+    yield _edge_events(trace, places)
+
+
+def _places(trace: Trace) -> pl.DataFrame:
+    """Lanes with a pid per (rank, device, source process) and a tid each."""
+    group = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
+    return trace.lanes.with_columns(
+        pl.struct(group).rank("dense").cast(pl.String).alias("pid"), (pl.col("lane") + 1).cast(pl.String).alias("tid")
+    )
+
+
+def _name_events(trace: Trace, places: pl.DataFrame) -> pl.Series:
+    events = []
+    for row in places.unique("pid", keep="first", maintain_order=True).iter_rows(named=True):
+        words = [f"{word} {row[word]}" for word in ("rank", "device") if row[word] is not None]
+        name = ", ".join([*words, *filter(None, [row.get("process")])]) or trace.meta.format
+        events.append({"ph": "M", "name": "process_name", "pid": int(row["pid"]), "args": {"name": name}})
+    for name, pid, tid in places.select("name", "pid", "tid").iter_rows():
+        events.append({"ph": "M", "name": "thread_name", "pid": int(pid), "tid": int(tid), "args": {"name": name}})
+    return pl.Series([orjson.dumps(event).decode() for event in events], dtype=pl.String)
+
+
+def _slice_events(slices: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
+    args = [
+        pl.concat_str(pl.lit(f"{orjson.dumps(column.name).decode()}:"), json_text(column))
+        for column in annotation_columns(slices)
+    ]
+    rows = slices.join(places.select("lane", "pid", "tid"), on="lane", maintain_order="left")
+    said = pl.concat_str(args, separator=",", ignore_nulls=True) if args else pl.lit("")
+    return rows.select(
+        pl.concat_str(
+            pl.lit('{"ph":"X","name":'),
+            json_text(slices["kernel"]).fill_null('""'),
+            pl.lit(',"cat":"'),
+            pl.col("kind").cast(pl.String).fill_null("host"),
+            pl.lit('","pid":'),
+            "pid",
+            pl.lit(',"tid":'),
+            "tid",
+            pl.lit(',"ts":'),
+            us_from_ns(pl.col("start")),
+            pl.lit(',"dur":'),
+            us_from_ns(pl.col("dur")),
+            pl.lit(',"args":{'),
+            said,
+            pl.lit("}}"),
+        ).alias("event")
+    )["event"]
+
+
+def _edge_events(trace: Trace, places: pl.DataFrame) -> pl.Series:
+    ends = edge_ends(trace).with_row_index("id")
+    rows = trace.slices.select("lane", "start", "dur").with_row_index("row").join(places.select("lane", "pid", "tid"), on="lane")
+    inside = (pl.col("start") + pl.col("dur") - 1).clip(lower_bound=pl.col("start"))  # the last moment of the source
+    both = [("s", "src_row", inside, ""), ("f", "dst_row", pl.col("start"), ',"bp":"e"')]
+    events = []
+    for phase, side, moment, binding in both:
+        at = ends.join(rows, left_on=side, right_on="row", maintain_order="left")
+        event = pl.concat_str(
+            pl.lit(f'{{"ph":"{phase}","name":"edge","cat":"edge","id":'),
+            pl.col("id").cast(pl.String),
+            pl.lit(',"pid":'),
+            "pid",
+            pl.lit(',"tid":'),
+            "tid",
+            pl.lit(',"ts":'),
+            us_from_ns(moment),
+            pl.lit(f"{binding}}}"),
+        )
+        events.append(at.select(event.alias("event"))["event"])
+    return pl.concat(events)
+
+
+def json_text(column: pl.Series) -> pl.Series:
+    """Every value as JSON text; null for null, and for numbers JSON cannot say."""
+    if column.dtype.is_integer():
+        return column.cast(pl.String)
+    if column.dtype.is_float():
+        return column.set(~column.is_finite(), None).cast(pl.String)
+    text = column.cast(pl.String)
+    distinct = text.drop_nulls().unique()
+    quoted = [orjson.dumps(value).decode() for value in distinct]
+    return text.replace_strict(distinct, quoted, default=None, return_dtype=pl.String)

@@ -1,0 +1,68 @@
+"""Ascend's kernel table, written back with the columns and the text it was read with."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import polars as pl
+
+from npuscope.errors import CannotWrite
+from npuscope.trace import progress
+from npuscope.trace.core import Trace
+from npuscope.trace.csv_table import BOM
+from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.write.atomic import whole_file
+
+BATCH = 1 << 18
+# what a trace of another origin can say in this table, in the order of the 2026 header
+FOREIGN_HEADER = ["Step Id", "Device_id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)", "Wait Time(us)"]
+
+
+def write(trace: Trace, path: Path) -> None:
+    """A trace read from such a table gives back its cells; any other gives the columns it has an answer for."""
+    notes = trace.meta.notes
+    if "columns" in notes and set(notes["columns"]) <= set(trace.slices.columns):
+        header, cells = list(notes["header"]), trace.slices.select(notes["columns"])
+        line_end, bom = str(notes.get("line_end", "\n")), bool(notes.get("bom"))
+    else:
+        header, cells = FOREIGN_HEADER, _foreign_cells(trace)
+        line_end, bom = "\n", False
+    with whole_file(path) as file:
+        file.write(BOM if bom else b"")
+        first = io.StringIO()
+        csv.writer(first, lineterminator=line_end).writerow(header)
+        file.write(first.getvalue().encode())
+        for begin in range(0, cells.height, BATCH):
+            progress.report(f"writing {path.name}", begin, cells.height)
+            text = cells.slice(begin, BATCH).write_csv(
+                include_header=False, line_terminator=line_end, quote_style="necessary", null_value=""
+            )
+            file.write(text.encode())
+
+
+def _foreign_cells(trace: Trace) -> pl.DataFrame:
+    """Device tasks and communication only, sorted by start, as the profiler would list them."""
+    rows = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    if rows.is_empty():
+        raise CannotWrite("this trace has no device tasks to list in a kernel table")
+    rows = rows.join(trace.lanes.select("lane", "name", "unit", "device"), on="lane", maintain_order="left").sort("start")
+    end = pl.col("start") + pl.col("dur")
+    wait = (pl.col("start") - end.shift(1)).clip(lower_bound=0).fill_null(0)
+    not_known = pl.lit("N/A")
+    cells = rows.select(
+        pl.col("step").cast(pl.String).fill_null("N/A"),
+        pl.col("device").cast(pl.String).fill_null("N/A"),
+        pl.when(pl.col("unit") == "link").then(not_known).otherwise(pl.col("name")).alias("stream"),
+        pl.col("kernel").alias("name"),
+        pl.col("kernel").alias("type"),
+        pl.when(pl.col("kind") == "comm")
+        .then(pl.lit("COMMUNICATION"))
+        .otherwise(pl.col("unit").cast(pl.String).replace({"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU", "stream": "N/A"}))
+        .alias("core"),
+        pl.concat_str(us_from_ns(pl.col("start")), pl.lit("\t")).alias("start"),
+        us_from_ns(pl.col("dur")).alias("dur"),
+        us_from_ns(wait).alias("wait"),
+    )
+    return cells

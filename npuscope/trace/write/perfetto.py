@@ -1,0 +1,217 @@
+"""Perfetto's own protobuf trace (.pftrace): a track per lane, slices with arguments, flows for edges.
+
+Slices that cross on one lane would be cut or dropped by Perfetto without a word, so they go to further
+tracks of the same name. Field numbers are those of perfetto/protos/perfetto/trace/*.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from npuscope.trace import progress
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints, lane_order, sublanes
+from npuscope.trace.write.annotations import annotation_columns
+from npuscope.trace.write.atomic import whole_file
+from npuscope.trace.write.edge_ends import edge_ends
+from npuscope.trace.write.packets import Bytes, Rows, delimited, padded_varints, tag, varint
+
+BATCH = 1 << 18  # slices encoded at a time
+PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
+TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
+STATE_CLEARED, NEEDS_STATE = 1, 2
+EVENT_TYPE, EVENT_NAME, EVENT_TRACK, EVENT_ANNOTATION, EVENT_FLOWS, EVENT_LAST_FLOWS = 9, 10, 11, 4, 47, 48
+SLICE_BEGIN, SLICE_END = 1, 2
+NAMES, ANNOTATION_NAMES, STRINGS = 2, 3, 29  # of InternedData
+NAME_IID, INT_VALUE, DOUBLE_VALUE, STRING_IID = 1, 4, 5, 17  # of DebugAnnotation
+
+
+def write(trace: Trace, path: Path) -> None:
+    """The whole trace. Times before zero are moved up to it, since Perfetto counts from zero."""
+    with whole_file(path) as file:
+        for piece in _Encoder(trace, path.name).pieces():
+            file.write(piece)
+
+
+class _Encoder:
+    def __init__(self, trace: Trace, name: str) -> None:
+        self.trace, self.name = trace, name
+        lane, self.start, self.dur = trace.arrays()
+        if len(self.start):
+            self.start = self.start - min(0, int(self.start.min()))
+        self.sublane = sublanes(lane, self.start, self.dur)
+        self.lane = lane
+        most = int(self.sublane.max(initial=0)) + 1
+        self.track = (lane * most + self.sublane) + 1 + _FIRST_TRACK
+        self.most = most
+        self.kernels = trace.slices["kernel"].fill_null("").unique(maintain_order=True)
+        self.strings: dict[str, int] = {}
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        yield _packet(_sequence(STATE_CLEARED))
+        yield from self._descriptors()
+        yield from _interned(NAMES, enumerate(self.kernels, 1))
+        columns = annotation_columns(self.trace.slices)
+        yield from _interned(ANNOTATION_NAMES, ((i, c.name) for i, c in enumerate(columns, 1)))
+        numbered = []
+        for column in columns:
+            values, entries = self._value_numbers(column)
+            yield from entries
+            numbered.append(values)
+        order = lane_order(self.track, self.start, self.dur)
+        kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
+        flows = _Flows(self.trace)
+        for begin in range(0, len(order), BATCH):
+            progress.report(f"writing {self.name}", begin, len(order))
+            yield self._events(order[begin : begin + BATCH], kernel_number, numbered, flows).data
+
+    def _descriptors(self) -> Iterator[bytes]:
+        """Tracks: a group per rank and device, under it a track per lane, and one more per crossing layer."""
+        lanes = self.trace.lanes
+        group = [c for c in ("rank", "device", "process") if c in lanes.columns]
+        groups = lanes.select(group).unique(maintain_order=True)
+        for number, row in enumerate(groups.iter_rows(named=True)):
+            words = [f"{k} {v}" if k != "process" else str(v) for k, v in row.items() if v is not None]
+            yield _descriptor(1 + number, ", ".join(words) or self.trace.meta.format)
+        parents = lanes.join(groups.with_row_index("parent"), on=group, nulls_equal=True, maintain_order="left")
+        used = pl.DataFrame({"lane": self.lane, "layer": self.sublane}).group_by("lane").agg(pl.col("layer").max())
+        layers = dict(used.iter_rows())
+        for lane, name, parent in parents.select("lane", "name", "parent").iter_rows():
+            for layer in range(int(layers.get(lane, 0)) + 1):
+                yield _descriptor(lane * self.most + layer + 1 + _FIRST_TRACK, name, 1 + parent)
+
+    def _value_numbers(self, column: pl.Series) -> tuple[pl.Series, Iterable[bytes]]:
+        """Numbers as they are; text as numbers of interned strings, with the packets that intern them."""
+        if column.dtype.is_numeric():
+            return column, ()
+        text = column.cast(pl.String)
+        distinct = text.drop_nulls().unique(maintain_order=True)
+        first = len(self.strings) + 1
+        self.strings.update((f"{column.name}\0{n}", n) for n in range(len(distinct)))
+        numbers = pl.Series(range(first, first + len(distinct)), dtype=pl.UInt64)
+        numbered = text.replace_strict(distinct, numbers, default=None, return_dtype=pl.UInt64)
+        return numbered.alias(f"text {column.name}"), _interned(STRINGS, zip(numbers, distinct, strict=True))
+
+    def _events(self, rows: Ints, kernels: Ints, columns: list[pl.Series], flows: _Flows) -> Bytes:
+        """Begins and ends of the slices at `rows`, which are in the order of their tracks."""
+        slot, is_begin = self._sequence_of_events(rows)
+        at = rows[slot]
+        time = np.where(is_begin, self.start[at], self.start[at] + self.dur[at])
+        packet = Rows(len(at))
+        packet.begin(PACKET)
+        packet.add(tag(TIMESTAMP, 0))
+        packet.add(padded_varints(time, 9))
+        packet.add(_sequence(NEEDS_STATE))
+        packet.begin(TRACK_EVENT)
+        packet.add(tag(EVENT_TYPE, 0))
+        packet.add(np.where(is_begin, SLICE_BEGIN, SLICE_END).astype(np.uint8)[:, None])
+        packet.add(tag(EVENT_TRACK, 0))
+        packet.add(padded_varints(self.track[at], 5))
+        packet.add(tag(EVENT_NAME, 0), is_begin)
+        packet.add(padded_varints(kernels[at], 5), is_begin)
+        for number, column in enumerate(columns, 1):
+            _add_annotation(packet, number, column.gather(at), is_begin)
+        packet.end()
+        packet.end()
+        return packet.bytes(*flows.tails(at, is_begin))
+
+    def _sequence_of_events(self, rows: Ints) -> tuple[Ints, np.ndarray]:
+        """Which slice each event belongs to and whether it begins it, so that on every track ends and begins nest."""
+        n = len(rows)
+        start, dur, track = self.start[rows], self.dur[rows], self.track[rows]
+        slot = np.repeat(np.arange(n), 2)
+        is_begin = np.tile([True, False], n)
+        nests = (track[1:] == track[:-1]) & (start[1:] < start[:-1] + dur[:-1])
+        if not nests.any():
+            return slot, is_begin  # one after the other: begin, end, begin, end
+        time = np.where(is_begin, start[slot], start[slot] + dur[slot])
+        lasting = dur[slot] > 0
+        # at one moment: ends, inner first; then begins, outer first; then slices of no length, each whole
+        turn = np.where(lasting, np.where(is_begin, 1, 0), 2)
+        within = np.where(lasting, np.where(is_begin, -dur[slot], -start[slot]), slot)
+        tie = np.where(lasting & ~is_begin, -slot, slot)  # equal intervals close in the reverse of their opening
+        order = np.lexsort((~is_begin, tie, within, turn, time, track[slot]))
+        return slot[order], is_begin[order]
+
+
+class _Flows:
+    """Flow ids of slices: one id per edge, on its source and, as the last of its flow, on its target."""
+
+    def __init__(self, trace: Trace) -> None:
+        ends = edge_ends(trace)
+        ids = np.arange(1, ends.height + 1)
+        src, dst = ends["src_row"].to_numpy().astype(np.int64), ends["dst_row"].to_numpy().astype(np.int64)
+        row = np.concatenate([src, dst])
+        order = np.argsort(row, kind="stable")
+        self._row = row[order]
+        self._ids = np.concatenate([ids, ids])[order]
+        self._last = np.concatenate([np.zeros(len(src), bool), np.ones(len(dst), bool)])[order]
+
+    def tails(self, at: Ints, is_begin: np.ndarray) -> tuple[Bytes | None, np.ndarray | None]:
+        """The flow fields of each event, and how many bytes of them each has."""
+        if len(self._row) == 0:
+            return None, None
+        first = np.searchsorted(self._row, at, side="left")
+        count = np.where(is_begin, np.searchsorted(self._row, at, side="right") - first, 0)
+        which = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        fields = np.empty((len(which), 10), dtype=np.uint8)
+        begins, ends = (np.frombuffer(tag(f, 1), dtype=np.uint8) for f in (EVENT_FLOWS, EVENT_LAST_FLOWS))
+        fields[:, :2] = np.where(self._last[which, None], ends, begins)
+        fields[:, 2:] = self._ids[which].astype("<u8").view(np.uint8).reshape(-1, 8)
+        return fields.reshape(-1), count * 10
+
+
+def _add_annotation(packet: Rows, number: int, column: pl.Series, is_begin: np.ndarray) -> None:
+    present = column.is_not_null().to_numpy() & is_begin
+    if not present.any():
+        return
+    name = tag(NAME_IID, 0) + varint(number)
+    if column.name.startswith("text "):
+        field, values = tag(STRING_IID, 0), padded_varints(column.fill_null(0).to_numpy(), 5)
+    elif column.dtype.is_float():
+        field = tag(DOUBLE_VALUE, 1)
+        values = column.fill_null(0).to_numpy().astype("<f8").view(np.uint8).reshape(-1, 8)
+    else:
+        field, values = tag(INT_VALUE, 0), padded_varints(column.fill_null(0).cast(pl.Int64).to_numpy(), 10)
+    size = len(name) + len(field) + values.shape[1]
+    packet.add(tag(EVENT_ANNOTATION, 2) + varint(size) + name + field, present)
+    packet.add(values, present)
+
+
+def _numbers(column: pl.Series, distinct: pl.Series) -> Ints:
+    """The 1-based place of each value in `distinct`."""
+    places = pl.Series(range(1, len(distinct) + 1), dtype=pl.Int64)
+    return column.replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
+
+
+_FIRST_TRACK = 1 << 20  # uuids below are groups
+
+
+def _descriptor(uuid: int, name: str, parent: int | None = None) -> bytes:
+    body = tag(1, 0) + varint(uuid) + delimited(2, name.encode())
+    body += b"" if parent is None else tag(5, 0) + varint(parent)
+    return _packet(_sequence(0) + delimited(DESCRIPTOR, body))
+
+
+def _interned(field: int, entries: Iterable[tuple[int, str]]) -> Iterator[bytes]:
+    """Packets that give numbers to strings, some thousands at a time."""
+    body = bytearray()
+    for number, text in entries:
+        body += delimited(field, tag(1, 0) + varint(int(number)) + delimited(2, text.encode()))
+        if len(body) > 1 << 18:
+            yield _packet(_sequence(NEEDS_STATE) + delimited(INTERNED, bytes(body)))
+            body.clear()
+    if body:
+        yield _packet(_sequence(NEEDS_STATE) + delimited(INTERNED, bytes(body)))
+
+
+def _sequence(flags: int) -> bytes:
+    return tag(SEQUENCE_ID, 0) + varint(SEQUENCE) + (tag(FLAGS, 0) + varint(flags) if flags else b"")
+
+
+def _packet(body: bytes) -> bytes:
+    return delimited(PACKET, body)

@@ -1,0 +1,147 @@
+"""TraCR bundles, as TraCR's own tools and `npuscope.trace.read.tracr` read them.
+
+A channel holds one open slice, so slices that overlap on a lane go to further channels of the same name;
+only cores of the simpler runtime may hold a second task, which retires first in, first out.
+"""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+
+import numpy as np
+import orjson
+import polars as pl
+
+from npuscope.errors import CannotWrite
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints, lane_order
+from npuscope.trace.phases import RUN_LABELS
+from npuscope.trace.read.tracr import bundle_root
+from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
+from npuscope.trace.write.atomic import whole_folder
+from npuscope.trace.write.edge_ends import edge_ends
+
+_MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved ones
+
+
+def write(trace: Trace, path: Path) -> None:
+    """A bundle with one proc.* folder per process of the trace."""
+    lanes = _with_processes(trace.lanes)
+    start = int(trace.slices["start"].min() or 0) if trace.slices.height else 0  # type: ignore[arg-type]
+    shift = -min(0, start)  # trace points have no time before zero
+    flows = _flow_points(trace)
+    with whole_folder(path, lambda folder: bundle_root(folder) == folder) as folder:
+        for (process,), members in lanes.group_by("process number", maintain_order=True):
+            slices = trace.slices.filter(pl.col("lane").is_in(members["lane"].implode()))
+            points = flows.filter(pl.col("lane").is_in(members["lane"].implode()))
+            _write_process(folder / f"proc.{process}", slices, members, points, shift, trace)
+
+
+def _with_processes(lanes: pl.DataFrame) -> pl.DataFrame:
+    """Lanes with the number of their process: TraCR's own pid, else 1000 + the rank or group."""
+    if "pid" in lanes.columns and lanes.schema["pid"].is_integer() and "channel" in lanes.columns:
+        return lanes.with_columns(pl.col("pid").alias("process number")).sort("process number", "channel")
+    group = [c for c in ("rank", "device", "process") if c in lanes.columns]
+    number = 999 + pl.struct(group).rank("dense").cast(pl.Int64)
+    return lanes.with_columns(number.alias("process number")).sort("process number", "lane")
+
+
+def _write_process(
+    folder: Path, slices: pl.DataFrame, lanes: pl.DataFrame, flows: pl.DataFrame, shift: int, trace: Trace
+) -> None:
+    marker = slices["marker"] if "marker" in slices.columns else slices["kernel"]
+    marker = marker.fill_null("")
+    labels = marker.unique(maintain_order=True)
+    channel_of = {lane: number for number, lane in enumerate(lanes["lane"])}
+    names = lanes["name"].to_list()
+    lane = slices["lane"].replace_strict(channel_of, return_dtype=pl.Int64).to_numpy()
+    begin, dur = slices["start"].to_numpy() + shift, slices["dur"].to_numpy()
+    channel = _channels(lane, begin, dur, marker, names)
+    if len(names) > _MOST or len(labels) > _MOST:
+        what = f"{len(names)} channels and {len(labels)} markers in one process, where TraCR has room for {_MOST}"
+        raise CannotWrite(what, path=folder.parent)
+    event = marker.replace_strict(labels, pl.Series(range(len(labels)), dtype=pl.Int64)).to_numpy()
+    extra = _extras(slices)
+    # a RESET follows its SET; the stable sort by time keeps that where a slice has no length
+    order = lane_order(channel, begin, dur)
+    records = np.empty(2 * len(order) + flows.height, dtype=RECORD)
+    sets, resets, points = records[0 : 2 * len(order) : 2], records[1 : 2 * len(order) : 2], records[2 * len(order) :]
+    sets["channel"], sets["event"], sets["extra"], sets["time"] = channel[order], event[order], extra[order], begin[order]
+    resets["channel"], resets["event"], resets["extra"] = channel[order], RESET, NO_EXTRA
+    resets["time"] = (begin + dur)[order]
+    points["channel"] = flows["lane"].replace_strict(channel_of, return_dtype=pl.UInt16).to_numpy()
+    points["event"] = np.where(flows["begins"].to_numpy(), FLOW_START, FLOW_END)
+    points["extra"], points["time"] = flows["flow"].to_numpy(), flows["time"].to_numpy() + shift
+    records = records[np.argsort(records["time"], kind="stable")]
+    process = trace.meta.notes.get("processes", {}).get(folder.name, {})
+    first, last = (int(records["time"][i]) if len(records) else 0 for i in (0, -1))
+    start_time, end_time = process.get("start_time"), process.get("end_time")
+    metadata = {
+        "markerLabels": labels.to_list(),
+        "markerColorIds": list(range(1, len(labels) + 1)),
+        "markerTypes": {str(n): label for n, label in enumerate(labels, 1)},
+        "channel_names": names,
+        "num_channels": len(names),
+        "pid": int(folder.name[5:]),
+        "start_time": first if start_time is None else start_time,
+        "end_time": last if end_time is None else end_time,
+    }
+    thread = folder / f"thread.{metadata['pid']}"
+    thread.mkdir(parents=True)
+    (folder / "metadata.json").write_bytes(orjson.dumps(metadata, option=orjson.OPT_INDENT_2))
+    records.tofile(thread / "traces.bts")
+
+
+def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list[str]) -> Ints:
+    """A channel per slice, such that each channel can be read back; further channels are added to `names`."""
+    order = lane_order(lane, begin, dur)
+    same = lane[order][1:] == lane[order][:-1]
+    overlaps = same & (begin[order][1:] < (begin + dur)[order][:-1])
+    crowded = np.unique(lane[order][1:][overlaps])
+    channel = lane.copy()
+    runs = marker.is_in(list(RUN_LABELS)).to_numpy()
+    for number in crowded:
+        rows = order[lane[order] == number]
+        ends = (begin + dur)[rows]
+        if runs[rows].all() and np.all(ends[1:] >= ends[:-1]):
+            continue  # a core's queue: read back first in, first out
+        busy: list[tuple[int, int]] = [(0, int(number))]  # when each channel is free again
+        for row in rows:
+            if busy[0][0] <= begin[row]:
+                _, free = heapq.heappop(busy)
+            else:
+                free = len(names)
+                names.append(f"{names[number]} #{len(busy) + 1}")
+            channel[row] = free
+            heapq.heappush(busy, (int(begin[row] + dur[row]), free))
+    return channel
+
+
+def _extras(slices: pl.DataFrame) -> np.ndarray:
+    column = slices["extra"] if "extra" in slices.columns else slices["task"]
+    fits = (column >= 0) & (column < NO_EXTRA)
+    return column.set(~fits, None).fill_null(NO_EXTRA).cast(pl.UInt32).to_numpy()
+
+
+def _flow_points(trace: Trace) -> pl.DataFrame:
+    """lane, time, flow, begins: as recorded where the edges know it, else drawn from slice to slice."""
+    columns = ["lane", "time", "flow", "begins"]
+    if {"src_lane", "src_time", "flow"} <= set(trace.edges.columns):
+        sides = []
+        for side, begins in (("src", True), ("dst", False)):
+            points = trace.edges.select(
+                pl.col(f"{side}_lane").alias("lane"), pl.col(f"{side}_time").alias("time"), "flow", pl.lit(begins).alias("begins")
+            )
+            # one beginning may have several ends: it is one trace point
+            sides.append(points.drop_nulls("lane").unique(maintain_order=True) if begins else points.drop_nulls("lane"))
+        both = pl.concat(sides)
+        if both.is_empty() or both.select(pl.col("flow").is_between(0, NO_EXTRA - 1).all()).item():
+            return both.select(columns)
+    ends = edge_ends(trace).with_row_index("flow")
+    rows = trace.slices.select("lane", pl.col("start").alias("time")).with_row_index("row")
+    both = [
+        ends.join(rows, left_on=side, right_on="row").select("lane", "time", "flow", pl.lit(begins).alias("begins"))
+        for side, begins in (("src_row", True), ("dst_row", False))
+    ]
+    return pl.concat(both)
