@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.trace import schema
-from npuscope.trace.meta import Meta
+from npuscope.trace.meta import Counts, Meta, add_counts
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,14 @@ class Trace:
         return (int(cut[0]), int(cut[1])) if cut else self.span
 
     def window(self, start: int, end: int) -> Trace:
-        """The slices that overlap [start, end), whole, with the lanes and edges they need.
+        """The slices that overlap [start, end), whole, on all lanes, with the edges between them.
 
         Slices are not clipped: analyses clip to `window_ns`, which remembers the cut.
         """
         stop = pl.col("start") + pl.col("dur")
         instant_inside = (pl.col("dur") == 0) & (pl.col("start") >= start) & (pl.col("start") < end)
-        kept = self._keep((stop > start) & (pl.col("start") < end) | instant_inside, "outside the window")
+        condition = (stop > start) & (pl.col("start") < end) | instant_inside
+        kept = self._keep(condition, self.lanes, "outside the window")
         return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
 
     def select(
@@ -75,30 +76,30 @@ class Trace:
         """The slices that meet every condition given.
 
         `kernel` is a regular expression, `where` any Polars expression over `slices`, the others one
-        value or several. Edges stay where a slice of both their tasks stays.
+        value or several. Lanes stay if `unit`, `rank` and `lane` allow them, idle or not; edges where a
+        slice of both their tasks stays.
         """
         condition = pl.lit(True) if where is None else where
         if kernel is not None:
             condition &= pl.col("kernel").str.contains(kernel)
-        for column, wanted in (("kind", kind), ("lane", lane), ("step", step)):
+        for column, wanted in (("kind", kind), ("step", step)):
             if wanted is not None:
                 condition &= _is_any_of(column, wanted)
-        for column, wanted in (("unit", unit), ("rank", rank)):
+        lanes = self.lanes
+        for column, wanted in (("unit", unit), ("rank", rank), ("lane", lane)):
             if wanted is not None:
-                lanes = self.lanes.filter(_is_any_of(column, wanted))["lane"]
-                condition &= pl.col("lane").is_in(lanes.implode())
-        return self._keep(condition, "not selected")
+                lanes = lanes.filter(_is_any_of(column, wanted))
+        if lanes.height < self.lanes.height:
+            condition &= pl.col("lane").is_in(lanes["lane"].implode())
+        return self._keep(condition, lanes, "not selected")
 
-    def _keep(self, condition: pl.Expr, reason: str) -> Trace:
+    def _keep(self, condition: pl.Expr, lanes: pl.DataFrame, reason: str) -> Trace:
         slices = self.slices.filter(condition)
-        lanes = self.lanes.filter(pl.col("lane").is_in(slices["lane"].unique().implode()))
         tasks = slices["task"].unique().implode()
         known = pl.col("src").is_in(tasks) | pl.col("src").is_null()
         edges = self.edges.filter(known & (pl.col("dst").is_in(tasks) | pl.col("dst").is_null()))
         left_out = self.slices.height - slices.height
-        dropped = {**self.meta.dropped}
-        if left_out:
-            dropped[reason] = dropped.get(reason, 0) + left_out
+        dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         return Trace(slices, lanes, edges, replace(self.meta, dropped=dropped))
 
     def with_args(self, *names: str) -> Trace:
@@ -107,11 +108,14 @@ class Trace:
 
         return replace(self, slices=self.slices.with_columns(field(self.slices["args"], name) for name in names))
 
-    def write(self, path: str | Path, format: str | None = None) -> None:
-        """Write the trace; the format comes from the path's ending unless given. See `npuscope.trace.write`."""
+    def write(self, path: str | Path, format: str | None = None) -> Counts:
+        """Write the trace, whole or not at all; the format comes from the path's ending unless given.
+
+        Returns what the format has no room for (reason -> count). See `npuscope.trace.write`.
+        """
         from npuscope.trace.write import write
 
-        write(self, path, format)
+        return write(self, path, format)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """lane, start, dur as int64 arrays, for the arithmetic of `npuscope.trace.intervals`."""

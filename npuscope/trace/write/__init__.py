@@ -7,6 +7,7 @@ from pathlib import Path
 
 from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 
 FORMATS = {
     "perfetto": "Perfetto protobuf, for ui.perfetto.dev (.pftrace)",
@@ -18,14 +19,14 @@ FORMATS = {
 _BY_ENDING = {".pftrace": "perfetto", ".perfetto-trace": "perfetto", ".json": "chrome", ".csv": "kernel_details", ".parquet": "parquet"}
 
 
-def write(trace: Trace, path: str | Path, format: str | None = None) -> None:
-    """Write `trace` to `path`, whole or not at all.
+def write(trace: Trace, path: str | Path, format: str | None = None) -> Counts:
+    """Write `trace` to `path`, whole or not at all; returns what the format has no room for (reason -> count).
 
     The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name
     that ends in `tracr` is a bundle, one without an ending an npuscope folder) unless `format` names it.
     """
     path = Path(path)
-    _writer(format or format_of(path), path)(trace, path)
+    return _writer(format or format_of(path), path)(trace, path)
 
 
 def format_of(path: Path) -> str:
@@ -41,7 +42,7 @@ def format_of(path: Path) -> str:
     raise CannotWrite(f"no format ends in {suffixes[-1]}", path=path, remedy=f"Use one of {endings}, or name a format.")
 
 
-def _writer(format: str, path: Path) -> Callable[[Trace, Path], None]:
+def _writer(format: str, path: Path) -> Callable[[Trace, Path], Counts]:
     from npuscope.trace.write import chrome, kernel_details, parquet, perfetto, tracr
 
     writers = {

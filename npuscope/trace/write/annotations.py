@@ -5,22 +5,26 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
-PLACE = {"lane", "start", "dur", "kernel", "kind", "depth"}
+PLACE = {"lane", "start", "dur", "kernel", "kind", "depth", "phase"}  # phase follows from the marker
 JSON_COLUMNS = ("args", "other")
 
 
 def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
     """Columns of numbers and text, nulls where a slice has nothing to say; the JSON of `args` as its fields."""
-    columns = [
-        slices[name]
-        for name in slices.columns
-        if name not in PLACE and name not in JSON_COLUMNS and slices[name].null_count() < slices.height
-    ]
+    own = [slices[name] for name in slices.columns if name not in PLACE and name not in JSON_COLUMNS]
+    columns = [column for column in own if column.null_count() < slices.height and not _repeats(column, slices)]
     taken = {column.name for column in columns}
     for name in JSON_COLUMNS:
         if name in slices.columns:
             columns += [c.alias(f"{name}.{c.name}") if c.name in taken else c for c in _fields(slices[name])]
     return columns
+
+
+def _repeats(column: pl.Series, slices: pl.DataFrame) -> bool:
+    """True for a column that says nothing new: the kernel's name again, or the record's number as its task."""
+    if column.name == "task":
+        return bool(column[0] == 0 and column[-1] == slices.height - 1 and (column.diff().drop_nulls() == 1).all())
+    return column.dtype == pl.String and column.equals(slices["kernel"], null_equal=True)
 
 
 def _fields(texts: pl.Series) -> list[pl.Series]:

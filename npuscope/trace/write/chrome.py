@@ -10,33 +10,36 @@ import polars as pl
 
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.write.annotations import annotation_columns
 from npuscope.trace.write.atomic import whole_file
-from npuscope.trace.write.edge_ends import edge_ends
+from npuscope.trace.write.edge_ends import edge_ends, edges_not_drawn
 
 BATCH = 1 << 17
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Counts:
     """One event per line: names of lanes, slices, then a start and an end per edge."""
+    ends = edge_ends(trace).with_row_index("id")
     with whole_file(path) as file:
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[')
         separator = "\n"
-        for lines in _batches(trace, path):
+        for lines in _batches(trace, path, ends):
             for line in lines:
                 file.write(f"{separator}{line}".encode())
                 separator = ",\n"
         file.write(b"\n]}\n")
+    return edges_not_drawn(trace, ends.height)
 
 
-def _batches(trace: Trace, path: Path) -> Iterator[pl.Series]:
+def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series]:
     places = _places(trace)
     yield _name_events(trace, places)
     for begin in range(0, trace.slices.height, BATCH):
         progress.report(f"writing {path.name}", begin, trace.slices.height)
         yield _slice_events(trace.slices.slice(begin, BATCH), places)
-    yield _edge_events(trace, places)
+    yield _edge_events(trace, places, ends)
 
 
 def _places(trace: Trace) -> pl.DataFrame:
@@ -86,8 +89,7 @@ def _slice_events(slices: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
     )["event"]
 
 
-def _edge_events(trace: Trace, places: pl.DataFrame) -> pl.Series:
-    ends = edge_ends(trace).with_row_index("id")
+def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.Series:
     rows = trace.slices.select("lane", "start", "dur").with_row_index("row").join(places.select("lane", "pid", "tid"), on="lane")
     inside = (pl.col("start") + pl.col("dur") - 1).clip(lower_bound=pl.col("start"))  # the last moment of the source
     both = [("s", "src_row", inside, ""), ("f", "dst_row", pl.col("start"), ',"bp":"e"')]

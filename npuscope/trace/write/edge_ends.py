@@ -21,3 +21,8 @@ def edge_ends(trace: Trace) -> pl.DataFrame:
     met = edges.join(last.select(pl.col("task").alias("src"), pl.col("row").alias("src_row")), on="src", maintain_order="left")
     met = met.join(first.select(pl.col("task").alias("dst"), pl.col("row").alias("dst_row")), on="dst", maintain_order="left")
     return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row")
+
+
+def edges_not_drawn(trace: Trace, drawn: int) -> dict[str, int]:
+    """What a timeline cannot show: edges with an end that has no slice, or from a slice to itself."""
+    return {"edge without a slice at both ends": trace.edges.height - drawn} if trace.edges.height > drawn else {}

@@ -11,6 +11,7 @@ import polars as pl
 from npuscope.errors import CannotWrite
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.write.atomic import whole_file
@@ -20,7 +21,7 @@ BATCH = 1 << 18
 FOREIGN_HEADER = ["Step Id", "Device_id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)", "Wait Time(us)"]
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Counts:
     """A trace read from such a table gives back its cells; any other gives the columns it has an answer for."""
     notes = trace.meta.notes
     if "columns" in notes and set(notes["columns"]) <= set(trace.slices.columns):
@@ -40,6 +41,8 @@ def write(trace: Trace, path: Path) -> None:
                 include_header=False, line_terminator=line_end, quote_style="necessary", null_value=""
             )
             file.write(text.encode())
+    left_out = trace.slices.height - cells.height
+    return {"slice that is no device task": left_out} if left_out else {}
 
 
 def _foreign_cells(trace: Trace) -> pl.DataFrame:

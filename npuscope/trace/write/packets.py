@@ -68,16 +68,15 @@ class Rows:
         """Close the newest open sub-message."""
         self._closed.append((self._open.pop(), len(self._pieces)))
 
-    def bytes(self, tail: Bytes | None = None, tail_sizes: np.ndarray | None = None) -> Bytes:
-        """All rows one after another. `tail` has bytes of different lengths that end each row, inside every
-        sub-message closed last; `tail_sizes` says how many each row takes."""
+    def bytes(self, tails: Tails) -> Bytes:
+        """All rows one after another, each ended by its tail inside every sub-message that was closed last."""
+        tail, tail_sizes = tails.bytes()
         widths = [len(p) if isinstance(p, bytes) else p.shape[1] for p in self._pieces]
         sizes = [np.int64(w) if present is None else present * np.int64(w) for w, present in zip(widths, self._present, strict=True)]
-        extra = np.int64(0) if tail_sizes is None else tail_sizes
         for begin, end in self._closed:
             inside = sum(sizes[begin + 1 : end], np.int64(0))
             reaches_end = end == len(self._pieces)
-            length = np.broadcast_to(inside + (extra if reaches_end else 0), (self.count,))
+            length = np.broadcast_to(inside + (tail_sizes if reaches_end else 0), (self.count,))
             self._pieces[begin] = padded_varints(length, 3)
         starts = np.cumsum([0, *widths])
         matrix = np.empty((self.count, starts[-1]), dtype=np.uint8)
@@ -87,10 +86,38 @@ class Rows:
             if present is not None and mask is not None:
                 mask[:, first:last] = present[:, None]
         flat = matrix.reshape(-1) if mask is None else matrix[mask]
-        if tail is None or tail_sizes is None or len(tail) == 0:
+        if len(tail) == 0:
             return flat
         row_sizes = np.broadcast_to(sum(sizes, np.int64(0)), (self.count,))
         return _interleave(flat, row_sizes, tail, tail_sizes)
+
+
+class Tails:
+    """Bytes of different lengths for some of the rows, to stand at the end of each row's message."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pieces: list[tuple[np.ndarray, Bytes]] = []
+
+    def add(self, rows: np.ndarray, piece: Bytes) -> None:
+        """A matrix with a line for each entry of `rows`, which is sorted and may repeat a row."""
+        if len(rows):
+            self._pieces.append((rows, piece))
+
+    def bytes(self) -> tuple[Bytes, np.ndarray]:
+        """All tails one after another, and how many bytes each row has of them."""
+        sizes = np.zeros(self._count, dtype=np.int64)
+        for rows, piece in self._pieces:
+            sizes += np.bincount(rows, minlength=self._count) * piece.shape[1]
+        cursor = np.cumsum(sizes) - sizes
+        out = np.empty(int(sizes.sum()), dtype=np.uint8)
+        for rows, piece in self._pieces:
+            width = piece.shape[1]
+            nth = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
+            place = cursor[rows] + nth * width
+            out[place[:, None] + np.arange(width)] = piece
+            cursor += np.bincount(rows, minlength=self._count) * width
+        return out, sizes
 
 
 def _interleave(heads: Bytes, head_sizes: np.ndarray, tails: Bytes, tail_sizes: np.ndarray) -> Bytes:

@@ -7,11 +7,12 @@ from pathlib import Path
 import orjson
 
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 from npuscope.trace.read.parquet import MARK, VERSION, is_folder
 from npuscope.trace.write.atomic import whole_folder
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Counts:
     """Three Parquet tables and meta.json."""
     with whole_folder(path, is_folder) as folder:
         # small row groups with statistics, so that a window reads only what it needs
@@ -20,3 +21,4 @@ def write(trace: Trace, path: Path) -> None:
         trace.edges.write_parquet(folder / "edges.parquet")
         meta = {MARK: VERSION, **trace.meta.as_dict()}
         (folder / "meta.json").write_bytes(orjson.dumps(meta, option=orjson.OPT_INDENT_2, default=str))
+    return {}

@@ -14,13 +14,14 @@ import polars as pl
 
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 from npuscope.trace.intervals import Ints, lane_order, sublanes
 from npuscope.trace.write.annotations import annotation_columns
 from npuscope.trace.write.atomic import whole_file
-from npuscope.trace.write.edge_ends import edge_ends
-from npuscope.trace.write.packets import Bytes, Rows, delimited, padded_varints, tag, varint
+from npuscope.trace.write.edge_ends import edge_ends, edges_not_drawn
+from npuscope.trace.write.packets import Bytes, Rows, Tails, delimited, padded_varints, tag, varint
 
-BATCH = 1 << 18  # slices encoded at a time
+BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
 TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 STATE_CLEARED, NEEDS_STATE = 1, 2
@@ -30,16 +31,18 @@ NAMES, ANNOTATION_NAMES, STRINGS = 2, 3, 29  # of InternedData
 NAME_IID, INT_VALUE, DOUBLE_VALUE, STRING_IID = 1, 4, 5, 17  # of DebugAnnotation
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Counts:
     """The whole trace. Times before zero are moved up to it, since Perfetto counts from zero."""
+    ends = edge_ends(trace)
     with whole_file(path) as file:
-        for piece in _Encoder(trace, path.name).pieces():
+        for piece in _Encoder(trace, _Flows(ends), path.name).pieces():
             file.write(piece)
+    return edges_not_drawn(trace, ends.height)
 
 
 class _Encoder:
-    def __init__(self, trace: Trace, name: str) -> None:
-        self.trace, self.name = trace, name
+    def __init__(self, trace: Trace, flows: _Flows, name: str) -> None:
+        self.trace, self.flows, self.name = trace, flows, name
         lane, self.start, self.dur = trace.arrays()
         if len(self.start):
             self.start = self.start - min(0, int(self.start.min()))
@@ -64,10 +67,9 @@ class _Encoder:
             numbered.append(values)
         order = lane_order(self.track, self.start, self.dur)
         kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
-        flows = _Flows(self.trace)
         for begin in range(0, len(order), BATCH):
             progress.report(f"writing {self.name}", begin, len(order))
-            yield self._events(order[begin : begin + BATCH], kernel_number, numbered, flows).data
+            yield self._events(order[begin : begin + BATCH], kernel_number, numbered).data
 
     def _descriptors(self) -> Iterator[bytes]:
         """Tracks: a group per rank and device, under it a track per lane, and one more per crossing layer."""
@@ -96,7 +98,7 @@ class _Encoder:
         numbered = text.replace_strict(distinct, numbers, default=None, return_dtype=pl.UInt64)
         return numbered.alias(f"text {column.name}"), _interned(STRINGS, zip(numbers, distinct, strict=True))
 
-    def _events(self, rows: Ints, kernels: Ints, columns: list[pl.Series], flows: _Flows) -> Bytes:
+    def _events(self, rows: Ints, kernels: Ints, columns: list[pl.Series]) -> Bytes:
         """Begins and ends of the slices at `rows`, which are in the order of their tracks."""
         slot, is_begin = self._sequence_of_events(rows)
         at = rows[slot]
@@ -113,11 +115,13 @@ class _Encoder:
         packet.add(padded_varints(self.track[at], 5))
         packet.add(tag(EVENT_NAME, 0), is_begin)
         packet.add(padded_varints(kernels[at], 5), is_begin)
+        tails = Tails(len(at))
         for number, column in enumerate(columns, 1):
-            _add_annotation(packet, number, column.gather(at), is_begin)
+            _add_annotation(packet, tails, number, column.gather(at), is_begin)
         packet.end()
         packet.end()
-        return packet.bytes(*flows.tails(at, is_begin))
+        self.flows.add_to(tails, at, is_begin)
+        return packet.bytes(tails)
 
     def _sequence_of_events(self, rows: Ints) -> tuple[Ints, np.ndarray]:
         """Which slice each event belongs to and whether it begins it, so that on every track ends and begins nest."""
@@ -141,8 +145,7 @@ class _Encoder:
 class _Flows:
     """Flow ids of slices: one id per edge, on its source and, as the last of its flow, on its target."""
 
-    def __init__(self, trace: Trace) -> None:
-        ends = edge_ends(trace)
+    def __init__(self, ends: pl.DataFrame) -> None:
         ids = np.arange(1, ends.height + 1)
         src, dst = ends["src_row"].to_numpy().astype(np.int64), ends["dst_row"].to_numpy().astype(np.int64)
         row = np.concatenate([src, dst])
@@ -151,10 +154,10 @@ class _Flows:
         self._ids = np.concatenate([ids, ids])[order]
         self._last = np.concatenate([np.zeros(len(src), bool), np.ones(len(dst), bool)])[order]
 
-    def tails(self, at: Ints, is_begin: np.ndarray) -> tuple[Bytes | None, np.ndarray | None]:
-        """The flow fields of each event, and how many bytes of them each has."""
+    def add_to(self, tails: Tails, at: Ints, is_begin: np.ndarray) -> None:
+        """The flow fields of the events that begin the slices `at`."""
         if len(self._row) == 0:
-            return None, None
+            return
         first = np.searchsorted(self._row, at, side="left")
         count = np.where(is_begin, np.searchsorted(self._row, at, side="right") - first, 0)
         which = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
@@ -162,24 +165,35 @@ class _Flows:
         begins, ends = (np.frombuffer(tag(f, 1), dtype=np.uint8) for f in (EVENT_FLOWS, EVENT_LAST_FLOWS))
         fields[:, :2] = np.where(self._last[which, None], ends, begins)
         fields[:, 2:] = self._ids[which].astype("<u8").view(np.uint8).reshape(-1, 8)
-        return fields.reshape(-1), count * 10
+        tails.add(np.repeat(np.arange(len(at)), count), fields)
 
 
-def _add_annotation(packet: Rows, number: int, column: pl.Series, is_begin: np.ndarray) -> None:
+def _add_annotation(packet: Rows, tails: Tails, number: int, column: pl.Series, is_begin: np.ndarray) -> None:
+    """One column's values, on the events that have one: in place where most do, as tails where few do."""
     present = column.is_not_null().to_numpy() & is_begin
-    if not present.any():
+    rows = np.flatnonzero(present)
+    if len(rows) == 0:
         return
+    dense = 4 * len(rows) > len(present)
+    values = column.fill_null(0) if dense else column.gather(rows)
+    field, encoded = _encoded(values)
     name = tag(NAME_IID, 0) + varint(number)
-    if column.name.startswith("text "):
-        field, values = tag(STRING_IID, 0), padded_varints(column.fill_null(0).to_numpy(), 5)
-    elif column.dtype.is_float():
-        field = tag(DOUBLE_VALUE, 1)
-        values = column.fill_null(0).to_numpy().astype("<f8").view(np.uint8).reshape(-1, 8)
+    head = tag(EVENT_ANNOTATION, 2) + varint(len(name) + len(field) + encoded.shape[1]) + name + field
+    if dense:
+        packet.add(head, present)
+        packet.add(encoded, present)
     else:
-        field, values = tag(INT_VALUE, 0), padded_varints(column.fill_null(0).cast(pl.Int64).to_numpy(), 10)
-    size = len(name) + len(field) + values.shape[1]
-    packet.add(tag(EVENT_ANNOTATION, 2) + varint(size) + name + field, present)
-    packet.add(values, present)
+        heads = np.broadcast_to(np.frombuffer(head, dtype=np.uint8), (len(rows), len(head)))
+        tails.add(rows, np.concatenate([heads, encoded], axis=1))
+
+
+def _encoded(values: pl.Series) -> tuple[bytes, Bytes]:
+    """The field of a DebugAnnotation that holds such values, and the values' bytes."""
+    if values.name.startswith("text "):
+        return tag(STRING_IID, 0), padded_varints(values.to_numpy(), 5)
+    if values.dtype.is_float():
+        return tag(DOUBLE_VALUE, 1), values.to_numpy().astype("<f8").view(np.uint8).reshape(-1, 8)
+    return tag(INT_VALUE, 0), padded_varints(values.cast(pl.Int64).to_numpy(), 10)
 
 
 def _numbers(column: pl.Series, distinct: pl.Series) -> Ints:

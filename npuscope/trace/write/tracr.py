@@ -15,6 +15,7 @@ import polars as pl
 
 from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import Counts
 from npuscope.trace.intervals import Ints, lane_order
 from npuscope.trace.phases import RUN_LABELS
 from npuscope.trace.read.tracr import bundle_root
@@ -22,10 +23,11 @@ from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD,
 from npuscope.trace.write.atomic import whole_folder
 from npuscope.trace.write.edge_ends import edge_ends
 
+KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved ones
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(trace: Trace, path: Path) -> Counts:
     """A bundle with one proc.* folder per process of the trace."""
     lanes = _with_processes(trace.lanes)
     start = int(trace.slices["start"].min() or 0) if trace.slices.height else 0  # type: ignore[arg-type]
@@ -36,6 +38,8 @@ def write(trace: Trace, path: Path) -> None:
             slices = trace.slices.filter(pl.col("lane").is_in(members["lane"].implode()))
             points = flows.filter(pl.col("lane").is_in(members["lane"].implode()))
             _write_process(folder / f"proc.{process}", slices, members, points, shift, trace)
+    columns = [c for c in trace.slices.columns if c not in KEPT and trace.slices[c].null_count() < trace.slices.height]
+    return {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
 
 
 def _with_processes(lanes: pl.DataFrame) -> pl.DataFrame:
