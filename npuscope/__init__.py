@@ -1,8 +1,8 @@
 """npuscope: a performance lab for LLM kernels on NPUs.
 
-    import npuscope
-    trace = npuscope.read("kernel_details.csv")
-    trace.select(kernel="MatMul").write("matmuls.pftrace")
+import npuscope
+trace = npuscope.read("kernel_details.csv")
+trace.select(kernel="MatMul").write("matmuls.pftrace")
 """
 
 from __future__ import annotations

@@ -40,9 +40,7 @@ def us_from_ns(nanos: pl.Expr) -> pl.Expr:
     """Text of microseconds with three decimals."""
     size = nanos.abs()
     sign = pl.when(nanos < 0).then(pl.lit("-")).otherwise(pl.lit(""))
-    return pl.concat_str(
-        sign, (size // 1000).cast(pl.String), pl.lit("."), (size % 1000).cast(pl.String).str.zfill(3)
-    )
+    return pl.concat_str(sign, (size // 1000).cast(pl.String), pl.lit("."), (size % 1000).cast(pl.String).str.zfill(3))
 
 
 def _split(text: pl.Expr) -> tuple[pl.Expr, pl.Expr]:

@@ -87,7 +87,12 @@ class _Edge(NamedTuple):
 class _Batches:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.names, self.categories, self.lanes, self.flow_ids = Interner(), Interner(), Interner(), Interner()
+        self.names, self.categories, self.lanes, self.flow_ids = (
+            Interner(),
+            Interner(),
+            Interner(),
+            Interner(),
+        )
         self.text_times = 0  # times that the file has in quotes
         self.frames: list[pl.DataFrame] = []
         self.flow_frames: list[pl.DataFrame] = []
@@ -153,7 +158,8 @@ class _Batches:
         """Ids as int64: small whole numbers as they are, all else numbered downwards from -1."""
         limit = 1 << 62
         return np.array(
-            [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in ids], dtype=np.int64
+            [i if i.__class__ is int and 0 <= i < limit else -1 - self.flow_ids[i] for i in ids],
+            dtype=np.int64,
         )
 
     def _add_rest(self, event: Event, table: EventTable) -> None:
@@ -209,7 +215,11 @@ class _Batches:
 
     def _times_of_text(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
         self.text_times += sum(value.__class__ is str for value in values)
-        text = pl.Series("t", [None if v is None else v if isinstance(v, str) else repr(v) for v in values], dtype=pl.String)
+        text = pl.Series(
+            "t",
+            [None if v is None else v if isinstance(v, str) else repr(v) for v in values],
+            dtype=pl.String,
+        )
         frame = text.to_frame().select(ns=ns_from_us(pl.col("t")), off=needs_rounding(pl.col("t")))
         self.ledger.repaired["time with digits below a nanosecond rounded"] += int(frame["off"].sum())
         return frame["ns"].fill_null(0).to_numpy(), frame["ns"].is_not_null().to_numpy()
@@ -219,7 +229,11 @@ class _Batches:
             self.frames.append(self._pair_frame(pairs))
         table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
         table.flows = pl.concat(self.flow_frames) if self.flow_frames else self._flow_frame([])
-        table.names, table.categories, table.lane_keys = list(self.names), list(self.categories), list(self.lanes)
+        table.names, table.categories, table.lane_keys = (
+            list(self.names),
+            list(self.categories),
+            list(self.lanes),
+        )
         if self.text_times:
             table.ledger.notes["times_as_text"] = self.text_times
 

@@ -26,7 +26,11 @@ def edges_of(flows: pl.DataFrame, enclosing: Enclosing, task: Ints) -> pl.DataFr
     ends = flows.filter("ends").select(*KEY, "time", "at", dst=pl.col("task"), dst_lane=pl.col("lane"))
     begins, ends = begins.sort("time", maintain_order=True), ends.sort("time", maintain_order=True)
     met = ends.join_asof(
-        begins.with_columns(pl.col("time").alias("src_time")), on="time", by=KEY, strategy="backward", check_sortedness=False
+        begins.with_columns(pl.col("time").alias("src_time")),
+        on="time",
+        by=KEY,
+        strategy="backward",
+        check_sortedness=False,
     )
     early = met.filter(pl.col("begin").is_null()).drop("src", "src_time", "src_lane", "begin")
     first = begins.unique(KEY, keep="first", maintain_order=True).rename({"time": "src_time"})

@@ -23,7 +23,7 @@ def depths(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> Int
         order = lane_order(lane, start, dur)
     lanes, starts, durs = lane[order], start[order], dur[order]
     lasting = durs > 0  # a slice of no length is closed by the time anything else begins
-    before = np.cumsum(lasting) - lasting
+    before: Ints = np.cumsum(lasting) - lasting
     depth = before - _closed_by(lanes, starts, lanes[lasting], (starts + durs)[lasting])
     result = np.empty(len(lane), dtype=np.int64)
     result[order] = depth

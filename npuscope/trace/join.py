@@ -23,7 +23,9 @@ def join(bundle: Trace, swimlane: Trace) -> Trace:
     Raises BadInput when a core ran another number of tasks in one capture than in the other.
     """
     recorded, ran = _in_order(bundle, "start"), _in_order(swimlane, "dispatch")
-    both = ran.join(recorded.rename({"task": "bundle task"}), on=["unit", "nth core", "nth"], how="full", suffix=" bundle")
+    both = ran.join(
+        recorded.rename({"task": "bundle task"}), on=["unit", "nth core", "nth"], how="full", suffix=" bundle"
+    )
     lonely = both.filter(pl.col("task").is_null() | pl.col("bundle task").is_null()).height
     if lonely or both.is_empty():
         what = f"{lonely} tasks are in only one of the two captures" if lonely else "no task to match"
@@ -31,7 +33,9 @@ def join(bundle: Trace, swimlane: Trace) -> Trace:
     there, here = both["begin bundle"].to_numpy(), both["begin"].to_numpy()
     clock = _fit(there, here)
     slices = swimlane.slices.join(
-        both.select("task", "lane", "begin", clock.expr(pl.col("stop bundle")).alias("retired")).rename({"begin": "dispatch"}),
+        both.select("task", "lane", "begin", clock.expr(pl.col("stop bundle")).alias("retired")).rename(
+            {"begin": "dispatch"}
+        ),
         on=["task", "lane", "dispatch"],
         how="left",
         maintain_order="left",
@@ -124,4 +128,3 @@ def _fit(there: np.ndarray, here: np.ndarray) -> _Clock:
         off = np.abs(clock.apply(there) - here)
         keep = off <= max(3 * float(np.median(off)), 1.0)
     return clock
-

@@ -185,7 +185,11 @@ class EventStream:
                 raise BadInput("text after the end of the list of events", path=self.path)
             return
         if not ended:
-            raise BadInput("the list of events never ends: the file is truncated", path=self.path, record=self.records + 1)
+            raise BadInput(
+                "the list of events never ends: the file is truncated",
+                path=self.path,
+                record=self.records + 1,
+            )
         try:
             self.header = _decode_any(prefix + b'"":0' + tail)
         except msgspec.DecodeError as error:

@@ -32,7 +32,9 @@ class Meta:
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {k: dict(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+        return {
+            k: dict(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v for k, v in plain.items()
+        }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Meta:
@@ -52,7 +54,9 @@ class Ledger:
         self.repaired: Counter[str] = Counter()
         self.notes: dict[str, Any] = {}
 
-    def close(self, format: str, files: tuple[str, ...], *, device: str | None = None, clock: str | None = None) -> Meta:
+    def close(
+        self, format: str, files: tuple[str, ...], *, device: str | None = None, clock: str | None = None
+    ) -> Meta:
         return Meta(
             format=format,
             files=files,

@@ -28,7 +28,8 @@ def open_capture(path: Path) -> BinaryIO:
     if magic.startswith(GZIP):
         from isal import igzip
 
-        return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, igzip.IGzipFile(fileobj=raw))))
+        unpacking = igzip.IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call]
+        return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, unpacking)))
     if magic.startswith(ZSTD):
         return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, _ZstdFrames(raw))))
     return raw

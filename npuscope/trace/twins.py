@@ -66,7 +66,9 @@ def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
 def _aicpu_collectives(facts: pl.DataFrame) -> pl.DataFrame:
     is_twin = pl.col("type").str.contains(AICPU_KERNEL) | pl.col("kernel").str.contains(AICPU_KERNEL)
     twins = facts.filter(is_twin).with_columns(_collective_kind(pl.coalesce("type", "kernel")))
-    real = facts.filter((pl.col("kind") == "comm") & ~is_twin).with_columns(_collective_kind(pl.coalesce("type", "kernel")))
+    real = facts.filter((pl.col("kind") == "comm") & ~is_twin).with_columns(
+        _collective_kind(pl.coalesce("type", "kernel"))
+    )
     return _overlapping(twins, real, by="what")
 
 
@@ -88,7 +90,12 @@ def _tilings(facts: pl.DataFrame) -> pl.DataFrame:
         meets = _meet_in_order(rows["start"].to_numpy(), partners["start"].to_numpy())
         met = meets >= 0
         found.append(
-            pl.DataFrame({"task": rows["task"].to_numpy()[met], "duplicate_of": partners["task"].to_numpy()[meets[met]]})
+            pl.DataFrame(
+                {
+                    "task": rows["task"].to_numpy()[met],
+                    "duplicate_of": partners["task"].to_numpy()[meets[met]],
+                }
+            )
         )
     return pl.concat([_NO_PAIRS, *found])
 

@@ -19,9 +19,11 @@ from npuscope.trace.meta import Ledger
 MAGIC = b"SQLite format 3\x00"
 # columns that are ids into STRING_IDS
 _TEXT_IDS = {
-    "COMPUTE_TASK_INFO": (
-        "name taskType opType inputFormats inputDataTypes inputShapes outputFormats outputDataTypes outputShapes attrInfo"
-    ).split(),
+    "COMPUTE_TASK_INFO": [
+        *("name", "taskType", "opType", "attrInfo"),
+        *("inputFormats", "inputDataTypes", "inputShapes"),
+        *("outputFormats", "outputDataTypes", "outputShapes"),
+    ],
     "COMMUNICATION_TASK_INFO": ["name", "taskType", "groupName"],
     "COMMUNICATION_OP": ["opName", "groupName", "algType", "opType"],
     "PYTORCH_API": ["name", "inputDtypes", "inputShapes"],
@@ -56,7 +58,12 @@ class _Database:
         self.strings = strings.select(pl.col("id").cast(pl.Int64), "value")
 
     def trace(self) -> Trace:
-        parts = [self._tasks(), self._collectives(), self._calls("PYTORCH_API", "Python"), self._calls("CANN_API", "CANN")]
+        parts = [
+            self._tasks(),
+            self._collectives(),
+            self._calls("PYTORCH_API", "Python"),
+            self._calls("CANN_API", "CANN"),
+        ]
         slices = pl.concat([part for part in parts if part.height] or [parts[0]], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
         slices = self._mark_parts(self._with_steps(slices))
@@ -76,7 +83,7 @@ class _Database:
     def _rows(self, table: str, wanted: list[str] | None = None) -> pl.DataFrame:
         """A table with its text ids resolved; empty if the level did not record it."""
         if table not in self.tables:
-            return pl.DataFrame(schema={name: pl.Int64 for name in wanted or []})
+            return pl.DataFrame(schema=dict.fromkeys(wanted or [], pl.Int64))
         columns = [row[1] for row in self.connection.execute(f'pragma table_info("{table}")')]
         missing = sorted(set(wanted or []) - set(columns))
         if missing:
@@ -89,7 +96,10 @@ class _Database:
             if column in frame.columns and hasattr(self, "strings"):
                 ids = pl.col(column).cast(pl.Int64, strict=False)
                 frame = frame.with_columns(ids).join(
-                    self.strings.rename({"id": column, "value": "text"}), on=column, how="left", maintain_order="left"
+                    self.strings.rename({"id": column, "value": "text"}),
+                    on=column,
+                    how="left",
+                    maintain_order="left",
                 )
                 frame = frame.with_columns(pl.col("text").alias(column)).drop("text")
         return frame
@@ -100,7 +110,9 @@ class _Database:
         frame = frame.with_columns(pl.col("startNs", "endNs").cast(pl.Int64, strict=False))
         sound = frame.filter(pl.col("startNs").is_not_null() & pl.col("endNs").is_not_null())
         self.ledger.dropped["row without a usable time"] += frame.height - sound.height
-        self.ledger.repaired["negative duration set to zero"] += sound.filter(pl.col("endNs") < pl.col("startNs")).height
+        self.ledger.repaired["negative duration set to zero"] += sound.filter(
+            pl.col("endNs") < pl.col("startNs")
+        ).height
         return sound.with_columns(
             pl.col("startNs").alias("start"),
             (pl.col("endNs") - pl.col("startNs")).clip(lower_bound=0).alias("dur"),
@@ -122,8 +134,8 @@ class _Database:
         for column in ("computeName", "commName", "deviceTaskType"):
             if column not in tasks.columns:
                 tasks = tasks.with_columns(pl.lit(None, dtype=pl.String).alias(column))
-        kind = pl.when(pl.col("computeName").is_not_null()).then(pl.lit("task"))
-        kind = kind.when(pl.col("commName").is_not_null()).then(pl.lit("comm")).otherwise(pl.lit("schedule"))
+        is_compute, is_comm = (pl.col(c).is_not_null() for c in ("computeName", "commName"))
+        kind = pl.when(is_compute).then(pl.lit("task")).when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("schedule"))
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),
@@ -177,7 +189,9 @@ class _Database:
         steps = self._rows("STEP_TIME", ["id", "startNs", "endNs"]) if "STEP_TIME" in self.tables else pl.DataFrame()
         if steps.is_empty():
             return slices
-        steps = steps.select(pl.col("startNs").alias("start"), pl.col("id").alias("step"), pl.col("endNs").alias("step end"))
+        steps = steps.select(
+            pl.col("startNs").alias("start"), pl.col("id").alias("step"), pl.col("endNs").alias("step end")
+        )
         met = slices.sort("start").join_asof(steps.sort("start"), on="start").sort("task")
         inside = pl.col("start") < pl.col("step end")
         return met.with_columns(pl.when(inside).then(pl.col("step")).alias("step")).drop("step end")
@@ -186,18 +200,24 @@ class _Database:
         """A collective is there whole and in its parts; the parts tell it a second time."""
         if "opId" not in slices.columns:
             return slices
-        whole = slices.filter(pl.col("table") == "COMMUNICATION_OP").select("opId", pl.col("task").alias("duplicate_of"))
+        whole = slices.filter(pl.col("table") == "COMMUNICATION_OP").select(
+            "opId", pl.col("task").alias("duplicate_of")
+        )
         slices = slices.join(whole.drop_nulls(), on="opId", how="left", maintain_order="left")
         is_part = (pl.col("table") == "TASK") & pl.col("duplicate_of").is_not_null()
         slices = slices.with_columns(pl.when(is_part).then(pl.col("duplicate_of")).alias("duplicate_of"))
-        self.ledger.marked["part of a collective that is listed whole"] = slices.height - slices["duplicate_of"].null_count()
+        self.ledger.marked["part of a collective that is listed whole"] = (
+            slices.height - slices["duplicate_of"].null_count()
+        )
         return slices
 
     def _edges(self, slices: pl.DataFrame) -> pl.DataFrame | None:
         """CANN call -> task by connectionId; PyTorch call -> task through CONNECTION_IDS."""
         if "connectionId" not in slices.columns:
             return None
-        device = slices.filter(pl.col("table") == "TASK").select("connectionId", pl.col("task").alias("dst")).drop_nulls()
+        device = (
+            slices.filter(pl.col("table") == "TASK").select("connectionId", pl.col("task").alias("dst")).drop_nulls()
+        )
         cann = slices.filter(pl.col("table") == "CANN_API").select("connectionId", pl.col("task").alias("src"))
         edges = [cann.join(device, on="connectionId").with_columns(pl.lit("HostToDevice").alias("name"))]
         if "CONNECTION_IDS" in self.tables:

@@ -64,7 +64,12 @@ def read(path: Path) -> Trace:
     ledger = Ledger()
     ledger.records = cells.height + table.blank_lines
     ledger.dropped["blank line"] = table.blank_lines
-    ledger.notes |= {"header": list(table.header), "columns": header, "line_end": table.line_end, "bom": table.bom}
+    ledger.notes |= {
+        "header": list(table.header),
+        "columns": header,
+        "line_end": table.line_end,
+        "bom": table.bom,
+    }
     slices = _with_times(cells, columns, path, ledger)
     slices, lanes = _with_lanes(slices, columns)
     slices = mark_twins(slices, columns.get, ledger)
@@ -112,8 +117,8 @@ def _with_lanes(slices: pl.DataFrame, columns: Columns) -> tuple[pl.DataFrame, p
         | columns.get("type").str.contains(COLLECTIVE)
     ).fill_null(False)
     stream = columns.get("stream")
-    place = pl.when(stream.is_not_null()).then(pl.concat_str(pl.lit("stream "), stream))
-    place = place.when(is_comm).then(pl.lit("communication")).otherwise(pl.lit("device"))
+    elsewhere = pl.when(is_comm).then(pl.lit("communication")).otherwise(pl.lit("device"))
+    place = pl.when(stream.is_not_null()).then(pl.concat_str(pl.lit("stream "), stream)).otherwise(elsewhere)
     slices = slices.with_columns(
         pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS).alias("kind"),
         place.alias("lane name"),

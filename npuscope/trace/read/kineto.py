@@ -17,12 +17,26 @@ from npuscope.trace.event_table import EventTable
 
 DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel"}
 DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead"}
-HOST_CATEGORIES = {"cpu_op", "cuda_runtime", "cuda_driver", "python_function", "hip_runtime", "privateuse1_runtime"}
+HOST_CATEGORIES = {
+    "cpu_op",
+    "cuda_runtime",
+    "cuda_driver",
+    "python_function",
+    "hip_runtime",
+    "privateuse1_runtime",
+}
 COLLECTIVE_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
 LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
-SAFE_HEADER = ("schemaVersion", "traceName", "displayTimeUnit", "with_stack", "record_shapes", "profile_memory")
+SAFE_HEADER = (
+    "schemaVersion",
+    "traceName",
+    "displayTimeUnit",
+    "with_stack",
+    "record_shapes",
+    "profile_memory",
+)
 
 
 def recognises(table: EventTable) -> bool:
@@ -88,7 +102,10 @@ def _steps_of_kernels(trace: Trace) -> Trace:
     launched = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
     launched = launched.join(steps.rename({"task": "src", "step": "launch_step"}), on="src").unique("dst", keep="first")
     slices = trace.slices.join(
-        launched.select(pl.col("dst").alias("task"), "launch_step"), on="task", how="left", maintain_order="left"
+        launched.select(pl.col("dst").alias("task"), "launch_step"),
+        on="task",
+        how="left",
+        maintain_order="left",
     )
     slices = slices.with_columns(pl.coalesce("launch_step", "step").alias("step")).drop("launch_step")
     return Trace(slices, trace.lanes, trace.edges, trace.meta)

@@ -68,7 +68,11 @@ def dress_up(table: EventTable) -> Trace:
     slices = _from_start_not_receive(slices, table.ledger)
     slices = _with_scheduler_times(slices, trace.lanes)
     dialect = sorted(set(table.process_names.values()) & (CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS))
-    meta = replace(trace.meta, repaired=dict(+table.ledger.repaired), notes={**trace.meta.notes, "views": dialect or ["blocks"]})
+    meta = replace(
+        trace.meta,
+        repaired=dict(+table.ledger.repaired),
+        notes={**trace.meta.notes, "views": dialect or ["blocks"]},
+    )
     # the views repeat each dependency; one edge per pair of tasks and name is enough
     edges = trace.edges.unique(["src", "dst", "source", "name"], keep="first", maintain_order=True)
     return Trace.of(slices, trace.lanes, meta, edges)
@@ -101,7 +105,11 @@ def _from_start_not_receive(slices: pl.DataFrame, ledger: Ledger) -> pl.DataFram
 def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     """dispatch and finish of each core slice: the nth of its task in its core's lane of the scheduler's view."""
     places = lanes.select("lane", "process", "thread")  # a core has two threads there when tasks are pipelined
-    rows = slices.select("lane", "start", "dur", "task").with_row_index("row").join(places, on="lane", maintain_order="left")
+    rows = (
+        slices.select("lane", "start", "dur", "task")
+        .with_row_index("row")
+        .join(places, on="lane", maintain_order="left")
+    )
     rows = rows.filter(pl.col("task").is_not_null())
     key = ["thread", "task", "nth"]
     nth = pl.int_range(pl.len()).over("thread", "task", order_by="start").alias("nth")
@@ -110,10 +118,12 @@ def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataF
     if seen.is_empty() or ran.is_empty():
         return slices
     met = ran.select("row", *key).join(
-        seen.select(*key, pl.col("start").alias("dispatch"), (pl.col("start") + pl.col("dur")).alias("finish")), on=key
+        seen.select(*key, pl.col("start").alias("dispatch"), (pl.col("start") + pl.col("dur")).alias("finish")),
+        on=key,
     )
     at = np.asarray(met["row"])
     empty = pl.Series([None], dtype=pl.Int64).new_from_index(0, slices.height)
     return slices.with_columns(
-        empty.scatter(at, met["dispatch"]).alias("dispatch"), empty.clone().scatter(at, met["finish"]).alias("finish")
+        empty.scatter(at, met["dispatch"]).alias("dispatch"),
+        empty.clone().scatter(at, met["finish"]).alias("finish"),
     )

@@ -16,7 +16,14 @@ from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta, add_counts
 
 # one rank's profiler output holds the same run several times: the first of these that is there is read
-PREFERRED = ("ascend_pytorch_profiler*.db", "msprof_*.db", "kernel_details.csv", "op_summary*.csv", "trace_view.json", "msprof_*.json")
+PREFERRED = (
+    "ascend_pytorch_profiler*.db",
+    "msprof_*.db",
+    "kernel_details.csv",
+    "op_summary*.csv",
+    "trace_view.json",
+    "msprof_*.json",
+)
 # tables and notes the profilers put beside their captures
 COMPANIONS = re.compile(
     r"^(step_trace_time|op_statistic|api_statistic|communication|task_time|profiler_|analysis|deps|name_map|memory_|"
@@ -69,7 +76,9 @@ def read(root: Path, captures: list[Capture], read_one: Callable[[Path], Trace])
     """Every capture of the root as one Trace; lanes carry their rank, tasks stay apart."""
     if not captures:
         raise UnknownFormat(
-            "no capture in this folder", path=root, remedy="See `npuscope formats` for what a folder may hold."
+            "no capture in this folder",
+            path=root,
+            remedy="See `npuscope formats` for what a folder may hold.",
         )
     parts: list[tuple[int, Trace]] = []
     taken: set[int] = set()
@@ -102,7 +111,7 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
         lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane, pl.lit(rank, dtype=pl.Int32).alias("rank")))
         places = [c for c in ("src_lane", "dst_lane") if c in trace.edges.columns]
         edges.append(trace.edges.with_columns(pl.col("src", "dst") + shift, *(pl.col(c) + first_lane for c in places)))
-        first_lane += int(trace.lanes["lane"].max() or 0) + 1 if trace.lanes.height else 0
+        first_lane += max(trace.lanes["lane"].to_list(), default=-1) + 1
     return Trace.of(
         pl.concat(slices, how="diagonal_relaxed"),
         pl.concat(lanes, how="diagonal_relaxed"),
@@ -126,4 +135,3 @@ def _merged_meta(metas: list[tuple[int, Meta]]) -> Meta:
         repaired=add_counts(*(meta.repaired for _, meta in metas)),
         notes={"ranks": {str(rank): dict(meta.notes) for rank, meta in metas}},
     )
-

@@ -88,10 +88,16 @@ class _Swimlane:
         slices = slices.with_columns(pl.Series("depth", depths(lane, start, dur), dtype=pl.UInt32))
         level = self.records.chip_swimlane_level or self.records.l2_swimlane_level or 1
         metadata = self.records.metadata
-        self.ledger.notes |= {"level": level, "clock_freq_hz": metadata.clock_freq_hz, "num_cores": metadata.num_cores}
+        self.ledger.notes |= {
+            "level": level,
+            "clock_freq_hz": metadata.clock_freq_hz,
+            "num_cores": metadata.num_cores,
+        }
         if metadata.host_capture:
             self.ledger.notes["host_capture"] = metadata.host_capture
-        lanes = pl.DataFrame(self.lanes, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String})
+        lanes = pl.DataFrame(
+            self.lanes, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}
+        )
         meta = self.ledger.close("swimlane", tuple(self.files), clock="device counter")
         edges = deps.edge_table() if deps else None
         return Trace.of(slices, lanes.with_row_index("lane"), meta, edges)
@@ -145,7 +151,7 @@ class _Swimlane:
             if min(row) < 0 or max(row) >= 2**63:
                 raise BadInput(f"row {number} of {key} has a number outside 0 to 2^63", path=self.path)
         full = [row + [0] * (len(names) - len(row)) for row in rows]
-        return pl.DataFrame(full, schema={name: pl.Int64 for name in names}, orient="row")
+        return pl.DataFrame(full, schema=dict.fromkeys(names, pl.Int64), orient="row")
 
     def _deps(self, seen: set[int]) -> Deps | None:
         path = self.path.parent / "deps.json"
@@ -154,7 +160,9 @@ class _Swimlane:
         deps = read_deps(path)
         unknown = len(seen - {int(task.task_id) for task in deps.tasks})
         if unknown:
-            self.ledger.notes["deps_refused"] = f"{unknown} tasks of the swimlane are not in deps.json: it is of another program"
+            self.ledger.notes["deps_refused"] = (
+                f"{unknown} tasks of the swimlane are not in deps.json: it is of another program"
+            )
             return None
         self.files.append(str(path))
         self.ledger.notes["deps_edges_repeated"] = len(deps.edges) - deps.edge_table().height
@@ -199,7 +207,11 @@ class _Swimlane:
         frame = self._phase_frame(rows, "start_cycles", "end_cycles", lane)
         label = pl.col(kind) if kind and kind in frame.columns else pl.lit("submit")
         rest = [c for c in frame.columns if c not in ("start_cycles", "end_cycles", "kind", "task_id")]
-        task = pl.col("task_id").cast(pl.Int64, strict=False) if "task_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
+        task = (
+            pl.col("task_id").cast(pl.Int64, strict=False)
+            if "task_id" in frame.columns
+            else pl.lit(None, dtype=pl.Int64)
+        )
         return frame.select(
             pl.lit(number, dtype=pl.UInt32).alias("lane"),
             self._ns(pl.col("start_cycles")).alias("start"),
@@ -218,7 +230,8 @@ class _Swimlane:
                 if not isinstance(value, int) or not 0 <= value < 2**63:
                     raise BadInput(f"phase {number} of {where} has no usable {key}", path=self.path)
         plain = [
-            {k: msgspec.json.encode(v).decode() if isinstance(v, list | dict) else v for k, v in row.items()} for row in rows
+            {k: msgspec.json.encode(v).decode() if isinstance(v, list | dict) else v for k, v in row.items()}
+            for row in rows
         ]
         return pl.DataFrame(plain, infer_schema_length=None, strict=False)
 
@@ -252,7 +265,9 @@ class _Swimlane:
     def _host_offset(self) -> int:
         """Device ns - host ns, from the anchor taken with the shortest round trip."""
         anchors = (self.records.metadata.clock_anchors or {}).get("samples", [])
-        usable = [a for a in anchors if isinstance(a, dict) and not a.get("error") and "device_cycles" in a and "rtt_ns" in a]
+        usable = [
+            a for a in anchors if isinstance(a, dict) and not a.get("error") and "device_cycles" in a and "rtt_ns" in a
+        ]
         if not usable:
             self.ledger.notes["host_clock"] = "no clock anchor: host lanes keep the host's own clock"
             return 0

@@ -36,7 +36,11 @@ def dress_up(table: EventTable) -> Trace:
     processes = table.lane_processes()
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
-        pl.Series("device", [_device(key[0], p) for key, p in zip(table.lane_keys, processes, strict=True)], dtype=pl.Int32),
+        pl.Series(
+            "device",
+            [_device(key[0], p) for key, p in zip(table.lane_keys, processes, strict=True)],
+            dtype=pl.Int32,
+        ),
     )
     kinds = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
     kind = kinds[table.slices["lane"].to_numpy()] if len(kinds) else np.empty(0, dtype=np.int64)

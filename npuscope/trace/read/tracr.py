@@ -24,7 +24,16 @@ from npuscope.trace.lane_names import unit_of_lane
 from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
 from npuscope.trace.read.name_map import find_name_map
-from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET, Pairs, first_in_first_out, one_open_slice
+from npuscope.trace.tracr_records import (
+    FLOW_END,
+    FLOW_START,
+    NO_EXTRA,
+    RECORD,
+    RESET,
+    Pairs,
+    first_in_first_out,
+    one_open_slice,
+)
 
 _PROCESS = re.compile(r"^proc\.(\d+)$")
 _LARGEST_TIME = np.uint64(2**63 - 1)
@@ -87,10 +96,16 @@ def read(path: Path) -> Trace:
     lanes = pl.concat([part.lanes for part in parts]).with_row_index("lane")
     offsets = np.cumsum([0, *(part.lanes.height for part in parts)])
     slices = pl.concat(
-        [part.slices.with_columns(pl.col("lane") + int(offset)) for part, offset in zip(parts, offsets[:-1], strict=True)]
+        [
+            part.slices.with_columns(pl.col("lane") + int(offset))
+            for part, offset in zip(parts, offsets[:-1], strict=True)
+        ]
     )
     flows = pl.concat(
-        [part.flows.with_columns(pl.col("lane") + int(offset)) for part, offset in zip(parts, offsets[:-1], strict=True)]
+        [
+            part.flows.with_columns(pl.col("lane") + int(offset))
+            for part, offset in zip(parts, offsets[:-1], strict=True)
+        ]
     )
     slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
     edges = None
@@ -209,7 +224,9 @@ class _Process:
         beyond = (records["channel"] >= self._declared) & (records["event"] != RESET)
         ledger.marked["trace point on a channel beyond the declared ones"] += int(beyond.sum())
         ledger.merged["flow trace point became an end of an edge"] += flows
-        ledger.merged["RESET closed a slice"] += len(records) - flows - len(pairs.begin) - pairs.unclosed - pairs.idle_resets
+        ledger.merged["RESET closed a slice"] += (
+            len(records) - flows - len(pairs.begin) - pairs.unclosed - pairs.idle_resets
+        )
 
     def _slices(self, points: np.ndarray, pairs: Pairs, labels: list[str], on_core: np.ndarray) -> pl.DataFrame:
         begin, metadata = points[pairs.begin], self._process.metadata
@@ -229,7 +246,9 @@ class _Process:
         extra = pl.when(pl.col("extra") != NO_EXTRA).then(pl.col("extra")).alias("extra")
         highest = int(begin["channel"].max(initial=0))
         kinds = pl.Series([unit_of_lane(metadata.channel_name(c)).kind for c in range(highest + 1)], dtype=pl.String)
-        slices = slices.with_columns(extra, kinds.gather(slices["lane"]).alias("kind"), phase_of(pl.col("marker")).alias("phase"))
+        slices = slices.with_columns(
+            extra, kinds.gather(slices["lane"]).alias("kind"), phase_of(pl.col("marker")).alias("phase")
+        )
         return slices.with_columns(self._kernels(slices, on_core).alias("kernel"))
 
     def _kernels(self, slices: pl.DataFrame, on_core: np.ndarray) -> pl.Series:
@@ -261,9 +280,8 @@ class _Process:
     def _lanes(self, points: np.ndarray, is_set: np.ndarray, labels: list[str]) -> pl.DataFrame:
         """Every declared channel, used or not, and beyond them up to the highest in use."""
         metadata, pid = self._process.metadata, self._process.pid
-        highest = int(self.slices["lane"].max() or 0) if self.slices.height else 0
-        flow_highest = int(self.flows["lane"].max() or 0) if self.flows.height else 0
-        count = max(self._declared, highest + 1, flow_highest + 1)
+        used = [int(frame["lane"].to_numpy().max(initial=0)) + 1 for frame in (self.slices, self.flows)]
+        count = max(self._declared, *used)
         names = [metadata.channel_name(channel) for channel in range(count)]
         units = [unit_of_lane(name) for name in names]
         simpler = bool(RUN_LABELS & set(labels))
@@ -290,4 +308,3 @@ class _Process:
                     number = "" if point["extra"] == NO_EXTRA else f" {point['extra']}"
                     roles.setdefault(int(point["channel"]), f"{ROLE_LABELS[label]}{number}")
         return roles
-

@@ -14,16 +14,22 @@ FORMATS = {
     "chrome": "Chrome/Perfetto JSON (.json)",
     "kernel_details": "Ascend's kernel table (.csv)",
     "tracr": "TraCR bundle (a folder whose name ends in tracr)",
-    "parquet": "npuscope's own folder (any other name without an ending)",
+    "parquet": "npuscope's own folder (.npu, or a name without an ending)",
 }
-_BY_ENDING = {".pftrace": "perfetto", ".perfetto-trace": "perfetto", ".json": "chrome", ".csv": "kernel_details", ".parquet": "parquet"}
+_BY_ENDING = {
+    ".pftrace": "perfetto",
+    ".perfetto-trace": "perfetto",
+    ".json": "chrome",
+    ".csv": "kernel_details",
+    ".npu": "parquet",
+}
 
 
 def write(trace: Trace, path: str | Path, format: str | None = None) -> Counts:
     """Write `trace` to `path`, whole or not at all; returns what the format has no room for (reason -> count).
 
     The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name
-    that ends in `tracr` is a bundle, one without an ending an npuscope folder) unless `format` names it.
+    that ends in `tracr` is a bundle, one without an ending or with `.npu` an npuscope folder) unless `format` names it.
     """
     path = Path(path)
     return _writer(format or format_of(path), path)(trace, path)

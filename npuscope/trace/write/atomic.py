@@ -64,7 +64,9 @@ def _packing(path: Path, raw: BinaryIO) -> Iterator[BinaryIO]:
     if path.suffix == ".gz":
         from isal import igzip
 
-        with igzip.IGzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as packed:
+        with igzip.IGzipFile(  # type: ignore[no-untyped-call]
+            fileobj=raw, mode="wb", mtime=0, filename=""
+        ) as packed:
             yield cast(BinaryIO, packed)
     elif path.suffix == ".zst":
         import zstandard

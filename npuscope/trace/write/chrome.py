@@ -10,8 +10,8 @@ import polars as pl
 
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
 from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.meta import Counts
 from npuscope.trace.write.annotations import annotation_columns
 from npuscope.trace.write.atomic import whole_file
 from npuscope.trace.write.edge_ends import edge_ends, edges_not_drawn
@@ -46,7 +46,8 @@ def _places(trace: Trace) -> pl.DataFrame:
     """Lanes with a pid per (rank, device, source process) and a tid each."""
     group = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
     return trace.lanes.with_columns(
-        pl.struct(group).rank("dense").cast(pl.String).alias("pid"), (pl.col("lane") + 1).cast(pl.String).alias("tid")
+        pl.struct(group).rank("dense").cast(pl.String).alias("pid"),
+        (pl.col("lane") + 1).cast(pl.String).alias("tid"),
     )
 
 
@@ -90,7 +91,11 @@ def _slice_events(slices: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
 
 
 def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.Series:
-    rows = trace.slices.select("lane", "start", "dur").with_row_index("row").join(places.select("lane", "pid", "tid"), on="lane")
+    rows = (
+        trace.slices.select("lane", "start", "dur")
+        .with_row_index("row")
+        .join(places.select("lane", "pid", "tid"), on="lane")
+    )
     inside = (pl.col("start") + pl.col("dur") - 1).clip(lower_bound=pl.col("start"))  # the last moment of the source
     both = [("s", "src_row", inside, ""), ("f", "dst_row", pl.col("start"), ',"bp":"e"')]
     events = []

@@ -14,12 +14,22 @@ def edge_ends(trace: Trace) -> pl.DataFrame:
         return pl.DataFrame(schema={"src_row": pl.UInt32, "dst_row": pl.UInt32})
     # a task is where it ran; the scheduler's and the host's slices about it come second
     about = pl.col("kind").is_in(["task", "comm"]).not_()
-    rows = trace.slices.select("task", "start", about.alias("about"), end=pl.col("start") + pl.col("dur")).with_row_index("row")
+    rows = trace.slices.select(
+        "task", "start", about.alias("about"), end=pl.col("start") + pl.col("dur")
+    ).with_row_index("row")
     rows = rows.filter(pl.col("task").is_not_null())
     last = rows.sort("about", "end", descending=[False, True]).unique("task", keep="first", maintain_order=True)
     first = rows.sort("about", "start").unique("task", keep="first", maintain_order=True)
-    met = edges.join(last.select(pl.col("task").alias("src"), pl.col("row").alias("src_row")), on="src", maintain_order="left")
-    met = met.join(first.select(pl.col("task").alias("dst"), pl.col("row").alias("dst_row")), on="dst", maintain_order="left")
+    met = edges.join(
+        last.select(pl.col("task").alias("src"), pl.col("row").alias("src_row")),
+        on="src",
+        maintain_order="left",
+    )
+    met = met.join(
+        first.select(pl.col("task").alias("dst"), pl.col("row").alias("dst_row")),
+        on="dst",
+        maintain_order="left",
+    )
     return met.filter(pl.col("src_row") != pl.col("dst_row")).select("src_row", "dst_row")
 
 

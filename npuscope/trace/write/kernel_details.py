@@ -11,14 +11,24 @@ import polars as pl
 from npuscope.errors import CannotWrite
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
 from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.meta import Counts
 from npuscope.trace.write.atomic import whole_file
 
 BATCH = 1 << 18
 # what a trace of another origin can say in this table, in the order of the 2026 header
-FOREIGN_HEADER = ["Step Id", "Device_id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)", "Wait Time(us)"]
+FOREIGN_HEADER = [
+    "Step Id",
+    "Device_id",
+    "Stream ID",
+    "Name",
+    "Type",
+    "Accelerator Core",
+    "Start Time(us)",
+    "Duration(us)",
+    "Wait Time(us)",
+]
 
 
 def write(trace: Trace, path: Path) -> Counts:
@@ -50,7 +60,9 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
     rows = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
     if rows.is_empty():
         raise CannotWrite("this trace has no device tasks to list in a kernel table")
-    rows = rows.join(trace.lanes.select("lane", "name", "unit", "device"), on="lane", maintain_order="left").sort("start")
+    rows = rows.join(trace.lanes.select("lane", "name", "unit", "device"), on="lane", maintain_order="left").sort(
+        "start"
+    )
     end = pl.col("start") + pl.col("dur")
     wait = (pl.col("start") - end.shift(1)).clip(lower_bound=0).fill_null(0)
     not_known = pl.lit("N/A")
@@ -62,7 +74,11 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
         pl.col("kernel").alias("type"),
         pl.when(pl.col("kind") == "comm")
         .then(pl.lit("COMMUNICATION"))
-        .otherwise(pl.col("unit").cast(pl.String).replace({"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU", "stream": "N/A"}))
+        .otherwise(
+            pl.col("unit")
+            .cast(pl.String)
+            .replace({"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU", "stream": "N/A"})
+        )
         .alias("core"),
         pl.concat_str(us_from_ns(pl.col("start")), pl.lit("\t")).alias("start"),
         us_from_ns(pl.col("dur")).alias("dur"),

@@ -72,7 +72,10 @@ class Rows:
         """All rows one after another, each ended by its tail inside every sub-message that was closed last."""
         tail, tail_sizes = tails.bytes()
         widths = [len(p) if isinstance(p, bytes) else p.shape[1] for p in self._pieces]
-        sizes = [np.int64(w) if present is None else present * np.int64(w) for w, present in zip(widths, self._present, strict=True)]
+        sizes = [
+            np.int64(w) if present is None else present * np.int64(w)
+            for w, present in zip(widths, self._present, strict=True)
+        ]
         for begin, end in self._closed:
             inside = sum(sizes[begin + 1 : end], np.int64(0))
             reaches_end = end == len(self._pieces)

@@ -14,8 +14,8 @@ import polars as pl
 
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
 from npuscope.trace.intervals import Ints, lane_order, sublanes
+from npuscope.trace.meta import Counts
 from npuscope.trace.write.annotations import annotation_columns
 from npuscope.trace.write.atomic import whole_file
 from npuscope.trace.write.edge_ends import edge_ends, edges_not_drawn

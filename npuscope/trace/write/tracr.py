@@ -15,8 +15,8 @@ import polars as pl
 
 from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
 from npuscope.trace.intervals import Ints, lane_order
+from npuscope.trace.meta import Counts
 from npuscope.trace.phases import RUN_LABELS
 from npuscope.trace.read.tracr import bundle_root
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
@@ -70,8 +70,17 @@ def _write_process(
     # a RESET follows its SET; the stable sort by time keeps that where a slice has no length
     order = lane_order(channel, begin, dur)
     records = np.empty(2 * len(order) + flows.height, dtype=RECORD)
-    sets, resets, points = records[0 : 2 * len(order) : 2], records[1 : 2 * len(order) : 2], records[2 * len(order) :]
-    sets["channel"], sets["event"], sets["extra"], sets["time"] = channel[order], event[order], extra[order], begin[order]
+    sets, resets, points = (
+        records[0 : 2 * len(order) : 2],
+        records[1 : 2 * len(order) : 2],
+        records[2 * len(order) :],
+    )
+    sets["channel"], sets["event"], sets["extra"], sets["time"] = (
+        channel[order],
+        event[order],
+        extra[order],
+        begin[order],
+    )
     resets["channel"], resets["event"], resets["extra"] = channel[order], RESET, NO_EXTRA
     resets["time"] = (begin + dur)[order]
     points["channel"] = flows["lane"].replace_strict(channel_of, return_dtype=pl.UInt16).to_numpy()
@@ -135,7 +144,10 @@ def _flow_points(trace: Trace) -> pl.DataFrame:
         sides = []
         for side, begins in (("src", True), ("dst", False)):
             points = trace.edges.select(
-                pl.col(f"{side}_lane").alias("lane"), pl.col(f"{side}_time").alias("time"), "flow", pl.lit(begins).alias("begins")
+                pl.col(f"{side}_lane").alias("lane"),
+                pl.col(f"{side}_time").alias("time"),
+                "flow",
+                pl.lit(begins).alias("begins"),
             )
             # one beginning may have several ends: it is one trace point
             sides.append(points.drop_nulls("lane").unique(maintain_order=True) if begins else points.drop_nulls("lane"))
@@ -144,8 +156,8 @@ def _flow_points(trace: Trace) -> pl.DataFrame:
             return both.select(columns)
     ends = edge_ends(trace).with_row_index("flow")
     rows = trace.slices.select("lane", pl.col("start").alias("time")).with_row_index("row")
-    both = [
+    drawn = [
         ends.join(rows, left_on=side, right_on="row").select("lane", "time", "flow", pl.lit(begins).alias("begins"))
         for side, begins in (("src_row", True), ("dst_row", False))
     ]
-    return pl.concat(both)
+    return pl.concat(drawn)

@@ -1,0 +1,1 @@
+"""One question per module: a pure function from a Trace to a small typed result."""

@@ -1,0 +1,96 @@
+"""What a capture is: its lanes, slices, window, kernels, steps and edges, and what its reader did to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from npuscope.trace.core import Trace
+
+TOP = 10
+
+
+@dataclass(frozen=True)
+class KernelTotal:
+    """All slices of one kernel on device lanes; `total_ns` is a sum, so lanes that overlap count each."""
+
+    kernel: str
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """See docs/json.md, which documents these fields as the contract of `npuscope info --json`."""
+
+    format: str
+    files: tuple[str, ...]
+    device: str | None
+    clock: str | None
+    records: int
+    slices: int
+    tasks: int
+    lanes: Mapping[str, int]
+    ranks: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    window_ns: int
+    kernels: int
+    top_kernels: tuple[KernelTotal, ...]
+    steps: int
+    step_ids: tuple[int, ...]
+    edges: int
+    merged: Mapping[str, int]
+    marked: Mapping[str, int]
+    repaired: Mapping[str, int]
+    dropped: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def kernel_group(slices: pl.DataFrame) -> pl.Expr:
+    """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
+    carry a number per place in the model; else the kernel's name."""
+    types = [pl.col(c) for c in ("Type", "OP Type", "opType") if c in slices.columns]
+    told = [pl.when(~t.is_in(["N/A", ""])).then(t) for t in types]
+    return pl.coalesce(*told, "kernel").alias("kernel")
+
+
+def summarise(trace: Trace) -> Summary:
+    """The summary; kernels are those of device slices, or of all slices where there are none."""
+    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    named = work if work.height else trace.slices
+    once = named.filter(pl.col("duplicate_of").is_null())
+    totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").sum())
+    top = totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP)
+    start, end = trace.window_ns
+    steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())
+    lanes = trace.lanes.group_by("unit").len().sort("unit")
+    meta = trace.meta
+    return Summary(
+        format=meta.format,
+        files=meta.files,
+        device=meta.device,
+        clock=meta.clock,
+        records=meta.records,
+        slices=trace.slices.height,
+        tasks=work.height,
+        lanes={str(unit): n for unit, n in lanes.iter_rows()},
+        ranks=tuple(trace.lanes["rank"].drop_nulls().unique().sort().to_list()),
+        start_ns=start,
+        end_ns=end,
+        window_ns=end - start,
+        kernels=totals.height,
+        top_kernels=tuple(KernelTotal(*row) for row in top.iter_rows()),
+        steps=len(steps),
+        step_ids=steps,
+        edges=trace.edges.height,
+        merged=meta.merged,
+        marked=meta.marked,
+        repaired=meta.repaired,
+        dropped=meta.dropped,
+    )

@@ -1,0 +1,59 @@
+"""The command line: one small file per command, which parses arguments and nothing else.
+
+Commands import what they need when they run, so that `npuscope --help` stays instant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from npuscope.cli import convert, demo, doctor, formats, info
+from npuscope.errors import NpuscopeError
+
+app = typer.Typer(
+    name="npuscope",
+    help="A performance lab for LLM kernels on NPUs: explain any trace, try a change without the chip.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for module in (info, doctor, convert, formats, demo):
+    app.command(help=module.__doc__)(module.command)
+    app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
+
+
+def main() -> None:
+    """Run a command. Anything a user can mend is one paragraph on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 still shows the numbers
+    try:
+        app()
+    except NpuscopeError as error:
+        print(f"npuscope: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except MemoryError:
+        print(
+            "npuscope: not enough memory for this capture. Read a part of it, or convert it in parts.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    except Exception as error:
+        if os.environ.get("NPUSCOPE_DEBUG"):
+            raise
+        told = " ".join(str(error).split())[:300]
+        print(
+            f"npuscope: a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
+            "Set NPUSCOPE_DEBUG=1 for the traceback and please report it.",
+            file=sys.stderr,
+        )
+        sys.exit(1)

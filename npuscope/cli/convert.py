@@ -1,0 +1,51 @@
+"""Read any capture and write it in another format, chosen by the ending of OUT.
+
+Examples:
+
+  npuscope convert kernel_details.csv step.pftrace   (for ui.perfetto.dev)
+
+  npuscope convert trace.json.gz trace.npu           (npuscope's folder, opens at once)
+
+  npuscope convert run/tracr run.json.gz             (Chrome JSON)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    path: CapturePath,
+    out: Annotated[str, typer.Argument(help="Where to write; `npuscope formats` lists the endings.")],
+    format: Annotated[str | None, typer.Option("--format", help="Format of OUT, if its ending does not tell.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    from pathlib import Path
+
+    from npuscope.trace import read
+    from npuscope.trace.write import format_of
+
+    target = format or format_of(Path(out))  # a wrong name is told before the work, not after
+    with progress_bar():
+        trace = read(path)
+        left_out = trace.write(out, target)
+    if json:
+        told = {
+            "from": trace.meta.format,
+            "to": target,
+            "out": out,
+            "slices": trace.slices.height,
+            "left_out": dict(left_out),
+        }
+        print_json(told)
+        return
+    print(
+        f"{path} ({trace.meta.format}) -> {out} ({target}): {trace.slices.height:,} slices, {trace.edges.height:,} edges"
+    )
+    for reason, count in left_out.items():
+        print(f"  no room for {count:>9,}  {reason}")

@@ -1,0 +1,28 @@
+"""Say what is wrong with a capture and which numbers that touches.
+
+Examples:
+
+  npuscope doctor kernel_details.csv
+
+  npuscope doctor trace.json.gz --json
+"""
+
+from __future__ import annotations
+
+from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(path: CapturePath, json: JsonFlag = False) -> None:
+    from npuscope.analysis.doctor import diagnose
+    from npuscope.analysis.summary import summarise
+    from npuscope.report.terminal import doctor_text
+    from npuscope.trace import read
+
+    with progress_bar():
+        trace = read(path)
+        summary, diagnosis = summarise(trace), diagnose(trace)
+    if json:
+        print_json({"format": summary.format, "slices": summary.slices, **diagnosis.as_dict()})
+    else:
+        print(doctor_text(summary, diagnosis))

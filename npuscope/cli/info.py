@@ -1,0 +1,40 @@
+"""Say what a capture is, what is in it, and what reading it dropped, repaired or marked.
+
+Examples:
+
+  npuscope info kernel_details.csv
+
+  npuscope info run/tracr --json
+
+  npuscope info profiler_root -o run.npu   (keep it as a folder that opens at once)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    path: CapturePath,
+    json: JsonFlag = False,
+    out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
+) -> None:
+    from npuscope.analysis.doctor import diagnose
+    from npuscope.analysis.summary import summarise
+    from npuscope.report.terminal import info_text
+    from npuscope.trace import read
+
+    with progress_bar():
+        trace = read(path)
+        if out is not None:
+            trace.write(out)
+        summary, diagnosis = summarise(trace), diagnose(trace)
+    if json:
+        print_json({**summary.as_dict(), "doctor": diagnosis.verdict})
+    else:
+        print(info_text(summary, diagnosis))

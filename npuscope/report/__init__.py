@@ -1,0 +1,1 @@
+"""Results as text. No analysis in here."""
