@@ -48,12 +48,21 @@ def main() -> None:
         )
         sys.exit(2)
     except Exception as error:
-        if os.environ.get("NPUSCOPE_DEBUG"):
+        _admit(error)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
             raise
-        told = " ".join(str(error).split())[:300]
-        print(
-            f"npuscope: a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
-            "Set NPUSCOPE_DEBUG=1 for the traceback and please report it.",
-            file=sys.stderr,
-        )
-        sys.exit(1)
+        _admit(error)
+
+
+def _admit(error: BaseException) -> None:
+    """What reaches this point is our fault: say so in one paragraph."""
+    if os.environ.get("NPUSCOPE_DEBUG"):
+        raise error
+    told = " ".join(str(error).split())[:300]
+    print(
+        f"npuscope: a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
+        "Set NPUSCOPE_DEBUG=1 for the traceback and please report it.",
+        file=sys.stderr,
+    )
+    sys.exit(1)

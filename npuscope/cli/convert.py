@@ -28,7 +28,7 @@ def command(
     from pathlib import Path
 
     from npuscope.trace import read
-    from npuscope.trace.write import format_of
+    from npuscope.trace.writers import format_of
 
     target = format or format_of(Path(out))  # a wrong name is told before the work, not after
     with progress_bar():
@@ -44,8 +44,7 @@ def command(
         }
         print_json(told)
         return
-    print(
-        f"{path} ({trace.meta.format}) -> {out} ({target}): {trace.slices.height:,} slices, {trace.edges.height:,} edges"
-    )
+    size = f"{trace.slices.height:,} slices, {trace.edges.height:,} edges"
+    print(f"{path} ({trace.meta.format}) -> {out} ({target}): {size}")
     for reason, count in left_out.items():
         print(f"  no room for {count:>9,}  {reason}")

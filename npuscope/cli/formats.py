@@ -19,7 +19,7 @@ READS = (
 
 
 def command() -> None:
-    from npuscope.trace.write import FORMATS
+    from npuscope.trace.writers import FORMATS
 
     print("reads, told by content; gzip and zstd files as they are:")
     for name, what in READS:

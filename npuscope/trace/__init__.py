@@ -2,7 +2,7 @@
 
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
-from npuscope.trace.read import read
-from npuscope.trace.write import write
+from npuscope.trace.readers import read
+from npuscope.trace.writers import write
 
 __all__ = ["Meta", "Trace", "read", "write"]

@@ -111,9 +111,9 @@ class Trace:
     def write(self, path: str | Path, format: str | None = None) -> Counts:
         """Write the trace, whole or not at all; the format comes from the path's ending unless given.
 
-        Returns what the format has no room for (reason -> count). See `npuscope.trace.write`.
+        Returns what the format has no room for (reason -> count). See `npuscope.trace.writers`.
         """
-        from npuscope.trace.write import write
+        from npuscope.trace.writers import write
 
         return write(self, path, format)
 

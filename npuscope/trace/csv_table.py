@@ -88,15 +88,18 @@ def _text(path: Path, data: Path | bytes) -> io.TextIOWrapper:
 
 def _located(path: Path, data: Path | bytes, width: int, message: str) -> BadInput:
     """The error of the first line that a strict second reading rejects."""
-    with _text(path, data) as text:
+    whole = data if isinstance(data, bytes) else path.read_bytes()
+    try:
+        whole.decode()
+    except UnicodeDecodeError as error:
+        return BadInput("bytes that are not UTF-8 text", path=path, line=whole.count(b"\n", 0, error.start) + 1)
+    with _text(path, whole) as text:
         rows = csv.reader(text, strict=True)
         try:
             for row in rows:
                 if row and len(row) != width:
                     what = f"{len(row)} cells where the header has {width}"
                     return BadInput(what, path=path, line=rows.line_num)
-        except UnicodeDecodeError:
-            return BadInput("bytes that are not UTF-8 text", path=path, line=rows.line_num + 1)
         except csv.Error as error:
             return BadInput(f"broken CSV ({error})", path=path, line=rows.line_num)
     return BadInput(f"not readable as CSV ({message.splitlines()[0]})", path=path)

@@ -52,7 +52,7 @@ def dress(
         pl.Series("depth", enclosing.depths(), dtype=pl.UInt32),
         task.alias("task"),
         pl.Series("step", _steps(table), dtype=pl.Int64),
-        pl.Series(table.categories, dtype=pl.String).gather(events["category"]).alias("cat"),
+        pl.Series([c or None for c in table.categories], dtype=pl.String).gather(events["category"]).alias("cat"),
         *[c for c in ("args", "other") if c in events.columns],
     )
     edges = edges_of(table.flows, enclosing, task.fill_null(-1).to_numpy())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope.trace.write.atomic import whole_file
+from npuscope.trace.writers.atomic import whole_file
 
 HEADER = [
     "Step Id",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import polars as pl
 
 
 def field(args: pl.Series, name: str) -> pl.Series:
     """One field of every row's JSON object, as text (a string without its quotes); null where it is absent."""
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    return args.str.json_path_match(f'$["{quoted}"]').alias(name)
+    if '"' in name or "\\" in name:  # Polars' JSON paths have no way to write these
+        return pl.Series(name, [_field(text, name) for text in args], dtype=pl.String)
+    return args.str.json_path_match(f'$["{name}"]').alias(name)
+
+
+def _field(text: str | None, name: str) -> str | None:
+    fields = None if text is None else msgspec.json.decode(text)
+    value = fields.get(name) if isinstance(fields, dict) else None
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def whole_number(args: pl.Series, name: str) -> pl.Series:

@@ -18,11 +18,13 @@ import msgspec
 from npuscope.errors import BadInput
 from npuscope.trace import source
 
-_BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_LONGEST_GAP = 1 << 10  # blanks between two events; more only costs a longer search
+_BETWEEN = re.compile(rb"\}\s{0,500},\s{0,500}\{")
+_BETWEEN_EVENTS = b" \t\r\n,"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
-_LONGEST_PIECE = 256 << 20  # one event larger than this is not a trace
-_LONGEST_HEADER = 256 << 20
+_LONGEST_EVENT = 64 << 20
+_LONGEST_HEADER = 64 << 20
 
 
 class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -74,18 +76,20 @@ class EventStream:
     def __iter__(self) -> Iterator[tuple[list[Event], bytes]]:
         pieces = source.chunks(self.path)
         prefix, rest = self._find_events(pieces)
-        ended = False
+        ended, searched = False, 0
         for piece in pieces:
-            rest += piece
-            if len(rest) > _LONGEST_PIECE:
-                raise BadInput("an event of more than 256 MB", path=self.path, record=self.records + 1)
-            cut = _last_boundary(rest)
+            if len(rest) > _LONGEST_EVENT:
+                raise BadInput("an event of more than 64 MB", path=self.path, record=self.records + 1)
+            rest = (rest + piece).lstrip(_BETWEEN_EVENTS)
+            cut = _last_boundary(rest, searched)
             if cut < 0:
+                searched = max(0, len(rest) - _LONGEST_GAP)
                 continue
+            searched = 0
             text = b"[" + rest[:cut] + b"]"
             events = _try_decode(text)
             if events is not None:
-                rest = rest[cut:].lstrip()[1:]
+                rest = rest[cut:]
             else:
                 text, rest, ended = self._exact_cut(rest)
                 events = self._decode(text)
@@ -94,7 +98,7 @@ class EventStream:
                 rest += b"".join(pieces)
                 break
         if not ended:
-            text, rest, ended = self._exact_cut(rest, last=True)
+            text, rest, ended = self._exact_cut(rest.lstrip(_BETWEEN_EVENTS), last=True)
             yield from self._batch(self._decode(text), text)
             if ended:
                 rest += b"".join(pieces)
@@ -131,7 +135,7 @@ class EventStream:
                 if _is_json(text[: match.end()] + b"]}"):
                     return text[: match.start()], text[match.end() :]
             if len(text) > _LONGEST_HEADER:
-                break
+                raise BadInput("no list of trace events in the first 64 MB", path=self.path, remedy="Is it a trace?")
         if not buffer.strip():
             raise BadInput("the file is empty", path=self.path)
         raise BadInput("no list of trace events in this JSON file", path=self.path, remedy="Is it a trace?")
@@ -141,6 +145,8 @@ class EventStream:
         depth, end = 0, 0
         for token in _TOKEN.finditer(text):
             mark = token.group()
+            if mark == b'"':
+                break  # a string whose end is not here yet: braces beyond it mean nothing
             if mark in b"[{":
                 depth += 1
             elif mark in b"]}" and depth == 0:
@@ -148,7 +154,7 @@ class EventStream:
             elif mark in b"]}":
                 depth -= 1
                 end = token.end() if depth == 0 else end
-        if last and text[end:].strip(b" \t\r\n,"):
+        if last and text[end:].strip(_BETWEEN_EVENTS):
             whole = len(self._decode(b"[" + text[:end] + b"]"))
             raise BadInput(
                 "the JSON ends in the middle of an event: the file is truncated",
@@ -156,7 +162,7 @@ class EventStream:
                 record=self.records + whole + 1,
                 remedy="Copy or export it again.",
             )
-        return b"[" + text[:end] + b"]", text[end:].lstrip().removeprefix(b","), False
+        return b"[" + text[:end] + b"]", text[end:], False
 
     def _decode(self, text: bytes) -> list[Event]:
         try:
@@ -174,14 +180,14 @@ class EventStream:
             mark = token.group()
             depth += (mark in b"[{") - (mark in b"]}")
             if depth == 0 and mark == b"}":
-                if not _is_json(text[begin : token.end()].lstrip(b" \t\r\n,")):
+                if not _is_json(text[begin : token.end()].lstrip(_BETWEEN_EVENTS)):
                     break
                 good, begin = good + 1, token.end()
         return self.records + good + 1
 
     def _read_header(self, prefix: bytes, tail: bytes, ended: bool) -> None:
         if not prefix:
-            if tail.strip():
+            if ended and tail.strip():
                 raise BadInput("text after the end of the list of events", path=self.path)
             return
         if not ended:
@@ -240,15 +246,18 @@ def _number_text(raw: msgspec.Raw) -> str | None:
     return None if text in (b"", b"null") else ExactNumber(text.decode())
 
 
-def _last_boundary(text: bytes) -> int:
-    """Where the last event of the text that is followed by another one seems to end; -1 if nowhere."""
+def _last_boundary(text: bytes, searched: int) -> int:
+    """Where the last event of the text that is followed by another one seems to end; -1 if nowhere.
+
+    The first `searched` bytes are known to hold no such place.
+    """
     size = 1 << 12
     while True:
-        begin = max(0, len(text) - size)
+        begin = max(searched, len(text) - size)
         last = -1
         for match in _BETWEEN.finditer(text, begin):
             last = match.start() + 1
-        if last >= 0 or begin == 0:
+        if last >= 0 or begin == searched:
             return last
         size *= 8
 

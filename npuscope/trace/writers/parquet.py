@@ -1,4 +1,4 @@
-"""npuscope's own folder, as `npuscope.trace.read.parquet` reads it."""
+"""npuscope's own folder, as `npuscope.trace.readers.parquet` reads it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import orjson
 
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Counts
-from npuscope.trace.read.parquet import MARK, VERSION, is_folder
-from npuscope.trace.write.atomic import whole_folder
+from npuscope.trace.readers.parquet import MARK, VERSION, is_folder
+from npuscope.trace.writers.atomic import whole_folder
 
 
 def write(trace: Trace, path: Path) -> Counts:

@@ -39,7 +39,7 @@ def is_capture(path: Path) -> bool:
 
 
 def _file_reader(path: Path) -> Reader | None:
-    from npuscope.trace.read import ascend_db, chrome, kernel_details, swimlane
+    from npuscope.trace.readers import ascend_db, chrome, kernel_details, swimlane
 
     head = source.head(path)
     if head.startswith(ascend_db.MAGIC):
@@ -53,7 +53,7 @@ def _file_reader(path: Path) -> Reader | None:
 
 
 def _folder_reader(path: Path) -> Reader | None:
-    from npuscope.trace.read import parquet, swimlane, tracr
+    from npuscope.trace.readers import parquet, swimlane, tracr
 
     if parquet.is_folder(path):
         return parquet.read
@@ -68,7 +68,7 @@ def _folder_reader(path: Path) -> Reader | None:
 def _read_joined(path: Path) -> Trace:
     """A run captured both ways. Captures that turn out to be of two runs are an error that says so."""
     from npuscope.trace.join import join
-    from npuscope.trace.read import swimlane, tracr
+    from npuscope.trace.readers import swimlane, tracr
 
     records = swimlane.records_in(path)
     assert records is not None
@@ -76,7 +76,7 @@ def _read_joined(path: Path) -> Trace:
 
 
 def _root_reader(path: Path) -> Trace:
-    from npuscope.trace.read import root
+    from npuscope.trace.readers import root
 
     return root.read(path, root.captures_in(path, is_capture), lambda capture: reader_of(capture)(capture))
 

@@ -49,7 +49,7 @@ def format_of(path: Path) -> str:
 
 
 def _writer(format: str, path: Path) -> Callable[[Trace, Path], Counts]:
-    from npuscope.trace.write import chrome, kernel_details, parquet, perfetto, tracr
+    from npuscope.trace.writers import chrome, kernel_details, parquet, perfetto, tracr
 
     writers = {
         "perfetto": perfetto.write,

@@ -14,7 +14,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.meta import Counts
-from npuscope.trace.write.atomic import whole_file
+from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
 # what a trace of another origin can say in this table, in the order of the 2026 header

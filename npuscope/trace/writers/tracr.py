@@ -1,4 +1,4 @@
-"""TraCR bundles, as TraCR's own tools and `npuscope.trace.read.tracr` read them.
+"""TraCR bundles, as TraCR's own tools and `npuscope.trace.readers.tracr` read them.
 
 A channel holds one open slice, so slices that overlap on a lane go to further channels of the same name;
 only cores of the simpler runtime may hold a second task, which retires first in, first out.
@@ -15,13 +15,13 @@ import polars as pl
 
 from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
-from npuscope.trace.intervals import Ints, lane_order
+from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
 from npuscope.trace.phases import RUN_LABELS
-from npuscope.trace.read.tracr import bundle_root
+from npuscope.trace.readers.tracr import bundle_root
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
-from npuscope.trace.write.atomic import whole_folder
-from npuscope.trace.write.edge_ends import edge_ends
+from npuscope.trace.writers.atomic import whole_folder
+from npuscope.trace.writers.edge_ends import edge_ends
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved ones
@@ -30,6 +30,9 @@ _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved o
 def write(trace: Trace, path: Path) -> Counts:
     """A bundle with one proc.* folder per process of the trace."""
     lanes = _with_processes(trace.lanes)
+    if lanes.is_empty():  # a bundle is at least one process
+        schema = {"lane": pl.UInt32, "name": pl.String, "process number": pl.Int64}
+        lanes = pl.DataFrame([(0, "Channel_1", 1000)], schema=schema, orient="row")
     start = int(trace.slices["start"].min() or 0) if trace.slices.height else 0  # type: ignore[arg-type]
     shift = -min(0, start)  # trace points have no time before zero
     flows = _flow_points(trace)
@@ -68,7 +71,7 @@ def _write_process(
     event = marker.replace_strict(labels, pl.Series(range(len(labels)), dtype=pl.Int64)).to_numpy()
     extra = _extras(slices)
     # a RESET follows its SET; the stable sort by time keeps that where a slice has no length
-    order = lane_order(channel, begin, dur)
+    order = _channel_order(channel, begin, dur)
     records = np.empty(2 * len(order) + flows.height, dtype=RECORD)
     sets, resets, points = (
         records[0 : 2 * len(order) : 2],
@@ -108,7 +111,7 @@ def _write_process(
 
 def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list[str]) -> Ints:
     """A channel per slice, such that each channel can be read back; further channels are added to `names`."""
-    order = lane_order(lane, begin, dur)
+    order = _channel_order(lane, begin, dur)
     same = lane[order][1:] == lane[order][:-1]
     overlaps = same & (begin[order][1:] < (begin + dur)[order][:-1])
     crowded = np.unique(lane[order][1:][overlaps])
@@ -131,6 +134,11 @@ def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list
     return channel
 
 
+def _channel_order(channel: Ints, begin: Ints, dur: Ints) -> Ints:
+    """By channel, then time; of slices that begin together those of no length come first, as only then all fit."""
+    return np.lexsort((dur, begin, channel))
+
+
 def _extras(slices: pl.DataFrame) -> np.ndarray:
     column = slices["extra"] if "extra" in slices.columns else slices["task"]
     fits = (column >= 0) & (column < NO_EXTRA)
@@ -141,18 +149,21 @@ def _flow_points(trace: Trace) -> pl.DataFrame:
     """lane, time, flow, begins: as recorded where the edges know it, else drawn from slice to slice."""
     columns = ["lane", "time", "flow", "begins"]
     if {"src_lane", "src_time", "flow"} <= set(trace.edges.columns):
-        sides = []
-        for side, begins in (("src", True), ("dst", False)):
-            points = trace.edges.select(
+        begins, ends = (
+            trace.edges.select(
                 pl.col(f"{side}_lane").alias("lane"),
                 pl.col(f"{side}_time").alias("time"),
                 "flow",
-                pl.lit(begins).alias("begins"),
-            )
-            # one beginning may have several ends: it is one trace point
-            sides.append(points.drop_nulls("lane").unique(maintain_order=True) if begins else points.drop_nulls("lane"))
+                pl.lit(side == "src").alias("begins"),
+                lonely=pl.col("dst_lane").is_null(),
+            ).drop_nulls("lane")
+            for side in ("src", "dst")
+        )
+        # a beginning with several ends stands in several edges and is one trace point
+        begins = pl.concat([begins.filter(~pl.col("lonely")).unique(maintain_order=True), begins.filter("lonely")])
+        sides = [begins.select(columns), ends.select(columns)]
         both = pl.concat(sides)
-        if both.is_empty() or both.select(pl.col("flow").is_between(0, NO_EXTRA - 1).all()).item():
+        if both.is_empty() or both.select(pl.col("flow").is_between(0, NO_EXTRA).all()).item():
             return both.select(columns)
     ends = edge_ends(trace).with_row_index("flow")
     rows = trace.slices.select("lane", pl.col("start").alias("time")).with_row_index("row")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from npuscope.trace.core import Trace
-from npuscope.trace.read import parquet
-from npuscope.trace.read.recognise import reader_of
+from npuscope.trace.readers import parquet
+from npuscope.trace.readers.recognise import reader_of
 
 
 def read(path: str | Path, *, window: tuple[int, int] | None = None) -> Trace:

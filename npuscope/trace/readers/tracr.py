@@ -23,7 +23,7 @@ from npuscope.trace.intervals import Enclosing
 from npuscope.trace.lane_names import unit_of_lane
 from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
-from npuscope.trace.read.name_map import find_name_map
+from npuscope.trace.readers.name_map import find_name_map
 from npuscope.trace.tracr_records import (
     FLOW_END,
     FLOW_START,

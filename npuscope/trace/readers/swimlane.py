@@ -18,8 +18,8 @@ from npuscope.trace.core import Trace
 from npuscope.trace.intervals import depths
 from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import phase_of
-from npuscope.trace.read.deps import Deps, read_deps
-from npuscope.trace.read.name_map import find_name_map
+from npuscope.trace.readers.deps import Deps, read_deps
+from npuscope.trace.readers.name_map import find_name_map
 
 FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
 _UNITS = {"aic": "AIC", "aiv": "AIV"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress
 from npuscope.trace.event_table import EventTable, collect
-from npuscope.trace.read import kineto, merged_swimlane, trace_view, tracr_perfetto
+from npuscope.trace.readers import kineto, merged_swimlane, trace_view, tracr_perfetto
 
 # the first whose evidence is found in the file's own names; anything else is read as it is
 DIALECTS: list[tuple[Callable[[EventTable], bool], Callable[[EventTable], Trace]]] = [

@@ -12,9 +12,9 @@ from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.meta import Counts
-from npuscope.trace.write.annotations import annotation_columns
-from npuscope.trace.write.atomic import whole_file
-from npuscope.trace.write.edge_ends import edge_ends, edges_not_drawn
+from npuscope.trace.writers.annotations import annotation_columns
+from npuscope.trace.writers.atomic import whole_file
+from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
 
 BATCH = 1 << 17
 

@@ -16,7 +16,9 @@ def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
     taken = {column.name for column in columns}
     for name in JSON_COLUMNS:
         if name in slices.columns:
-            columns += [c.alias(f"{name}.{c.name}") if c.name in taken else c for c in _fields(slices[name])]
+            fields = [c.alias(f"{name} {c.name}") if c.name in taken else c for c in _fields(slices[name])]
+            taken |= {column.name for column in fields}
+            columns += fields
     return columns
 
 

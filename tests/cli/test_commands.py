@@ -1,0 +1,150 @@
+"""The command line through its real entry point: what a user types, sees, and gets as exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from builders import kernel_row, write_events, write_kernel_table, x
+
+
+def npuscope(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("npuscope")), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_kernel_table(
+        tmp_path / "kernel_details.csv", [kernel_row(start=f"{n}.500", step="3") for n in (10, 20)]
+    )
+
+
+def test_info_tells_what_a_capture_is(table: Path) -> None:
+    run = npuscope("info", table)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "kernel_details.csv: kernel_details" in run.stdout
+    assert "slices   2 from 2 records" in run.stdout
+    assert "doctor: sound" in run.stdout
+
+
+def test_info_as_json_keeps_its_contract(table: Path) -> None:
+    data = json.loads(npuscope("info", table, "--json").stdout)
+    assert data["format"] == "kernel_details"
+    assert (data["slices"], data["window_ns"], data["kernels"], data["steps"], data["edges"]) == (2, 15_000, 1, 1, 0)
+    assert data["lanes"] == {"stream": 1}
+    assert data["marked"] == data["repaired"] == data["dropped"] == {}
+
+
+def test_info_can_keep_the_trace(table: Path, tmp_path: Path) -> None:
+    assert npuscope("info", table, "-o", tmp_path / "kept").returncode == 0
+    assert json.loads(npuscope("info", tmp_path / "kept", "--json").stdout)["slices"] == 2
+
+
+def test_convert_and_back(table: Path, tmp_path: Path) -> None:
+    run = npuscope("convert", table, tmp_path / "t.pftrace")
+    assert run.returncode == 0
+    assert "2 slices" in run.stdout
+    assert (tmp_path / "t.pftrace").stat().st_size > 0
+    told = json.loads(npuscope("convert", table, tmp_path / "back.csv", "--json").stdout)
+    assert told == {
+        "from": "kernel_details",
+        "to": "kernel_details",
+        "out": str(tmp_path / "back.csv"),
+        "slices": 2,
+        "left_out": {},
+    }
+    assert (tmp_path / "back.csv").read_bytes() == table.read_bytes()
+
+
+def test_doctor_in_text_and_json(tmp_path: Path) -> None:
+    path = write_events(tmp_path / "t.json", [x("a", 0, 10), x("b", 5, 10)])
+    assert "warning: 1 × slice crosses another one of its lane  [overlap]" in npuscope("doctor", path).stdout
+    data = json.loads(npuscope("doctor", path, "--json").stdout)
+    assert [finding["id"] for finding in data["findings"]] == ["overlap"]
+
+
+def test_formats_lists_both_directions() -> None:
+    text = npuscope("formats").stdout
+    assert "kernel_details" in text
+    assert ".pftrace" in text
+
+
+def test_demo_makes_reads_and_keeps_a_capture(tmp_path: Path) -> None:
+    run = npuscope("demo", "--keep", tmp_path / "demo")
+    assert run.returncode == 0
+    assert "collective listed logically and physically" in run.stdout
+    assert (tmp_path / "demo/decode.pftrace").exists()
+
+
+@pytest.mark.parametrize("command", ["info", "doctor", "convert"])
+def test_bad_input_is_one_paragraph_and_exit_code_2(tmp_path: Path, command: str) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"traceEvents":[{"ph":"X","na')
+    run = npuscope(command, bad, *([tmp_path / "out.json"] if command == "convert" else []))
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.count("\n") == 1
+    assert run.stderr.startswith(f"npuscope: {bad}, record 1: ")
+    assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["info"], ["frobnicate"], ["info", "--bogus"], ["convert", "a", "b.xlsx"], ["info", "/nowhere"]]
+)
+def test_wrong_use_is_exit_code_2(arguments: list[str]) -> None:
+    run = npuscope(*arguments)
+    assert run.returncode == 2
+    assert "Traceback" not in run.stderr
+
+
+def test_names_cannot_move_the_cursor(tmp_path: Path) -> None:
+    path = write_events(tmp_path / "t.json", [x("\x1b[2Jgone", 0, 10)])
+    assert "\x1b" not in npuscope("info", path).stdout
+
+
+def test_a_terminal_without_utf8_still_gets_numbers(table: Path) -> None:
+    run = npuscope("info", table, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert run.returncode == 0
+    assert "15.000" in run.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(table: Path) -> None:
+    program = Path(sys.executable).with_name("npuscope")
+    run = subprocess.run(f"{program} info {table} | head -c 1", shell=True, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "doctor", "convert", "formats", "demo"])
+def test_every_command_helps(command: str) -> None:
+    run = npuscope(command, "--help")
+    assert run.returncode == 0
+    assert command == "formats" or "Example" in run.stdout
+
+
+def test_help_is_instant_because_nothing_heavy_loads() -> None:
+    code = """
+import sys
+sys.argv = ["npuscope", "--help"]
+try:
+    import npuscope.cli
+    npuscope.cli.main()
+except SystemExit:
+    heavy = {"polars", "numpy", "numba", "msgspec", "orjson", "rich"}
+    print(sorted(heavy & set(sys.modules)), file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.stderr.strip() == "[]"
+    best = min(_seconds("--help") for _ in range(5))
+    assert best < 0.3
+
+
+def _seconds(*arguments: str) -> float:
+    begin = time.perf_counter()
+    npuscope(*arguments)
+    return time.perf_counter() - begin

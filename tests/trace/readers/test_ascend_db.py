@@ -1,0 +1,63 @@
+"""The profiler's SQLite database."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import polars as pl
+import pytest
+from builders import write_database
+
+import npuscope
+
+
+def test_the_real_database_has_its_known_tables(shared: Path) -> None:
+    trace = npuscope.read(shared / "ascend/msinsight_cnn_db/level2/ascend_pytorch_profiler_0.db")
+    # README: TASK 552, COMMUNICATION_OP 4, PYTORCH_API 2460; and CANN_API 1133
+    assert trace.meta.records == trace.slices.height == 552 + 4 + 2460 + 1133
+    assert trace.select(kind="task").slices.height == 187
+    assert trace.meta.marked == {"part of a collective that is listed whole": 296}
+    assert (trace.meta.device, trace.lanes["rank"].unique().to_list()) == ("Ascend910B", [0])
+    step = trace.slices.filter(pl.col("step") == 50)
+    assert step["start"].min() >= 1736414119633143240  # type: ignore[operator]
+    assert step["start"].max() < 1736414119776885110  # type: ignore[operator]
+    kernel = trace.slices.filter(pl.col("kernel") == "trans_TransData_0")
+    assert kernel["inputShapes"].item() == '"32,3,224,224"'
+    assert kernel["aiv_total_cycles"].item() > 0
+
+
+def test_names_and_times_are_exact(tmp_path: Path) -> None:
+    start = 1_736_414_119_646_051_168
+    path = write_database(tmp_path / "x.db", [(start, start + 7, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
+    assert npuscope.read(path).slices.select("start", "dur", "kernel").row(0) == (start, 7, "MatMul")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "not readable as a profiler database|malformed"),
+        (lambda path: path.write_bytes(b"SQLite format 3\x00" + b"\xff" * 4000), "not readable"),
+        (lambda path: execute(path, "drop table TASK"), "no TASK"),
+        (lambda path: execute(path, "alter table TASK drop column startNs"), "lacks the column startNs"),
+    ],
+)
+def test_a_damaged_database_is_refused(tmp_path: Path, damage, message: str) -> None:
+    path = write_database(tmp_path / "x.db", [(n, n + 1, 2, 1) for n in range(300)], {0: "AI_CORE", 1: "MatMul"})
+    damage(path)
+    with pytest.raises(npuscope.NpuscopeError, match=message):
+        npuscope.read(path)
+
+
+def execute(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+
+
+def test_rows_without_times_are_counted(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "x.db", [(5, 9, 2, 1), (9, 5, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
+    execute(path, "update TASK set startNs = 'soon' where taskId = 0")
+    trace = npuscope.read(path)
+    assert trace.meta.dropped == {"row without a usable time": 1}
+    assert trace.meta.repaired == {"negative duration set to zero": 1}

@@ -1,0 +1,102 @@
+"""Folders: one rank's output, many ranks as one Trace, npuscope's own folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from builders import kernel_row, write_events, write_kernel_table, x
+
+import npuscope
+
+
+def rank_folder(root: Path, rank: int, kernels: int) -> Path:
+    out = root / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+    out.mkdir(parents=True)
+    (out.parent / f"profiler_info_{rank}.json").write_text("{}")
+    rows = [kernel_row(start=f"{n * 10}.000", device=str(rank)) for n in range(kernels)]
+    write_kernel_table(out / "kernel_details.csv", rows)
+    (out / "step_trace_time.csv").write_text("Step,Computing\n1,2\n")
+    (out / "communication.json").write_text("{}")
+    return out
+
+
+def test_many_ranks_are_one_trace(tmp_path: Path) -> None:
+    for rank, kernels in ((11, 4), (2, 3)):
+        rank_folder(tmp_path, rank, kernels)
+    trace = npuscope.read(tmp_path)
+    counts = trace.slices.join(trace.lanes, on="lane").group_by("rank").len().sort("rank").rows()
+    assert counts == [(2, 3), (11, 4)]
+    assert trace.slices["task"].n_unique() == 7  # tasks of different ranks stay apart
+    assert trace.meta.records == 7
+    assert trace.meta.format == "profiler-root (kernel_details)"
+
+
+def test_one_ranks_output_is_read_once_though_it_is_there_several_times(tmp_path: Path) -> None:
+    out = rank_folder(tmp_path, 0, 2)
+    write_events(out / "trace_view.json", [x("the same kernels", 0, 1)])
+    assert npuscope.read(tmp_path).slices.height == 2
+
+
+def test_two_captures_that_claim_one_rank_are_told(tmp_path: Path) -> None:
+    for name in "ab":
+        text = {"distributedInfo": {"rank": 0}, "traceEvents": [x("k", 0, 1)]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(text))
+    trace = npuscope.read(tmp_path)
+    assert sorted(trace.lanes["rank"].to_list()) == [0, 1]
+    assert trace.meta.notes["rank_collisions"] == 1
+
+
+def test_a_folder_without_a_capture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing here")
+    with pytest.raises(npuscope.NpuscopeError, match="no capture in this folder"):
+        npuscope.read(tmp_path)
+
+
+def test_a_real_ranks_folder_prefers_the_database(shared: Path) -> None:
+    assert npuscope.read(shared / "ascend/msinsight_cnn_db").meta.format == "ascend-db"
+
+
+def test_npuscopes_folder_gives_back_all_four_tables(tmp_path: Path) -> None:
+    events = [x("a", 0, 10, args={"n": 1}), x("b", 2, 3), x("b", 2, 3, tid=2)]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    trace.write(tmp_path / "kept")
+    back = npuscope.read(tmp_path / "kept")
+    assert back.slices.equals(trace.slices)
+    assert back.lanes.equals(trace.lanes)
+    assert back.edges.equals(trace.edges)
+    assert back.meta == trace.meta
+
+
+def test_only_a_window_leaves_the_disk(tmp_path: Path) -> None:
+    trace = npuscope.read(write_events(tmp_path / "t.json", [x(f"k{n}", n * 10, 5) for n in range(100)]))
+    trace.write(tmp_path / "kept.npu")
+    part = npuscope.read(tmp_path / "kept.npu", window=(500_000, 520_000))
+    assert part.slices.equals(trace.window(500_000, 520_000).slices)
+    assert part.slices["kernel"].to_list() == ["k50", "k51"]
+
+
+@pytest.mark.parametrize("damage", ["lanes.parquet", "slices.parquet", "meta.json"])
+def test_a_damaged_folder_is_refused(tmp_path: Path, damage: str) -> None:
+    trace = npuscope.read(write_events(tmp_path / "t.json", [x("a", 0, 10)]))
+    trace.write(tmp_path / "kept")
+    (tmp_path / "kept" / damage).write_bytes(b"\x00\x01 not a table")
+    with pytest.raises(npuscope.NpuscopeError, match="not a whole npuscope folder"):
+        npuscope.read(tmp_path / "kept")
+
+
+def test_a_newer_folder_version_is_told(tmp_path: Path) -> None:
+    npuscope.read(write_events(tmp_path / "t.json", [x("a", 0, 10)])).write(tmp_path / "kept")
+    meta = json.loads((tmp_path / "kept/meta.json").read_text())
+    (tmp_path / "kept/meta.json").write_text(json.dumps({**meta, "npuscope_trace": 99}))
+    with pytest.raises(npuscope.NpuscopeError, match="version 99"):
+        npuscope.read(tmp_path / "kept")
+
+
+def test_empty_columns_are_kept_typed(tmp_path: Path) -> None:
+    npuscope.read(write_events(tmp_path / "t.json", [])).write(tmp_path / "kept")
+    back = npuscope.read(tmp_path / "kept")
+    assert back.slices.schema["dispatch"] == pl.Int64
+    assert back.slices.height == 0

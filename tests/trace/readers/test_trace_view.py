@@ -1,0 +1,53 @@
+"""Ascend's timeline JSON: text times, known processes, flows from host to device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from builders import named, write_events, x
+
+import npuscope
+
+REAL = {
+    # level: events, X, Ascend Hardware, HCCL, CANN; from the captures' README
+    0: (8375, 3379, 533, 4, 0),
+    1: (10_112, 4384, 535, 300, 707),
+    2: (10_476, 4811, 535, 300, 1134),
+}
+
+
+@pytest.mark.parametrize("level", REAL)
+def test_real_timelines_have_their_known_processes(shared: Path, level: int) -> None:
+    events, slices, hardware, hccl, cann = REAL[level]
+    folder = shared / f"ascend/msinsight_cnn/level{level}/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    trace = npuscope.read(folder / "trace_view.json")
+    counts = dict(trace.slices.join(trace.lanes, on="lane")["process"].value_counts().iter_rows())
+    assert trace.meta.format == "trace_view"
+    assert (trace.meta.records, trace.slices.height) == (events, slices)
+    assert (counts["Ascend Hardware"], counts["HCCL"], counts.get("CANN", 0)) == (hardware, hccl, cann)
+    assert (counts["Python"], counts["Overlap Analysis"]) == (2460, 382)
+    assert trace.meta.notes["times_as_text"] > 0
+
+
+def test_the_timeline_and_the_kernel_table_agree_to_the_nanosecond(shared: Path) -> None:
+    folder = shared / "ascend/msinsight_cnn/level2/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    view = npuscope.read(folder / "trace_view.json").slices.filter(pl.col("kind") == "task")
+    table = npuscope.read(folder / "kernel_details.csv").slices.filter(pl.col("kind") == "task")
+    joined = table.join(view, on=["start", "kernel"], suffix="_view")
+    assert joined.height == table.height
+    assert ((joined["dur"] - joined["dur_view"]).abs() <= 1).all()  # the timeline has digits below the nanosecond
+
+
+def test_queue_orders_are_scheduling_and_overlap_analysis_describes(tmp_path: Path) -> None:
+    events = [
+        *named("Ascend Hardware", "Stream 2", pid=33, tid=2),
+        *named("Overlap Analysis", "Computing", pid=34, tid=0),
+        x("MatMul", "10.000", 5, pid=33, tid=2),
+        x("EVENT_WAIT", "15.000", 5, pid=33, tid=2),
+        x("Computing", "10.000", 5, pid=34, tid=0),
+    ]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    assert trace.slices["kind"].to_list() == ["task", "schedule", "derived"]
+    assert trace.lanes["unit"].to_list() == ["stream", "host"]

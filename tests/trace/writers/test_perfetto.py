@@ -1,0 +1,146 @@
+"""Perfetto protobuf, judged by the official generated classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from builders import write_events, x
+from hypothesis import given
+from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
+
+import npuscope
+from npuscope import Trace
+
+
+class Decoded:
+    """A .pftrace replayed the way Perfetto does: by time, then the file's order; an end closes its track's newest."""
+
+    def __init__(self, path: Path) -> None:
+        trace = PerfettoTrace()
+        trace.ParseFromString(path.read_bytes())
+        self.tracks, self.parents = {}, {}
+        names: dict[int, str] = {}
+        notes: dict[int, str] = {}
+        strings: dict[int, str] = {}
+        events: list[tuple[int, int, Any]] = []
+        for number, packet in enumerate(trace.packet):
+            assert packet.trusted_packet_sequence_id == 1
+            for entry in packet.interned_data.event_names:
+                names[entry.iid] = entry.name
+            for entry in packet.interned_data.debug_annotation_names:
+                notes[entry.iid] = entry.name
+            for entry in packet.interned_data.debug_annotation_string_values:
+                strings[entry.iid] = entry.str.decode()
+            if packet.HasField("track_descriptor"):
+                self.tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
+                self.parents[packet.track_descriptor.uuid] = packet.track_descriptor.parent_uuid
+            if packet.HasField("track_event"):
+                events.append((packet.timestamp, number, packet.track_event))
+        self.slices: list[tuple[str, int, int, str]] = []
+        self.args: dict[str, dict[str, Any]] = {}
+        self.flows: dict[int, list[str]] = {}
+        open_slices: dict[int, list[tuple[int, str]]] = {}
+        for time, _, event in sorted(events, key=lambda e: e[:2]):
+            stack = open_slices.setdefault(event.track_uuid, [])
+            if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+                name = names[event.name_iid]
+                stack.append((time, name))
+                self.args[name] = {notes[a.name_iid]: self._value(a, strings) for a in event.debug_annotations}
+                for flow in [*event.flow_ids, *event.terminating_flow_ids]:
+                    self.flows.setdefault(flow, []).append(name)
+            else:
+                start, name = stack.pop()
+                self.slices.append((self.tracks[event.track_uuid], start, time - start, name))
+        assert not any(open_slices.values())
+
+    @staticmethod
+    def _value(annotation: Any, strings: dict[int, str]) -> Any:
+        field = annotation.WhichOneof("value")
+        value = getattr(annotation, field)
+        return strings[value] if field == "string_value_iid" else value
+
+
+def expected(trace: Trace) -> list[tuple[str, int, int, str]]:
+    rows = trace.slices.join(trace.lanes.select("lane", "name"), on="lane")
+    return sorted(rows.select("name", "start", "dur", "kernel").rows())
+
+
+def test_lanes_arguments_and_flows(tmp_path: Path) -> None:
+    flow = {"cat": "f", "name": "f", "pid": 1}
+    events = [
+        x(
+            "gemm",
+            1_700_000_000_000_000,
+            5.5,
+            args={"task": 7, "ratio": 0.25, "shape": "16,16", "minus": -3, "list": [1]},
+        ),
+        x("add", 1_700_000_000_000_010, 1, tid=2),
+        {**flow, "ph": "s", "id": 1, "tid": 1, "ts": 1_700_000_000_000_003},
+        {**flow, "ph": "f", "id": 1, "tid": 2, "ts": 1_700_000_000_000_010, "bp": "e"},
+    ]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    trace.write(tmp_path / "t.pftrace")
+    decoded = Decoded(tmp_path / "t.pftrace")
+    assert sorted(decoded.slices) == expected(trace)
+    assert decoded.args["gemm"] == {"task": 7, "ratio": 0.25, "shape": "16,16", "minus": -3, "list": "[1]"}
+    assert list(decoded.flows.values()) == [["gemm", "add"]]
+
+
+def test_a_hundred_overlapping_slices_all_arrive_on_tracks_of_the_lanes_name(tmp_path: Path) -> None:
+    trace = npuscope.read(write_events(tmp_path / "t.json", [x(f"k{i}", i, 100) for i in range(100)]))
+    trace.write(tmp_path / "t.pftrace")
+    decoded = Decoded(tmp_path / "t.pftrace")
+    assert sorted(decoded.slices) == expected(trace)
+    assert len({track for track, *_ in decoded.slices}) == 1
+
+
+slices = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9), st.sampled_from("abc")), max_size=30
+)
+
+
+@given(slices)
+def test_any_slices_nest_and_arrive_exactly(tmp_path_factory, rows) -> None:
+    folder = tmp_path_factory.mktemp("pf")
+    trace = npuscope.read(
+        write_events(folder / "t.json", [x(name, start, dur, tid=lane) for lane, start, dur, name in rows])
+    )
+    trace.write(folder / "t.pftrace")
+    assert sorted(Decoded(folder / "t.pftrace").slices) == expected(trace)
+
+
+def test_batches_join_without_a_seam(tmp_path: Path, monkeypatch) -> None:
+    events = [x("parent", 0, 1000), *(x(f"c{i}", i * 10, 10, args={"i": i} if i % 7 == 0 else {}) for i in range(100))]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    monkeypatch.setattr("npuscope.trace.writers.perfetto.BATCH", 9)
+    trace.write(tmp_path / "t.pftrace")
+    decoded = Decoded(tmp_path / "t.pftrace")
+    assert sorted(decoded.slices) == expected(trace)
+    assert decoded.args["c98"] == {"i": 98}
+
+
+def test_real_captures_arrive_whole(shared: Path, tmp_path: Path) -> None:
+    for name in (
+        "ascend/longcat_910c/kernel_details.csv",
+        "simpler/swimlane/paged_attention_CaseVarSeq4",
+        "gpu/tracelens_h100_qwen1.5_0.5b.json.gz",
+    ):
+        trace = npuscope.read(shared / name)
+        left_out = trace.write(tmp_path / "t.pftrace")
+        decoded = Decoded(tmp_path / "t.pftrace")
+        assert sorted(decoded.slices) == expected(trace)
+        assert len(decoded.flows) == trace.edges.height - sum(left_out.values())
+
+
+def test_kernel_table_cells_are_arguments(shared: Path, tmp_path: Path) -> None:
+    trace = npuscope.read(shared / "ascend/longcat_910c/kernel_details.csv").window(0, 1779440805781822722)
+    trace.write(tmp_path / "t.pftrace")
+    args = Decoded(tmp_path / "t.pftrace").args["aclnnInplaceOne_OnesLikeAiCore_OnesLike"]
+    row = trace.slices.row(0, named=True)
+    assert args["Input Shapes"] == row["Input Shapes"] == '"2048,2048"'
+    assert args["step"] == 3
+    assert pl.Series(list(args)).is_in(trace.slices.columns).all()
