@@ -12,44 +12,43 @@ Four kinds are known. In each, `duplicate_of` of the second telling names the `t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 
 from npuscope.trace.meta import Ledger
 
-COLLECTIVE = r"(?i)^hcom"
-AICPU_KERNEL = r"(?i)AicpuKernel$"
-SIMPLER_LAUNCH = r"^simpler_aicpu"
-SIMPLER_KERNEL = r"^aicore_kernel"
 COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 
 
-def mark_twins(slices: pl.DataFrame, column: Callable[[str], pl.Expr], ledger: Ledger) -> pl.DataFrame:
-    """The slices with `duplicate_of` set on every second telling, counted in the ledger.
+def is_collective(name: pl.Expr) -> pl.Expr:
+    """True for hcom_allReduce_, HcomAllReduce and whatever else begins so; false for null."""
+    return (name.str.slice(0, 4).str.to_lowercase() == "hcom").fill_null(False)
 
-    `column` gives the table's type, core, stream and shapes as text, null where they say nothing.
+
+def mark_twins(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
+    """The rows with `duplicate_of` set on every second telling, counted in the ledger.
+
+    `facts` has task (the row's number), start, dur, kernel, kind, type, core, stream and has_shapes; words
+    are null where the table says nothing.
     """
-    words = {word: column(word) for word in ("type", "core", "stream", "shapes")}
-    facts = slices.select("task", "start", "dur", "kernel", "kind", **words)
-    pairs = [
-        ("collective listed logically and physically", _logical_collectives(facts)),
-        ("AicpuKernel twin of a collective", _aicpu_collectives(facts)),
-        ("AI_CPU twin of a kernel", _tilings(facts)),
-        ("AI_CPU launch row of a PyPTO kernel", _simpler_launches(facts)),
-    ]
-    for reason, pair in pairs:
-        ledger.marked[reason] = pair.height
+    logical = _logical_collectives(facts)
+    pairs = {
+        "collective listed logically and physically": logical,
+        "AicpuKernel twin of a collective": _aicpu_collectives(facts),
+        "AI_CPU twin of a kernel": _tilings(facts),
+        "AI_CPU launch row of a PyPTO kernel": _simpler_launches(facts),
+    }
     # a row can be found twice (an AicpuKernel is on AI_CPU too); the first finding stands
-    twins = pl.concat(pair for _, pair in pairs).unique("task", keep="first")
-    if twins.is_empty():
-        return slices
-    names = pairs[0][1].join(facts.select("task", "kernel"), on="task")
-    names = names.select(pl.col("duplicate_of").alias("task"), pl.col("kernel").alias("logical"))
-    slices = slices.join(twins, on="task", how="left", maintain_order="left")
-    slices = slices.join(names, on="task", how="left", maintain_order="left")
-    return slices.with_columns(pl.coalesce("logical", "kernel").alias("kernel")).drop("logical")
+    found = pl.concat(pair.with_columns(pl.lit(reason).alias("reason")) for reason, pair in pairs.items())
+    found = found.unique("task", keep="first", maintain_order=True)
+    ledger.marked.update(dict(found["reason"].value_counts().iter_rows()))
+    if found.is_empty():
+        return facts
+    duplicate_of = pl.Series([None], dtype=pl.Int64).new_from_index(0, facts.height)
+    duplicate_of = duplicate_of.scatter(found["task"], found["duplicate_of"])
+    # the physical row of a collective takes the telling name of the logical one
+    kernel = facts["kernel"].scatter(logical["duplicate_of"], facts["kernel"].gather(logical["task"]))
+    return facts.with_columns(duplicate_of.alias("duplicate_of"), kernel.alias("kernel"))
 
 
 def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
@@ -64,7 +63,7 @@ def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _aicpu_collectives(facts: pl.DataFrame) -> pl.DataFrame:
-    is_twin = pl.col("type").str.contains(AICPU_KERNEL) | pl.col("kernel").str.contains(AICPU_KERNEL)
+    is_twin = pl.any_horizontal(pl.col("type", "kernel").str.ends_with("AicpuKernel").fill_null(False))
     twins = facts.filter(is_twin).with_columns(_collective_kind(pl.coalesce("type", "kernel")))
     real = facts.filter((pl.col("kind") == "comm") & ~is_twin).with_columns(
         _collective_kind(pl.coalesce("type", "kernel"))
@@ -80,7 +79,7 @@ def _collective_kind(name: pl.Expr) -> pl.Expr:
 
 def _tilings(facts: pl.DataFrame) -> pl.DataFrame:
     """AI_CPU rows meet the next compute row of their type to start; each compute row meets one."""
-    aicpu = facts.filter((pl.col("core") == "AI_CPU") & pl.col("type").is_not_null() & pl.col("shapes").is_null())
+    aicpu = facts.filter((pl.col("core") == "AI_CPU") & pl.col("type").is_not_null() & ~pl.col("has_shapes"))
     compute = facts.filter(pl.col("core").is_in(COMPUTE_CORES) & pl.col("type").is_in(aicpu["type"].unique().implode()))
     found = []
     for (kind,), rows in aicpu.sort("start").group_by("type"):
@@ -109,8 +108,8 @@ def _meet_in_order(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _simpler_launches(facts: pl.DataFrame) -> pl.DataFrame:
-    launches = facts.filter(pl.col("kernel").str.contains(SIMPLER_LAUNCH)).with_columns(what=pl.lit(""))
-    kernels = facts.filter(pl.col("kernel").str.contains(SIMPLER_KERNEL)).with_columns(what=pl.lit(""))
+    launches = facts.filter(pl.col("kernel").str.starts_with("simpler_aicpu")).with_columns(what=pl.lit(""))
+    kernels = facts.filter(pl.col("kernel").str.starts_with("aicore_kernel")).with_columns(what=pl.lit(""))
     return _overlapping(launches, kernels, by="what")
 
 

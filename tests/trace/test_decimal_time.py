@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 
 import polars as pl
 import pytest
@@ -33,7 +33,7 @@ def test_text_of_the_profilers_is_read_exactly(text: str, expected: int) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["N/A", "", "1e5", "12a", "1.2.3", "1.-5", "99999999999999999999", "9999999999999999.0", "nan"]
+    "text", ["N/A", "", "12a", "1.2.3", "1.-5", "99999999999999999999", "9999999999999999.0", "nan"]
 )
 def test_what_is_not_a_time_is_null(text: str) -> None:
     assert ns(text) is None
@@ -42,7 +42,7 @@ def test_what_is_not_a_time_is_null(text: str) -> None:
 @given(st.integers(-(10**15), 10**15), st.text("0123456789", max_size=9))
 def test_any_decimal_equals_exact_arithmetic(whole: int, fraction: str) -> None:
     text = f"{whole}.{fraction}" if fraction else str(whole)
-    exact = (Decimal(text) * 1000).quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    exact = (Decimal(text) * 1000).quantize(Decimal(1), rounding=ROUND_HALF_EVEN)
     assert ns(text) == int(exact)
 
 

@@ -17,7 +17,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import needs_rounding, ns_from_us
 from npuscope.trace.meta import Ledger
-from npuscope.trace.twins import COLLECTIVE, mark_twins
+from npuscope.trace.twins import is_collective, mark_twins
 
 # our word -> the column's names over the generations
 ALIASES = {
@@ -70,12 +70,17 @@ def read(path: Path) -> Trace:
         "line_end": table.line_end,
         "bom": table.bom,
     }
-    slices = _with_times(cells, columns, path, ledger)
-    slices, lanes = _with_lanes(slices, columns)
-    slices = mark_twins(slices, columns.get, ledger)
+    # the source's columns are wide: all work is on a narrow frame of our own, laid beside them at the end
+    facts = _facts(cells, columns)
+    _refuse_bad_times(facts, cells, columns, path)
+    ledger.repaired["time with digits below a nanosecond rounded"] = int(facts["rounded"].sum())
+    ledger.repaired["negative duration set to zero"] = int((facts["dur"] < 0).sum())
+    facts, lanes = _with_lanes(facts.with_columns(pl.col("dur").clip(lower_bound=0)))
+    facts = mark_twins(facts, ledger)
+    if not facts["start"].is_sorted():
+        ledger.notes["unsorted_rows"] = int((facts["start"].diff() < 0).sum())
+    slices = pl.concat([facts.select(c for c in facts.columns if c in schema.SLICES), cells], how="horizontal")
     format_name = "op_summary" if "Op Name" in table.header else "kernel_details"
-    if not slices["start"].is_sorted():
-        ledger.notes["unsorted_rows"] = int((slices["start"].diff() < 0).sum())
     return Trace.of(slices, lanes, ledger.close(format_name, (str(path),), clock="epoch"))
 
 
@@ -86,48 +91,47 @@ def _apart_from_ours(table: CsvTable) -> tuple[list[str], pl.DataFrame]:
     return cells.columns, cells
 
 
-def _with_times(cells: pl.DataFrame, columns: Columns, path: Path, ledger: Ledger) -> pl.DataFrame:
+def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """What slices, lanes and twins need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
-    slices = cells.with_columns(
+    kernel, type_, core = columns.get("name").fill_null("N/A"), columns.get("type"), columns.get("core")
+    is_comm = core.is_in(["HCCL", "COMMUNICATION"]).fill_null(False) | is_collective(kernel) | is_collective(type_)
+    return cells.select(
+        pl.int_range(pl.len(), dtype=pl.Int64).alias("task"),
         ns_from_us(start).alias("start"),
         ns_from_us(dur).alias("dur"),
-        columns.get("name").fill_null("N/A").alias("kernel"),
+        kernel.alias("kernel"),
+        pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS).alias("kind"),
         columns.get("step").cast(pl.Int64, strict=False).alias("step"),
-        pl.int_range(pl.len(), dtype=pl.Int64).alias("task"),
+        (needs_rounding(start) | needs_rounding(dur)).alias("rounded"),
+        type_.alias("type"),
+        core.alias("core"),
+        columns.get("stream").alias("stream"),
+        columns.get("shapes").is_not_null().alias("has_shapes"),
+        columns.get("device").cast(pl.Int32, strict=False).alias("device"),
     )
+
+
+def _refuse_bad_times(facts: pl.DataFrame, cells: pl.DataFrame, columns: Columns, path: Path) -> None:
     for word in ("start", "dur"):
-        if slices[word].null_count():
-            row = int(slices[word].is_null().arg_max() or 0)
+        if facts[word].null_count():
+            row = int(facts[word].is_null().arg_max() or 0)
             cell, column = cells[row, columns.by_word[word]], columns.by_word[word]
             # the header is line 1; cells with line breaks inside would shift this, and no such file is known
             raise BadInput(f"'{cell}' in column {column} is not a time in microseconds", path=path, line=row + 2)
-    ledger.repaired["time with digits below a nanosecond rounded"] = int(
-        cells.select((needs_rounding(start) | needs_rounding(dur)).sum()).item()
-    )
-    negative = pl.col("dur") < 0
-    ledger.repaired["negative duration set to zero"] = int(slices.select(negative.sum()).item())
-    return slices.with_columns(pl.when(negative).then(0).otherwise(pl.col("dur")).alias("dur"))
 
 
-def _with_lanes(slices: pl.DataFrame, columns: Columns) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _with_lanes(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """One lane per device and stream. Logical communication rows have no stream and share a `link` lane."""
-    is_comm = (
-        columns.get("core").is_in(["HCCL", "COMMUNICATION"])
-        | pl.col("kernel").str.contains(COLLECTIVE)
-        | columns.get("type").str.contains(COLLECTIVE)
-    ).fill_null(False)
-    stream = columns.get("stream")
-    elsewhere = pl.when(is_comm).then(pl.lit("communication")).otherwise(pl.lit("device"))
-    place = pl.when(stream.is_not_null()).then(pl.concat_str(pl.lit("stream "), stream)).otherwise(elsewhere)
-    slices = slices.with_columns(
-        pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS).alias("kind"),
-        place.alias("lane name"),
-        columns.get("device").cast(pl.Int32, strict=False).alias("lane device"),
+    facts = facts.with_columns(on_link=pl.col("stream").is_null() & (pl.col("kind") == "comm"))
+    place = ["device", "stream", "on_link"]
+    lanes = facts.select(place).unique(maintain_order=True).with_row_index("lane")
+    facts = facts.join(lanes, on=place, nulls_equal=True, maintain_order="left")
+    elsewhere = pl.when("on_link").then(pl.lit("communication")).otherwise(pl.lit("device"))
+    lanes = lanes.select(
+        "lane",
+        pl.coalesce(pl.concat_str(pl.lit("stream "), "stream"), elsewhere).alias("name"),
+        pl.when("on_link").then(pl.lit("link")).otherwise(pl.lit("stream")).alias("unit"),
+        "device",
     )
-    key = ["lane device", "lane name"]
-    lanes = slices.select(key).unique(maintain_order=True).with_row_index("lane")
-    slices = slices.join(lanes, on=key, nulls_equal=True, maintain_order="left").drop(key)
-    unit = pl.when(pl.col("lane name") == "communication").then(pl.lit("link")).otherwise(pl.lit("stream"))
-    return slices, lanes.select(
-        "lane", pl.col("lane name").alias("name"), unit.alias("unit"), pl.col("lane device").alias("device")
-    )
+    return facts, lanes

@@ -1,0 +1,58 @@
+"""Runs pieces of Python in fresh processes and tells their CPU seconds and peak memory.
+
+CPU seconds include imports and every thread, so that a faster reader cannot hide work. Times on a shared
+machine are noisy: look at ratios, and at the best of several runs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The best run's CPU seconds, its wall seconds, and the largest resident set in megabytes."""
+
+    cpu: float
+    wall: float
+    megabytes: float
+
+
+def cost(command: list[str], runs: int = 3) -> Cost:
+    """Run a command several times; the cheapest run counts."""
+    return min((_run(command) for _ in range(runs)), key=lambda c: c.cpu)
+
+
+def python_cost(code: str, *, python: str = sys.executable, runs: int = 3) -> Cost:
+    """Run code in a fresh interpreter."""
+    return cost([python, "-c", code], runs)
+
+
+def _run(command: list[str]) -> Cost:
+    import time
+
+    begin = time.perf_counter()
+    # standard error goes to a file: a pipe that nobody reads would stop a talkative program
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(command)[:200]} failed: {errors.read().decode(errors='replace')[-800:]}")
+    wall = time.perf_counter() - begin
+    return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024)
+
+
+def table(title: str, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a Markdown table."""
+    print(f"\n### {title}\n")
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(list(header)))
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
