@@ -14,6 +14,9 @@ Ints = NDArray[np.int64]
 
 def lane_order(lane: Ints, start: Ints, dur: Ints) -> Ints:
     """Positions sorted by lane, then start, then longest first, so that a parent precedes its children."""
+    lane_step, start_step, dur_step = (np.diff(column) for column in (lane, start, dur))
+    if np.all((lane_step > 0) | ((lane_step == 0) & ((start_step > 0) | ((start_step == 0) & (dur_step <= 0))))):
+        return np.arange(len(lane))  # as many readers leave them
     return np.lexsort((-dur, start, lane))
 
 
@@ -22,6 +25,8 @@ def depths(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> Int
     if order is None:
         order = lane_order(lane, start, dur)
     lanes, starts, durs = lane[order], start[order], dur[order]
+    if not _overlap(lanes, starts, durs):
+        return np.zeros(len(lane), dtype=np.int64)
     lasting = durs > 0  # a slice of no length is closed by the time anything else begins
     before: Ints = np.cumsum(lasting) - lasting
     depth = before - _closed_by(lanes, starts, lanes[lasting], (starts + durs)[lasting])
@@ -52,16 +57,16 @@ def _closed_by(lanes: Ints, moments: Ints, end_lanes: Ints, ends: Ints) -> Ints:
 def crossing(lane: Ints, start: Ints, dur: Ints) -> NDArray[np.bool_]:
     """True for each slice that begins inside an earlier slice of its lane and ends after it."""
     order = lane_order(lane, start, dur)
-    lanes, starts = lane[order], start[order]
-    ends = starts + dur[order]
+    lanes, starts, durs = lane[order], start[order], dur[order]
     result = np.zeros(len(lane), dtype=bool)
-    if len(lane) < 2:
-        return result
-    follows = lanes[1:] == lanes[:-1]
-    if not np.any(follows & (starts[1:] < ends[:-1])):
-        return result  # nothing overlaps at all: the common case of a core or a stream
-    result[order] = _crossing_sorted(lanes, starts, ends)
+    if _overlap(lanes, starts, durs):
+        result[order] = _crossing_sorted(lanes, starts, starts + durs)
     return result
+
+
+def _overlap(lanes: Ints, starts: Ints, durs: Ints) -> bool:
+    """True if any two slices, in lane order, are open at once; most cores and streams have none."""
+    return bool(np.any((lanes[1:] == lanes[:-1]) & (starts[1:] < (starts + durs)[:-1])))
 
 
 def _crossing_sorted(lanes: Ints, starts: Ints, ends: Ints) -> NDArray[np.bool_]:

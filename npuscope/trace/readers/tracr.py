@@ -8,7 +8,7 @@ dispatch to retired as the AICPU saw them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace import progress, source
+from npuscope.trace import progress, schema, source
 from npuscope.trace.core import Trace
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
@@ -25,18 +25,19 @@ from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
 from npuscope.trace.readers.name_map import find_name_map
 from npuscope.trace.tracr_records import (
+    CHANNELS,
     FLOW_END,
     FLOW_START,
     NO_EXTRA,
     RECORD,
     RESET,
     Pairs,
+    Points,
     first_in_first_out,
     one_open_slice,
 )
 
 _PROCESS = re.compile(r"^proc\.(\d+)$")
-_LARGEST_TIME = np.uint64(2**63 - 1)
 
 
 class Metadata(msgspec.Struct):
@@ -70,7 +71,7 @@ class Process:
 
     pid: int
     metadata: Metadata
-    records: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=RECORD))
+    points: Points  # by channel, then time
 
 
 def bundle_root(path: Path) -> Path | None:
@@ -94,18 +95,10 @@ def read(path: Path) -> Trace:
     kernel_names = find_name_map(root.parent) or {}
     parts = [_Process(process, kernel_names, ledger) for process in processes]
     lanes = pl.concat([part.lanes for part in parts]).with_row_index("lane")
-    offsets = np.cumsum([0, *(part.lanes.height for part in parts)])
-    slices = pl.concat(
-        [
-            part.slices.with_columns(pl.col("lane") + int(offset))
-            for part, offset in zip(parts, offsets[:-1], strict=True)
-        ]
-    )
-    flows = pl.concat(
-        [
-            part.flows.with_columns(pl.col("lane") + int(offset))
-            for part, offset in zip(parts, offsets[:-1], strict=True)
-        ]
+    first_lanes = np.cumsum([0, *(part.lanes.height for part in parts)])[:-1].tolist()
+    slices, flows = (
+        pl.concat(table.with_columns(pl.col("lane") + first) for table, first in zip(tables, first_lanes, strict=True))
+        for tables in ([part.slices for part in parts], [part.flows for part in parts])
     )
     slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
     edges = None
@@ -130,11 +123,8 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     for number, thread in enumerate(threads):
         progress.report(f"reading {folder.name}", number, len(threads))
         pieces.append(_read_thread(thread, ledger))
-    records = np.concatenate(pieces) if pieces else np.empty(0, dtype=RECORD)
-    users = np.zeros(65536, dtype=np.int64)
-    for piece in pieces:
-        users[np.unique(piece["channel"])] += 1
-    shared = int((users > 1).sum())
+    writers = sum((np.bincount(p.channel, minlength=CHANNELS) > 0 for p in pieces), np.zeros(CHANNELS, dtype=np.int64))
+    shared = int((writers > 1).sum())
     ledger.notes.setdefault("processes", {})[folder.name] = {
         "start_time": metadata.start_time,
         "end_time": metadata.end_time,
@@ -142,134 +132,122 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
         "largest_thread": max(map(len, pieces), default=0),
         "channels_of_several_threads": shared,
     }
-    if np.any(records["time"][1:] < records["time"][:-1]):
-        records = records[np.argsort(records["time"], kind="stable")]
-    return Process(int(folder.name[5:]), metadata, records)
+    points = Points.concat(pieces)
+    # each thread is in order, so a channel is too unless several threads wrote to it
+    return Process(int(folder.name[5:]), metadata, (points.by_time() if shared else points).by_channel())
 
 
-def _read_thread(path: Path, ledger: Ledger) -> np.ndarray:
+def _read_thread(path: Path, ledger: Ledger) -> Points:
     data = source.read_all(path) if source.is_packed(path) else path.read_bytes()
     tail = len(data) % RECORD.itemsize
     if tail:
         ledger.repaired["file with an incomplete last record, its bytes ignored"] += 1
         ledger.notes["ignored_bytes"] = ledger.notes.get("ignored_bytes", 0) + tail
-    records = np.frombuffer(data, dtype=RECORD, count=len(data) // RECORD.itemsize)
-    ledger.records += len(records)
-    too_late = records["time"] > _LARGEST_TIME
+    points = Points.of(np.frombuffer(data, dtype=RECORD, count=len(data) // RECORD.itemsize))
+    ledger.records += len(points)
+    too_late = points.time < 0
     if too_late.any():
         ledger.dropped["trace point without a usable time"] += int(too_late.sum())
-        records = records[~too_late]
-    backwards = int((records["time"][1:] < records["time"][:-1]).sum())
+        points = points.take(~too_late)
+    backwards = int(np.count_nonzero(points.time[1:] < points.time[:-1]))
     if backwards:
         ledger.repaired["trace point out of order, sorted"] += backwards
-        records = records[np.argsort(records["time"], kind="stable")]
-    return records
+        points = points.by_time()
+    return points
 
 
 class _Process:
     """Slices, flows and lanes of one process; lanes are numbered from 0 by channel."""
 
     def __init__(self, process: Process, kernel_names: dict[int, str], ledger: Ledger) -> None:
-        self._process, self._ledger, self._kernel_names = process, ledger, kernel_names
-        records = process.records
-        is_flow = (records["event"] == FLOW_START) | (records["event"] == FLOW_END)
-        points = records[~is_flow] if is_flow.any() else records
-        # by channel, then time: a stable sort of 16-bit numbers is linear
-        points = points[np.argsort(points["channel"], kind="stable")]
-        is_set = points["event"] != RESET
-        labels = self._labels(points["event"][is_set])
-        pairs, on_core = self._pair(points, is_set, labels)
-        self._declared = process.metadata.declared_channels()
-        self._count(pairs, records, is_flow)
-        self.slices = self._slices(points, pairs, labels, on_core)
-        self.flows = self._flows(records[is_flow])
-        self.lanes = self._lanes(points, is_set, labels)
+        self._metadata, self._pid, self._ledger = process.metadata, process.pid, ledger
+        self._kernel_names = kernel_names
+        points = process.points
+        is_flow = (points.event >= FLOW_END) & (points.event < RESET)
+        flows = points.take(is_flow)
+        beyond = (points.channel >= self._metadata.declared_channels()) & (points.event != RESET)
+        ledger.marked["trace point on a channel beyond the declared ones"] += int(np.count_nonzero(beyond))
+        ledger.merged["flow trace point became an end of an edge"] += len(flows)
+        if len(flows):
+            points = points.take(~is_flow)
+        self._is_set = points.event != RESET
+        self._labels = self._all_labels(points.event[self._is_set])
+        self.slices = self._slices(points)
+        self.flows = self._flows(flows)
+        self.lanes = self._lanes(points)
 
-    def _labels(self, events: np.ndarray) -> list[str]:
+    def _all_labels(self, events: np.ndarray) -> list[str]:
         """Labels by event id, long enough for every id in use."""
-        labels = self._process.metadata.labels()
-        highest = int(events.max(initial=0))
-        unknown = int((events >= len(labels)).sum())
+        labels = self._metadata.labels()
+        unknown = int(np.count_nonzero(events >= len(labels)))
         self._ledger.repaired["unknown marker named by its number"] += unknown
-        return [*labels, *(f"event_{n}" for n in range(len(labels), highest + 1))]
+        return [*labels, *(f"event_{n}" for n in range(len(labels), int(events.max(initial=0)) + 1))]
 
-    def _pair(self, points: np.ndarray, is_set: np.ndarray, labels: list[str]) -> tuple[Pairs, np.ndarray]:
-        """Pairs over all channels, and which channels are cores of the simpler runtime."""
-        channel = points["channel"]
-        runs = np.array([label in RUN_LABELS for label in labels], dtype=bool)
-        starts_run = np.zeros(len(points), dtype=bool)
-        starts_run[is_set] = runs[points["event"][is_set]]
-        sets, run_sets = (np.bincount(channel[which], minlength=65536) for which in (is_set, starts_run))
-        on_core = (sets > 0) & (sets == run_sets)
-        if not on_core.any():
-            return one_open_slice(channel, is_set), on_core
-        plain = np.flatnonzero(~on_core[channel])
-        found = [one_open_slice(channel[plain], is_set[plain])]
-        begins, ends = [plain[found[0].begin]], [plain[found[0].end]]
-        for core in np.flatnonzero(on_core):
-            first, last = np.searchsorted(channel, [core, core + 1])
-            pairs = first_in_first_out(is_set[first:last])
-            found.append(pairs)
-            begins.append(pairs.begin + first)
-            ends.append(pairs.end + first)
-        begin = np.concatenate(begins)
-        order = np.argsort(begin)
-        unclosed, idle = sum(p.unclosed for p in found), sum(p.idle_resets for p in found)
-        return Pairs(begin[order], np.concatenate(ends)[order], unclosed, idle), on_core
-
-    def _count(self, pairs: Pairs, records: np.ndarray, is_flow: np.ndarray) -> None:
-        ledger, flows = self._ledger, int(is_flow.sum())
-        ledger.dropped["slice never closed"] += pairs.unclosed
-        ledger.dropped["RESET with nothing open"] += pairs.idle_resets
-        beyond = (records["channel"] >= self._declared) & (records["event"] != RESET)
-        ledger.marked["trace point on a channel beyond the declared ones"] += int(beyond.sum())
-        ledger.merged["flow trace point became an end of an edge"] += flows
-        ledger.merged["RESET closed a slice"] += (
-            len(records) - flows - len(pairs.begin) - pairs.unclosed - pairs.idle_resets
-        )
-
-    def _slices(self, points: np.ndarray, pairs: Pairs, labels: list[str], on_core: np.ndarray) -> pl.DataFrame:
-        begin, metadata = points[pairs.begin], self._process.metadata
-        start = begin["time"].astype(np.int64)
-        stop = points["time"][pairs.end].astype(np.int64)
-        slices = pl.DataFrame(
-            {
-                "lane": begin["channel"].astype(np.uint32),
-                "start": start,
-                "dur": stop - start,
-                "marker": pl.Series(labels, dtype=pl.String).gather(begin["event"].astype(np.uint32)),
-                "extra": begin["extra"].copy(),
-            }
-        )
-        # in the order of time, as the processes lived it
-        slices = slices.sort("start", maintain_order=True)
-        extra = pl.when(pl.col("extra") != NO_EXTRA).then(pl.col("extra")).alias("extra")
-        highest = int(begin["channel"].max(initial=0))
-        kinds = pl.Series([unit_of_lane(metadata.channel_name(c)).kind for c in range(highest + 1)], dtype=pl.String)
-        slices = slices.with_columns(
-            extra, kinds.gather(slices["lane"]).alias("kind"), phase_of(pl.col("marker")).alias("phase")
-        )
-        return slices.with_columns(self._kernels(slices, on_core).alias("kernel"))
-
-    def _kernels(self, slices: pl.DataFrame, on_core: np.ndarray) -> pl.Series:
-        """The marker, except on cores, where `extra` is the kernel's function id."""
-        labels = {int(k): v for k, v in self._process.metadata.extraIdLabels.items() if k.isdigit()}
-        core = pl.Series(on_core[slices["lane"].to_numpy()])
-        if not core.any():
-            return slices["marker"]
-        names = {number: f"func_{number}" for number in slices["extra"].filter(core).drop_nulls().unique()}
-        names |= self._kernel_names | labels
-        function = slices["extra"].cast(pl.Int64).replace_strict(names, default=None, return_dtype=pl.String)
-        return function.zip_with(core & function.is_not_null(), slices["marker"])
-
-    def _flows(self, records: np.ndarray) -> pl.DataFrame:
-        begins = records["event"] == FLOW_START
-        zeros = np.zeros(len(records), dtype=np.uint32)
+    def _slices(self, points: Points) -> pl.DataFrame:
+        """Slices in the order of channels, then time."""
+        runs = np.zeros(CHANNELS, dtype=bool)
+        runs[[event for event, label in enumerate(self._labels) if label in RUN_LABELS]] = True
+        is_run = runs[points.event]
+        begins, ends, cores, count = [], [], [], 0
+        for _, stretch in points.channels():
+            is_set = self._is_set[stretch]
+            sets = int(np.count_nonzero(is_set))
+            # a core of the simpler runtime holds nothing but tasks
+            on_core = 0 < sets == np.count_nonzero(is_run[stretch])
+            pairs = (first_in_first_out if on_core else one_open_slice)(is_set)
+            begins.append(pairs.begin + stretch.start)
+            ends.append(pairs.end + stretch.start)
+            if on_core:
+                cores.append(slice(count, count + len(pairs.begin)))
+            count += len(pairs.begin)
+            self._count(pairs, len(is_set) - sets)
+        none = np.empty(0, dtype=np.int64)
+        begin, end = np.concatenate([none, *begins]), np.concatenate([none, *ends])
+        lane, event, extra, start = (c[begin] for c in (points.channel, points.event, points.extra, points.time))
+        names, number = self._kernels(event, extra, cores)
+        kinds = [unit_of_lane(self._metadata.channel_name(c)).kind for c in range(int(lane.max(initial=0)) + 1)]
+        markers = pl.Series(self._labels, dtype=pl.Categorical)
+        phases = markers.to_frame("m").select(phase_of(pl.col("m").cast(pl.String)).cast(pl.Categorical))["m"]
         return pl.DataFrame(
             {
-                "lane": records["channel"].astype(np.uint32),
-                "time": records["time"].astype(np.int64),
-                "flow": records["extra"].astype(np.int64),
+                "lane": lane.astype(np.uint32),
+                "start": start,
+                "dur": points.time[end] - start,
+                "kernel": names.gather(number),
+                "kind": pl.Series(kinds, dtype=schema.KINDS).gather(lane.astype(np.uint32)),
+                "marker": markers.gather(event.astype(np.uint32)),
+                "extra": pl.Series(extra).set(pl.Series(extra == NO_EXTRA), None),
+                "phase": phases.gather(event.astype(np.uint32)),
+            }
+        )
+
+    def _count(self, pairs: Pairs, resets: int) -> None:
+        ledger = self._ledger
+        ledger.dropped["slice never closed"] += pairs.unclosed
+        ledger.dropped["RESET with nothing open"] += pairs.idle_resets
+        ledger.merged["RESET closed a slice"] += resets - pairs.idle_resets
+
+    def _kernels(self, event: np.ndarray, extra: np.ndarray, cores: list[slice]) -> tuple[pl.Series, np.ndarray]:
+        """Names, and which one each slice has: its marker's, or on cores that of the function in `extra`."""
+        number = event.astype(np.uint32)
+        told = {int(k): v for k, v in self._metadata.extraIdLabels.items() if k.isdigit()}
+        used = np.unique(np.concatenate([np.empty(0, np.uint32), *(np.unique(extra[core]) for core in cores)]))
+        functions = used[used != NO_EXTRA]
+        for core in cores:
+            known = extra[core] != NO_EXTRA
+            place = np.searchsorted(functions, extra[core]) + len(self._labels)
+            number[core] = np.where(known, place, number[core])
+        names = {**self._kernel_names, **told}
+        return pl.Series([*self._labels, *(names.get(int(f), f"func_{f}") for f in functions)], dtype=pl.String), number
+
+    def _flows(self, points: Points) -> pl.DataFrame:
+        begins = points.event == FLOW_START
+        zeros = np.zeros(len(points), dtype=np.uint32)
+        return pl.DataFrame(
+            {
+                "lane": points.channel.astype(np.uint32),
+                "time": points.time,
+                "flow": points.extra.astype(np.int64),
                 "category": zeros,
                 "name": zeros,
                 "begins": begins,
@@ -277,34 +255,33 @@ class _Process:
             }
         )
 
-    def _lanes(self, points: np.ndarray, is_set: np.ndarray, labels: list[str]) -> pl.DataFrame:
+    def _lanes(self, points: Points) -> pl.DataFrame:
         """Every declared channel, used or not, and beyond them up to the highest in use."""
-        metadata, pid = self._process.metadata, self._process.pid
         used = [int(frame["lane"].to_numpy().max(initial=0)) + 1 for frame in (self.slices, self.flows)]
-        count = max(self._declared, *used)
-        names = [metadata.channel_name(channel) for channel in range(count)]
+        count = max(self._metadata.declared_channels(), *used)
+        names = [self._metadata.channel_name(channel) for channel in range(count)]
         units = [unit_of_lane(name) for name in names]
-        simpler = bool(RUN_LABELS & set(labels))
-        roles = self._roles(points, is_set, labels)
+        # simpler writes one process per device, numbered from 1000
+        device = self._pid - 1000 if RUN_LABELS & set(self._labels) and self._pid >= 1000 else None
+        roles = self._roles(points)
         return pl.DataFrame(
             {
                 "name": names,
                 "unit": pl.Series([u.unit for u in units], dtype=pl.String),
                 "core": pl.Series([u.core for u in units], dtype=pl.Int32),
-                # simpler writes one process per device, numbered from 1000
-                "device": pl.Series([pid - 1000 if simpler and pid >= 1000 else None] * count, dtype=pl.Int32),
+                "device": pl.Series([device] * count, dtype=pl.Int32),
                 "role": pl.Series([roles.get(channel) for channel in range(count)], dtype=pl.String),
-                "pid": pl.Series([pid] * count, dtype=pl.Int64),
+                "pid": pl.Series([self._pid] * count, dtype=pl.Int64),
                 "channel": pl.Series(range(count), dtype=pl.Int32),
             }
         )
 
-    def _roles(self, points: np.ndarray, is_set: np.ndarray, labels: list[str]) -> dict[int, str]:
+    def _roles(self, points: Points) -> dict[int, str]:
         """AICPU lanes come in the order they arrived; what each did is told by its markers."""
         roles: dict[int, str] = {}
-        for event, label in enumerate(labels):
+        for event, label in enumerate(self._labels):
             if label in ROLE_LABELS:
-                for point in points[is_set & (points["event"] == event)][:64]:
-                    number = "" if point["extra"] == NO_EXTRA else f" {point['extra']}"
-                    roles.setdefault(int(point["channel"]), f"{ROLE_LABELS[label]}{number}")
+                for at in np.flatnonzero(points.event == event)[:64]:
+                    number = "" if points.extra[at] == NO_EXTRA else f" {points.extra[at]}"
+                    roles.setdefault(int(points.channel[at]), f"{ROLE_LABELS[label]}{number}")
         return roles

@@ -11,8 +11,8 @@ JSON_COLUMNS = ("args", "other")
 
 def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
     """Columns of numbers and text, nulls where a slice has nothing to say; the JSON of `args` as its fields."""
-    own = [slices[name] for name in slices.columns if name not in PLACE and name not in JSON_COLUMNS]
-    columns = [column for column in own if column.null_count() < slices.height and not _repeats(column, slices)]
+    own = [_news(slices[name], slices) for name in slices.columns if name not in PLACE and name not in JSON_COLUMNS]
+    columns = [column for column in own if column.null_count() < slices.height]
     taken = {column.name for column in columns}
     for name in JSON_COLUMNS:
         if name in slices.columns:
@@ -22,11 +22,15 @@ def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
     return columns
 
 
-def _repeats(column: pl.Series, slices: pl.DataFrame) -> bool:
-    """True for a column that says nothing new: the kernel's name again, or the record's number as its task."""
+def _news(column: pl.Series, slices: pl.DataFrame) -> pl.Series:
+    """The column without what is said already: the kernel's name again, or the record's number as its task."""
     if column.name == "task":
-        return bool(column[0] == 0 and column[-1] == slices.height - 1 and (column.diff().drop_nulls() == 1).all())
-    return column.dtype == pl.String and column.equals(slices["kernel"], null_equal=True)
+        counts = bool(column[0] == 0 and (column.diff().drop_nulls() == 1).all()) if len(column) else False
+        return column.clear(len(column)) if counts else column
+    if column.dtype in (pl.String, pl.Categorical):
+        same = column == slices["kernel"]
+        return column.set(same, None) if same.any() else column
+    return column
 
 
 def _fields(texts: pl.Series) -> list[pl.Series]:

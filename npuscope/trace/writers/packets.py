@@ -36,104 +36,102 @@ def padded_varints(numbers: np.ndarray, width: int) -> Bytes:
     """Each number as a varint of exactly `width` bytes; negative ones, as protobuf has it, need ten."""
     rest = numbers.astype(np.int64).view(np.uint64)
     out = np.empty((len(rest), width), dtype=np.uint8)
-    for column in range(width - 1):
-        out[:, column] = (rest & np.uint64(0x7F)).astype(np.uint8) | 0x80
-        rest = rest >> np.uint64(7)
-    out[:, width - 1] = rest.astype(np.uint8) & 0x7F
+    low = _seven_bits_a_byte(rest & np.uint64((1 << 56) - 1)) | np.uint64(0x8080808080808080)
+    out[:, : min(8, width)] = low.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+    if width > 8:
+        out[:, 8] = (rest >> np.uint64(56)).astype(np.uint8) | 0x80
+    if width > 9:
+        out[:, 9] = (rest >> np.uint64(63)).astype(np.uint8)
+    out[:, width - 1] &= 0x7F
     return out
 
 
+def _seven_bits_a_byte(x: np.ndarray) -> np.ndarray:
+    """The low 56 bits spread over eight bytes, seven in each: first halves move apart, then quarters, then eighths."""
+    for low, high, shift in (
+        (0x000000000FFFFFFF, 0x00FFFFFFF0000000, 4),
+        (0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
+        (0x007F007F007F007F, 0x3F803F803F803F80, 1),
+    ):
+        x = (x & np.uint64(low)) | ((x & np.uint64(high)) << np.uint64(shift))
+    return x
+
+
 class Rows:
-    """Messages under construction, one per row. Add pieces from the outside in; `bytes` puts them together."""
+    """Messages under construction, one stretch of bytes per row. Add pieces in their order; `bytes` joins them.
+
+    A piece is the same bytes for all rows, a matrix with a line per row, or lines for some rows. Sub-messages
+    open with `begin` and close with `end`; their lengths are filled in last and take three bytes each.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._pieces: list[Bytes | bytes] = []
-        self._present: list[NDArray[np.bool_] | None] = []
-        self._open: list[int] = []  # pieces that hold a length still to be filled in
-        self._closed: list[tuple[int, int]] = []
+        self._sizes: list[np.ndarray | int] = []  # of each piece, per row where rows differ
+        self._rows: dict[int, np.ndarray] = {}  # of the pieces that only some rows have: a row per line
+        self._open: list[int] = []
+        self._lengths: list[tuple[int, int]] = []  # pieces that hold a length, and the piece after what they count
 
     def add(self, piece: Bytes | bytes, present: NDArray[np.bool_] | None = None) -> None:
-        """A piece: the same bytes for all rows or a matrix; `present` tells the rows that have it."""
+        """A piece of every row, or of the rows that `present` tells."""
+        width = len(piece) if isinstance(piece, bytes) else piece.shape[1]
         self._pieces.append(piece)
-        self._present.append(present)
+        self._sizes.append(width if present is None else present * np.int64(width))
 
-    def begin(self, field: int) -> None:
-        """Open a sub-message; its length takes three bytes, enough for two megabytes."""
-        self.add(tag(field, 2))
+    def add_some(self, rows: np.ndarray, lines: Bytes) -> None:
+        """Lines for some rows; `rows` is sorted and may name a row several times."""
+        self._rows[len(self._pieces)] = rows
+        self._pieces.append(lines)
+        self._sizes.append(np.bincount(rows, minlength=self.count) * lines.shape[1])
+
+    def begin(self, field: int, present: NDArray[np.bool_] | None = None) -> None:
+        """Open a sub-message."""
+        self.add(tag(field, 2), present)
         self._open.append(len(self._pieces))
-        self.add(b"\x00\x00\x00")
+        self.add(b"\x00\x00\x00", present)
 
-    def end(self) -> None:
-        """Close the newest open sub-message."""
-        self._closed.append((self._open.pop(), len(self._pieces)))
+    def end(self, count: int = 1) -> None:
+        """Close the newest open sub-messages."""
+        for _ in range(count):
+            self._lengths.append((self._open.pop(), len(self._pieces)))
 
-    def bytes(self, tails: Tails) -> Bytes:
-        """All rows one after another, each ended by its tail inside every sub-message that was closed last."""
-        tail, tail_sizes = tails.bytes()
-        widths = [len(p) if isinstance(p, bytes) else p.shape[1] for p in self._pieces]
-        sizes = [
-            np.int64(w) if present is None else present * np.int64(w)
-            for w, present in zip(widths, self._present, strict=True)
-        ]
-        for begin, end in self._closed:
-            inside = sum(sizes[begin + 1 : end], np.int64(0))
-            reaches_end = end == len(self._pieces)
-            length = np.broadcast_to(inside + (tail_sizes if reaches_end else 0), (self.count,))
-            self._pieces[begin] = padded_varints(length, 3)
-        starts = np.cumsum([0, *widths])
-        matrix = np.empty((self.count, starts[-1]), dtype=np.uint8)
-        mask = None if all(p is None for p in self._present) else np.ones((self.count, starts[-1]), dtype=bool)
-        for piece, present, first, last in zip(self._pieces, self._present, starts[:-1], starts[1:], strict=True):
-            matrix[:, first:last] = np.frombuffer(piece, dtype=np.uint8) if isinstance(piece, bytes) else piece
-            if present is not None and mask is not None:
-                mask[:, first:last] = present[:, None]
-        flat = matrix.reshape(-1) if mask is None else matrix[mask]
-        if len(tail) == 0:
+    def bytes(self) -> Bytes:
+        """All rows one after another."""
+        for holder, after in self._lengths:
+            inside = np.atleast_1d(sum(self._sizes[holder + 1 : after], np.int64(0)))
+            length = padded_varints(inside, 3)
+            self._pieces[holder] = length.tobytes() if len(length) == 1 else length
+        some = sorted(self._rows)
+        usual = [n for n in range(len(self._pieces)) if n not in self._rows]
+        flat = self._joined(usual)
+        if not some:
             return flat
-        row_sizes = np.broadcast_to(sum(sizes, np.int64(0)), (self.count,))
-        return _interleave(flat, row_sizes, tail, tail_sizes)
-
-
-class Tails:
-    """Bytes of different lengths for some of the rows, to stand at the end of each row's message."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._pieces: list[tuple[np.ndarray, Bytes]] = []
-
-    def add(self, rows: np.ndarray, piece: Bytes) -> None:
-        """A matrix with a line for each entry of `rows`, which is sorted and may repeat a row."""
-        if len(rows):
-            self._pieces.append((rows, piece))
-
-    def bytes(self) -> tuple[Bytes, np.ndarray]:
-        """All tails one after another, and how many bytes each row has of them."""
-        sizes = np.zeros(self._count, dtype=np.int64)
-        for rows, piece in self._pieces:
-            sizes += np.bincount(rows, minlength=self._count) * piece.shape[1]
-        cursor = np.cumsum(sizes) - sizes
-        out = np.empty(int(sizes.sum()), dtype=np.uint8)
-        for rows, piece in self._pieces:
-            width = piece.shape[1]
+        # the rare pieces go in between: where each of their lines begins follows from the sizes before it
+        sizes = [np.broadcast_to(size, (self.count,)) for size in self._sizes]
+        ends = np.cumsum(sum(sizes, np.int64(0)))
+        out = np.empty(int(ends[-1]) if self.count else 0, dtype=np.uint8)
+        is_usual = np.ones(len(out), dtype=bool)
+        row_begins = ends - sum(sizes, np.int64(0))
+        for n in some:
+            rows, lines = self._rows[n], self._pieces[n]
+            assert not isinstance(lines, bytes)
             nth = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
-            place = cursor[rows] + nth * width
-            out[place[:, None] + np.arange(width)] = piece
-            cursor += np.bincount(rows, minlength=self._count) * width
-        return out, sizes
+            begin = (row_begins + sum(sizes[:n], np.int64(0)))[rows] + nth * lines.shape[1]
+            places = begin[:, None] + np.arange(lines.shape[1])
+            out[places] = lines
+            is_usual[places] = False
+        out[is_usual] = flat
+        return out
 
-
-def _interleave(heads: Bytes, head_sizes: np.ndarray, tails: Bytes, tail_sizes: np.ndarray) -> Bytes:
-    """head 0, tail 0, head 1, tail 1, and so on."""
-    out = np.empty(len(heads) + len(tails), dtype=np.uint8)
-    from_tail = np.zeros(len(out), dtype=bool)
-    ends = np.cumsum(head_sizes + tail_sizes)
-    begins = ends - tail_sizes
-    has = tail_sizes > 0
-    # mark where tails lie by +1 at their begin and -1 at their end
-    steps = np.zeros(len(out) + 1, dtype=np.int64)
-    np.add.at(steps, begins[has], 1)
-    np.add.at(steps, ends[has], -1)
-    from_tail = np.cumsum(steps[:-1]) > 0
-    out[from_tail], out[~from_tail] = tails, heads
-    return out
+    def _joined(self, which: list[int]) -> Bytes:
+        """The pieces that stand at fixed places: a matrix, from which what a row lacks is masked out."""
+        pieces = [self._pieces[n] for n in which]
+        starts = np.cumsum([0, *(len(p) if isinstance(p, bytes) else p.shape[1] for p in pieces)])
+        matrix = np.empty((self.count, starts[-1]), dtype=np.uint8)
+        mask = np.ones(matrix.shape, dtype=bool) if any(np.ndim(self._sizes[n]) for n in which) else None
+        for n, piece, first, last in zip(which, pieces, starts[:-1], starts[1:], strict=True):
+            matrix[:, first:last] = np.frombuffer(piece, dtype=np.uint8) if isinstance(piece, bytes) else piece
+            size = self._sizes[n]
+            if mask is not None and isinstance(size, np.ndarray):
+                mask[:, first:last] = (size > 0)[:, None]
+        return matrix.reshape(-1) if mask is None else matrix[mask]

@@ -19,7 +19,7 @@ from npuscope.trace.meta import Counts
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
-from npuscope.trace.writers.packets import Bytes, Rows, Tails, delimited, padded_varints, tag, varint
+from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varints, tag, varint
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
@@ -67,11 +67,24 @@ class _Encoder:
             values, entries = self._value_numbers(column)
             yield from entries
             numbered.append(values)
-        order = lane_order(self.track, self.start, self.dur)
-        kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
-        for begin in range(0, len(order), BATCH):
-            progress.report(f"writing {self.name}", begin, len(order))
-            yield self._events(order[begin : begin + BATCH], kernel_number, numbered).data
+        self.kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
+        yield from self._all_events(lane_order(self.track, self.start, self.dur), numbered)
+
+    def _all_events(self, order: Ints, columns: list[pl.Series]) -> Iterator[memoryview]:
+        """Begins and ends of all slices, so that on every track they nest; `order` goes track by track."""
+        running = -1  # the slice whose end is still to be written
+        for first in range(0, len(order), BATCH):
+            progress.report(f"writing {self.name}", first, len(order))
+            rows = order[first : first + BATCH]
+            start, track = self.start[rows], self.track[rows]
+            if np.any((track[1:] == track[:-1]) & (start[1:] < (start + self.dur[rows])[:-1])):
+                yield self._ends([running] if running >= 0 else [])
+                yield self._nested_events(rows, columns)
+                running = -1
+            else:
+                yield self._flat_events(rows, running, columns)
+                running = int(rows[-1])
+        yield self._ends([running] if running >= 0 else [])
 
     def _descriptors(self) -> Iterator[bytes]:
         """Tracks: a group per rank and device, under it a track per lane, and one more per crossing layer."""
@@ -97,33 +110,52 @@ class _Encoder:
         first = self.strings + 1
         self.strings += len(distinct)
         numbers = pl.Series(range(first, first + len(distinct)), dtype=pl.UInt64)
-        numbered = text.replace_strict(distinct, numbers, default=None, return_dtype=pl.UInt64)
+        numbered = text.cast(pl.Enum(distinct)).to_physical().cast(pl.UInt64) + first
         return numbered.alias(f"text {column.name}"), _interned(STRINGS, zip(numbers, distinct, strict=True))
 
-    def _events(self, rows: Ints, kernels: Ints, columns: list[pl.Series]) -> Bytes:
-        """Begins and ends of the slices at `rows`, which are in the order of their tracks."""
+    def _flat_events(self, rows: Ints, running: int, columns: list[pl.Series]) -> memoryview:
+        """Slices one after the other: each row ends the slice before and begins its own."""
+        before = np.concatenate([[running], rows[:-1]])
+        packet = Rows(len(rows))
+        self._add_end(packet, before, None if running >= 0 else before >= 0)
+        self._add_begin(packet, rows, columns)
+        return packet.bytes().data
+
+    def _nested_events(self, rows: Ints, columns: list[pl.Series]) -> memoryview:
+        """Slices within slices: a row per begin or end."""
         slot, is_begin = self._sequence_of_events(rows)
-        at = rows[slot]
-        time = np.where(is_begin, self.start[at], self.start[at] + self.dur[at])
-        packet = Rows(len(at))
-        packet.begin(PACKET)
-        packet.add(tag(TIMESTAMP, 0))
-        packet.add(padded_varints(time, 9))
-        packet.add(_sequence(NEEDS_STATE))
-        packet.begin(TRACK_EVENT)
-        packet.add(tag(EVENT_TYPE, 0))
-        packet.add(np.where(is_begin, SLICE_BEGIN, SLICE_END).astype(np.uint8)[:, None])
-        packet.add(tag(EVENT_TRACK, 0))
-        packet.add(padded_varints(self.track[at], 5))
-        packet.add(tag(EVENT_NAME, 0), is_begin)
-        packet.add(padded_varints(kernels[at], 5), is_begin)
-        tails = Tails(len(at))
+        packet = Rows(len(slot))
+        self._add_end(packet, rows[slot], ~is_begin)
+        self._add_begin(packet, rows[slot], columns, is_begin)
+        return packet.bytes().data
+
+    def _ends(self, rows: list[int]) -> memoryview:
+        packet = Rows(len(rows))
+        self._add_end(packet, np.array(rows, dtype=np.int64), None)
+        return packet.bytes().data
+
+    def _add_end(self, packet: Rows, at: Ints, present: np.ndarray | None) -> None:
+        self._begin_event(packet, self.start[at] + self.dur[at], SLICE_END, at, present)
+        self.flows.add_to(packet, at, present, ends=True)
+        packet.end(2)
+
+    def _add_begin(self, packet: Rows, at: Ints, columns: list[pl.Series], present: np.ndarray | None = None) -> None:
+        self._begin_event(packet, self.start[at], SLICE_BEGIN, at, present)
+        packet.add(tag(EVENT_NAME, 0), present)
+        packet.add(padded_varints(self.kernel_number[at], 5), present)
         for number, column in enumerate(columns, 1):
-            _add_annotation(packet, tails, number, column.gather(at), is_begin)
-        packet.end()
-        packet.end()
-        self.flows.add_to(tails, at, is_begin)
-        return packet.bytes(tails)
+            _add_annotation(packet, number, column.gather(at), present)
+        self.flows.add_to(packet, at, present, ends=False)
+        packet.end(2)
+
+    def _begin_event(self, packet: Rows, time: Ints, kind: int, at: Ints, present: np.ndarray | None) -> None:
+        packet.begin(PACKET, present)
+        packet.add(tag(TIMESTAMP, 0), present)
+        packet.add(padded_varints(time, 9), present)
+        packet.add(_sequence(NEEDS_STATE), present)
+        packet.begin(TRACK_EVENT, present)
+        packet.add(tag(EVENT_TYPE, 0) + varint(kind) + tag(EVENT_TRACK, 0), present)
+        packet.add(padded_varints(self.track[at], 5), present)
 
     def _sequence_of_events(self, rows: Ints) -> tuple[Ints, np.ndarray]:
         """Which slice each event belongs to and whether it begins it, so that on every track ends and begins nest."""
@@ -131,9 +163,6 @@ class _Encoder:
         start, dur, track = self.start[rows], self.dur[rows], self.track[rows]
         slot = np.repeat(np.arange(n), 2)
         is_begin = np.tile([True, False], n)
-        nests = (track[1:] == track[:-1]) & (start[1:] < start[:-1] + dur[:-1])
-        if not nests.any():
-            return slot, is_begin  # one after the other: begin, end, begin, end
         time = np.where(is_begin, start[slot], start[slot] + dur[slot])
         lasting = dur[slot] > 0
         # at one moment: ends, inner first; then begins, outer first; then slices of no length, each whole
@@ -165,19 +194,23 @@ class _Flows:
         self._event, self._ids = event[order], np.concatenate([ids, ids])[order]
         self._last = np.concatenate([np.zeros(len(src), bool), np.ones(len(dst), bool)])[order]
 
-    def add_to(self, tails: Tails, at: Ints, is_begin: np.ndarray) -> None:
-        """The flow fields of the events that begin or end the slices `at`."""
+    def add_to(self, packet: Rows, at: Ints, present: np.ndarray | None, *, ends: bool) -> None:
+        """The flow fields of the events that begin, or end, the slices `at`."""
         if len(self._event) == 0:
             return
-        event = 2 * at + ~is_begin
+        event = 2 * at + ends
         first = np.searchsorted(self._event, event, side="left")
         count = np.searchsorted(self._event, event, side="right") - first
+        if present is not None:
+            count = count * present
+        if not count.any():
+            return
         which = np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
         fields = np.empty((len(which), 10), dtype=np.uint8)
-        begins, ends = (np.frombuffer(tag(f, 1), dtype=np.uint8) for f in (EVENT_FLOWS, EVENT_LAST_FLOWS))
-        fields[:, :2] = np.where(self._last[which, None], ends, begins)
+        begins, lasts = (np.frombuffer(tag(f, 1), dtype=np.uint8) for f in (EVENT_FLOWS, EVENT_LAST_FLOWS))
+        fields[:, :2] = np.where(self._last[which, None], lasts, begins)
         fields[:, 2:] = self._ids[which].astype("<u8").view(np.uint8).reshape(-1, 8)
-        tails.add(np.repeat(np.arange(len(at)), count), fields)
+        packet.add_some(np.repeat(np.arange(len(at)), count), fields)
 
 
 def _layers(lane: Ints, start: Ints, dur: Ints) -> Ints:
@@ -188,23 +221,25 @@ def _layers(lane: Ints, start: Ints, dur: Ints) -> Ints:
     return crossing_layer + most * deep
 
 
-def _add_annotation(packet: Rows, tails: Tails, number: int, column: pl.Series, is_begin: np.ndarray) -> None:
-    """One column's values, on the events that have one: in place where most do, as tails where few do."""
-    present = column.is_not_null().to_numpy() & is_begin
-    rows = np.flatnonzero(present)
+def _add_annotation(packet: Rows, number: int, column: pl.Series, present: np.ndarray | None) -> None:
+    """One column's values, on the events that have one: in place where most do, one by one where few do."""
+    has = column.is_not_null().to_numpy()
+    if present is not None:
+        has = has & present
+    rows = np.flatnonzero(has)
     if len(rows) == 0:
         return
-    dense = 4 * len(rows) > len(present)
-    values = column.fill_null(0) if dense else column.gather(rows)
-    field, encoded = _encoded(values)
+    dense = 2 * len(rows) > len(has)
+    field, encoded = _encoded(column.fill_null(0) if dense else column.gather(rows))
     name = tag(NAME_IID, 0) + varint(number)
     head = tag(EVENT_ANNOTATION, 2) + varint(len(name) + len(field) + encoded.shape[1]) + name + field
     if dense:
-        packet.add(head, present)
-        packet.add(encoded, present)
+        all_have = None if len(rows) == len(has) else has
+        packet.add(head, all_have)
+        packet.add(encoded, all_have)
     else:
         heads = np.broadcast_to(np.frombuffer(head, dtype=np.uint8), (len(rows), len(head)))
-        tails.add(rows, np.concatenate([heads, encoded], axis=1))
+        packet.add_some(rows, np.concatenate([heads, encoded], axis=1))
 
 
 def _encoded(values: pl.Series) -> tuple[bytes, Bytes]:
@@ -218,8 +253,7 @@ def _encoded(values: pl.Series) -> tuple[bytes, Bytes]:
 
 def _numbers(column: pl.Series, distinct: pl.Series) -> Ints:
     """The 1-based place of each value in `distinct`."""
-    places = pl.Series(range(1, len(distinct) + 1), dtype=pl.Int64)
-    return column.replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
+    return column.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int64) + 1
 
 
 _FIRST_TRACK = 1 << 20  # uuids below are groups

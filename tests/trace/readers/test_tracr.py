@@ -226,21 +226,18 @@ def test_fifo_pairing_equals_a_queue(is_set: list[bool]) -> None:
     assert (pairs.unclosed, pairs.idle_resets) == (len(queue), idle)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))
-def test_single_slice_pairing_equals_the_reference_rule(rows: list[tuple[int, bool]]) -> None:
-    rows = sorted(rows, key=lambda row: row[0])
-    expected, open_at, idle = [], {}, 0
-    for i, (channel, opens) in enumerate(rows):
-        if channel in open_at:
-            expected.append((open_at.pop(channel), i))
+@given(sets_and_resets)
+def test_single_slice_pairing_equals_the_reference_rule(is_set: list[bool]) -> None:
+    expected, open_at, idle = [], None, 0
+    for i, opens in enumerate(is_set):
+        if open_at is not None:
+            expected.append((open_at, i))
         elif not opens:
             idle += 1
-        if opens:
-            open_at[channel] = i
-    channel = np.array([c for c, _ in rows], dtype=np.uint16)
-    pairs = one_open_slice(channel, np.array([s for _, s in rows], dtype=bool))
-    assert sorted(zip(pairs.begin.tolist(), pairs.end.tolist(), strict=True)) == sorted(expected)
-    assert (pairs.unclosed, pairs.idle_resets) == (len(open_at), idle)
+        open_at = i if opens else None
+    pairs = one_open_slice(np.array(is_set, dtype=bool))
+    assert list(zip(pairs.begin.tolist(), pairs.end.tolist(), strict=True)) == expected
+    assert (pairs.unclosed, pairs.idle_resets) == (open_at is not None, idle)
 
 
 points = st.lists(
