@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -151,3 +152,15 @@ def chrome_trace(path: Path, events: int) -> Path:
             out.write(f"{',' if n else ''}{event}\n")
         out.write("]")
     return path
+
+
+if __name__ == "__main__":
+    # a process of its own for each capture: a benchmark's memory must not count the memory of making its input
+    name, *arguments = sys.argv[1:]
+    maker = {
+        "kernel_table": kernel_table,
+        "tracr_bundle": tracr_bundle,
+        "repeat_kineto": repeat_kineto,
+        "chrome_trace": chrome_trace,
+    }[name]
+    maker(*(int(a) if a.isdigit() else Path(a) for a in arguments))  # type: ignore[operator]

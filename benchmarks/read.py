@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
-from captures import chrome_trace, kernel_table, repeat_kineto, tracr_bundle
 from measure import Cost, cost, python_cost, table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -28,6 +29,12 @@ def row(what: str, cost: Cost, against: Cost | None = None, bound: str = "") -> 
     return [what, f"{cost.cpu:.2f}", f"{cost.wall:.2f}", f"{cost.megabytes:.0f}", ratio, bound]
 
 
+def make(maker: str, *arguments: object) -> None:
+    """A capture, made in a process of its own."""
+    script = Path(__file__).with_name("captures.py")
+    subprocess.run([sys.executable, str(script), maker, *map(str, arguments)], check=True)
+
+
 HEADER = ["what", "CPU s", "wall s", "peak MB", "CPU / MB ratio to npuscope", "bound"]
 
 
@@ -36,7 +43,8 @@ def kineto(scratch: Path, hta: str | None) -> None:
     if not T1.exists():
         print(f"\nKineto left out: {T1} is not here")
         return
-    t10 = repeat_kineto(T1, scratch / "t10.json.gz", 10)
+    t10 = scratch / "t10.json.gz"
+    make("repeat_kineto", T1, t10, 10)
     for name, path, bound in (("T1", T1, "1.2 s, 200 MB"), ("T10", t10, "6 s, 350 MB")):
         ours = python_cost(READ.format(path=str(path)))
         rows = [row("npuscope", ours, None, bound)]
@@ -57,7 +65,8 @@ def kineto(scratch: Path, hta: str | None) -> None:
 
 def kernels(scratch: Path) -> None:
     """(b) a kernel table of a million rows."""
-    path = str(kernel_table(scratch / "kernel_details.csv", 1_000_000))
+    path = str(scratch / "kernel_details.csv")
+    make("kernel_table", path, 1_000_000)
     bare = python_cost(f"import polars; polars.read_csv({path!r}, infer_schema=False)")
     ours = python_cost(READ.format(path=path))
     told = f"{ours.cpu / bare.cpu:.2f} × CPU, {ours.megabytes / bare.megabytes:.2f} × MB of the bare read (bound 2.5)"
@@ -67,7 +76,8 @@ def kernels(scratch: Path) -> None:
 
 def tracr(scratch: Path, tool: str | None) -> None:
     """(c) a TraCR bundle of ten million trace points."""
-    bundle = tracr_bundle(scratch / "big" / "tracr", 10_000_000)
+    bundle = scratch / "big" / "tracr"
+    make("tracr_bundle", bundle, 10_000_000)
     record = "numpy.dtype([('channel','<u2'),('event','<u2'),('extra','<u4'),('time','<u8')])"
     bare = python_cost(
         f"import numpy, glob; r = {record}; files = sorted(glob.glob({str(bundle)!r} + '/*/*/traces.bts')); "
@@ -91,16 +101,18 @@ def tracr(scratch: Path, tool: str | None) -> None:
 
 def growth(scratch: Path) -> None:
     """(d) cost per record from 10^5 to 10^7."""
-    makers = (
-        ("TraCR bundle", (10**5, 10**6, 10**7), lambda n: tracr_bundle(scratch / f"g{n}" / "tracr", n)),
-        ("kernel_details.csv", (10**5, 10**6), lambda n: kernel_table(scratch / f"g{n}.csv", n)),
-        ("Chrome JSON", (10**5, 10**6, 10**7), lambda n: chrome_trace(scratch / f"g{n}.json", n)),
+    formats = (
+        ("TraCR bundle", "tracr_bundle", "tracr", (10**5, 10**6, 10**7)),
+        ("kernel_details.csv", "kernel_table", "k.csv", (10**5, 10**6)),
+        ("Chrome JSON", "chrome_trace", "t.json", (10**5, 10**6, 10**7)),
     )
     empty = python_cost("import npuscope, npuscope.trace")
     rows = []
-    for name, sizes, make in makers:
+    for name, maker, file, sizes in formats:
         for n in sizes:
-            path = make(n)
+            path = scratch / f"growth{n}" / file
+            path.parent.mkdir()
+            make(maker, path, n)
             used = python_cost(READ.format(path=str(path)), runs=2)
             size = (
                 sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
@@ -118,7 +130,7 @@ def growth(scratch: Path) -> None:
                     f"{size / n:.0f}",
                 ]
             )
-            shutil.rmtree(path.parent if path.is_dir() else scratch / "none", ignore_errors=True)
+            shutil.rmtree(path.parent)
     header = [
         "format",
         "records",

@@ -7,27 +7,29 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.flows import edges_of
-from npuscope.trace.intervals import Enclosing, Ints
+from npuscope.trace.intervals import Enclosing
+from npuscope.trace.memory import give_back
 
 _KIND_NUMBER = {name: number for number, name in enumerate(schema.KINDS.categories)}
 _PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)$")
 
 
-def kind_numbers(kinds: Sequence[str]) -> Ints:
+def kind_numbers(kinds: Sequence[str]) -> NDArray[np.uint8]:
     """Kinds as numbers, to be indexed by a table's category or name numbers."""
-    return np.array([_KIND_NUMBER[kind] for kind in kinds], dtype=np.int64)
+    return np.array([_KIND_NUMBER[kind] for kind in kinds], dtype=np.uint8)
 
 
 def dress(
     table: EventTable,
     format: str,
     *,
-    kind: Ints | None = None,
+    kind: NDArray[np.uint8] | None = None,
     lanes: pl.DataFrame | None = None,
     task: pl.Series | None = None,
     kernel: pl.Series | None = None,
@@ -37,37 +39,49 @@ def dress(
 ) -> Trace:
     """The Trace of a table. What a dialect does not decide stays plain: host slices on host lanes,
     the record's number as `task`, the event's name as `kernel`."""
-    events = table.slices
-    lane, start, dur = (events[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-    kind = np.full(events.height, _KIND_NUMBER["host"]) if kind is None else kind
-    task = pl.int_range(events.height, dtype=pl.Int64, eager=True) if task is None else task
     names = pl.Series(table.names, dtype=pl.String)
-    enclosing = Enclosing(lane, start, dur)
+    # in this order, and letting go of what is done, because a large trace is mostly temporary memory here
+    edges, depth = _edges_and_depths(table, names, task, epoch_ns)
+    events = table.slices
+    kind = np.full(events.height, _KIND_NUMBER["host"], dtype=np.uint8) if kind is None else kind
     slices = events.select(
         "lane",
-        pl.col("start") + epoch_ns,
+        pl.col("start") + epoch_ns if epoch_ns else "start",
         "dur",
         (names.gather(events["name"]) if kernel is None else kernel).alias("kernel"),
         pl.Series(schema.KINDS.categories).cast(schema.KINDS).gather(kind).alias("kind"),
-        pl.Series("depth", enclosing.depths(), dtype=pl.UInt32),
-        task.alias("task"),
-        pl.Series("step", _steps(table), dtype=pl.Int64),
-        pl.Series([c or None for c in table.categories], dtype=pl.String).gather(events["category"]).alias("cat"),
+        depth,
+        (pl.int_range(events.height, dtype=pl.Int64, eager=True) if task is None else task).alias("task"),
+        _steps(table).alias("step"),
+        pl.Series([c or None for c in table.categories], dtype=pl.Categorical).gather(events["category"]).alias("cat"),
         *[c for c in ("args", "other") if c in events.columns],
     )
-    edges = edges_of(table.flows, enclosing, task.fill_null(-1).to_numpy())
-    edges = edges.with_columns(
-        pl.col("src", "dst").replace(-1, None),
-        names.gather(edges["name"]).alias("name"),
-        pl.col("src_time", "dst_time") + epoch_ns,
-    )
-    table.ledger.marked["flow end without its other end"] = int(
-        edges.select((pl.col("src_time").is_null() | pl.col("dst_time").is_null()).sum()).item()
-    )
+    table.slices = table.slices.clear()
     lanes = plain_lanes(table) if lanes is None else lanes
     # lanes that only counters or flows mentioned are not lanes things ran on
     lanes = lanes.filter(pl.col("lane").is_in(slices["lane"].unique().implode()))
     return Trace.of(slices, lanes, table.ledger.close(format, (str(table.path),), device=device, clock=clock), edges)
+
+
+def _edges_and_depths(
+    table: EventTable, names: pl.Series, task: pl.Series | None, epoch_ns: int
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Flow ends as edges between tasks, and how deep each slice lies; the table's flows are used up."""
+    # in one piece, so that NumPy looks at these columns where they are
+    table.slices = table.slices.with_columns(table.slices[c].rechunk() for c in ("lane", "start", "dur"))
+    enclosing = Enclosing(*(table.slices[c].to_numpy() for c in ("lane", "start", "dur")))
+    give_back()
+    edges = edges_of(table.flows, enclosing, None if task is None else task.fill_null(-1).to_numpy())
+    table.flows = table.flows.clear()
+    give_back()
+    lonely = pl.col("src_time").is_null() | pl.col("dst_time").is_null()
+    table.ledger.marked["flow end without its other end"] = int(edges.select(lonely.sum()).item())
+    edges = edges.with_columns(
+        *([] if task is None else [pl.col("src", "dst").replace(-1, None)]),
+        names.gather(edges["name"]).alias("name"),
+        *([pl.col("src_time", "dst_time") + epoch_ns] if epoch_ns else []),
+    )
+    return edges, pl.Series("depth", enclosing.depths(), dtype=pl.UInt32)
 
 
 def plain_lanes(table: EventTable) -> pl.DataFrame:
@@ -90,10 +104,14 @@ def _steps(table: EventTable) -> pl.Series:
     steps = {number: int(m[1]) for number, name in enumerate(table.names) if (m := _PROFILER_STEP.match(name))}
     if not steps:
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, table.slices.height)
-    marks = table.slices.filter(pl.col("name").is_in(list(steps))).unique("name", keep="first").sort("start")
+    marks = table.slices.select("name", "start", "dur").filter(pl.col("name").is_in(list(steps)))
+    marks = marks.unique("name", keep="first").sort("start")
     begin, stop = marks["start"].to_numpy(), (marks["start"] + marks["dur"]).to_numpy()
-    number = np.array([steps[n] for n in marks["name"]])
-    start = table.slices["start"].to_numpy()
-    at = np.searchsorted(begin, start, side="right") - 1
-    inside = (at >= 0) & (start < stop[at])
-    return pl.Series(np.where(inside, number[at], 0)).set(pl.Series(~inside), None)
+    number = pl.Series([steps[n] for n in marks["name"]], dtype=pl.Int64)
+    blocks = []
+    for block in table.slices["start"].to_frame().iter_slices(1 << 18):  # in blocks, to need little memory
+        start = block["start"].to_numpy()
+        at = np.searchsorted(begin, start, side="right") - 1
+        inside = (at >= 0) & (start < stop[at])
+        blocks.append(number.gather(np.where(inside, at, 0)).set(pl.Series(~inside), None))
+    return pl.concat(blocks)

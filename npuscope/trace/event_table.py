@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.intervals import Ints
 from npuscope.trace.json_stream import Event, EventStream
+from npuscope.trace.memory import give_back
 from npuscope.trace.meta import Ledger
 
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
@@ -68,6 +69,7 @@ def collect(path: Path) -> EventTable:
     if not stream.closed:
         table.ledger.notes["unclosed_list"] = True
     batches.finish(table)
+    give_back()
     return table
 
 

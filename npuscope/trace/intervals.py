@@ -6,76 +6,71 @@ All functions take NumPy arrays of equal length, one entry per slice, and are ve
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+_BLOCK = 1 << 18  # slices looked at together where memory matters
 
 
-def lane_order(lane: Ints, start: Ints, dur: Ints) -> Ints:
+def lane_order(lane: NDArray[Any], start: Ints, dur: Ints) -> Ints:
     """Positions sorted by lane, then start, then longest first, so that a parent precedes its children."""
-    lane_step, start_step, dur_step = (np.diff(column) for column in (lane, start, dur))
-    if np.all((lane_step > 0) | ((lane_step == 0) & ((start_step > 0) | ((start_step == 0) & (dur_step <= 0))))):
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))
+    if np.all((lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & later)):
         return np.arange(len(lane))  # as many readers leave them
     return np.lexsort((-dur, start, lane))
 
 
-def depths(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> Ints:
+def depths(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any] | None = None) -> NDArray[np.int32]:
     """For each slice, how many other slices of its lane were open when it began."""
     if order is None:
         order = lane_order(lane, start, dur)
-    lanes, starts, durs = lane[order], start[order], dur[order]
-    if not _overlap(lanes, starts, durs):
-        return np.zeros(len(lane), dtype=np.int64)
-    lasting = durs > 0  # a slice of no length is closed by the time anything else begins
-    before: Ints = np.cumsum(lasting) - lasting
-    depth = before - _closed_by(lanes, starts, lanes[lasting], (starts + durs)[lasting])
-    result = np.empty(len(lane), dtype=np.int64)
-    result[order] = depth
+    result = np.zeros(len(lane), dtype=np.int32)
+    begins = _runs(lane[order])
+    # only lanes on which something overlaps are looked at one by one
+    for number in np.unique(np.searchsorted(begins, _overlaps(lane, start, dur, order), side="right") - 1):
+        rows = order[begins[number] : begins[number + 1]]
+        result[rows] = _depths_of_lane(start[rows], dur[rows])
     return result
 
 
-def _closed_by(lanes: Ints, moments: Ints, end_lanes: Ints, ends: Ints) -> Ints:
-    """For each (lane, moment), sorted, how many ends lie in earlier lanes or in this lane not after the moment."""
-    by_end = np.lexsort((ends, end_lanes))
-    end_lanes, ends = end_lanes[by_end], ends[by_end]
-    # rank both sides on one axis: equal (lane, time) puts the end first, since intervals are half open
-    both = np.lexsort(
-        (
-            np.concatenate([np.zeros(len(ends), np.int8), np.ones(len(moments), np.int8)]),
-            np.concatenate([ends, moments]),
-            np.concatenate([end_lanes, lanes]),
-        )
-    )
-    is_end = both < len(ends)
-    seen = np.cumsum(is_end)
-    closed = np.empty(len(moments), dtype=np.int64)
-    closed[both[~is_end] - len(ends)] = seen[~is_end]
-    return closed
+def _overlaps(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any]) -> Ints:
+    """Places in the order whose slice is still open when the next one of its lane begins; found block by block."""
+    found = []
+    for first in range(0, len(order), _BLOCK):
+        rows = order[first : first + _BLOCK + 1]
+        lanes, starts = lane[rows], start[rows]
+        is_open = (lanes[1:] == lanes[:-1]) & (starts[1:] < starts[:-1] + dur[rows[:-1]])
+        found.append(np.flatnonzero(is_open) + first)
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _depths_of_lane(starts: Ints, durs: Ints) -> Ints:
+    lasting = durs > 0  # a slice of no length is closed by the time anything else begins
+    opened: Ints = np.cumsum(lasting) - lasting
+    ends = np.sort((starts + durs)[lasting])
+    closed = np.searchsorted(ends, starts, side="right")  # half open: what ends now is closed now
+    return opened - closed
 
 
 def crossing(lane: Ints, start: Ints, dur: Ints) -> NDArray[np.bool_]:
     """True for each slice that begins inside an earlier slice of its lane and ends after it."""
     order = lane_order(lane, start, dur)
-    lanes, starts, durs = lane[order], start[order], dur[order]
     result = np.zeros(len(lane), dtype=bool)
-    if _overlap(lanes, starts, durs):
-        result[order] = _crossing_sorted(lanes, starts, starts + durs)
+    begins = _runs(lane[order])
+    for number in np.unique(np.searchsorted(begins, _overlaps(lane, start, dur, order), side="right") - 1):
+        rows = order[begins[number] : begins[number + 1]]
+        result[rows] = _crossing_in_lane(start[rows], start[rows] + dur[rows])
     return result
 
 
-def _overlap(lanes: Ints, starts: Ints, durs: Ints) -> bool:
-    """True if any two slices, in lane order, are open at once; most cores and streams have none."""
-    return bool(np.any((lanes[1:] == lanes[:-1]) & (starts[1:] < (starts + durs)[:-1])))
-
-
-def _crossing_sorted(lanes: Ints, starts: Ints, ends: Ints) -> NDArray[np.bool_]:
-    crossed = np.zeros(len(lanes), dtype=bool)
+def _crossing_in_lane(starts: Ints, ends: Ints) -> NDArray[np.bool_]:
+    crossed = np.zeros(len(starts), dtype=bool)
     stack: list[int] = []
-    current = -1
-    for i, (lane, start, end) in enumerate(zip(lanes.tolist(), starts.tolist(), ends.tolist(), strict=True)):
-        if lane != current:
-            current, stack = lane, []
+    for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         while stack and stack[-1] <= start:
             stack.pop()
         if stack and end > stack[-1]:
@@ -99,76 +94,69 @@ def sublanes(lane: Ints, start: Ints, dur: Ints) -> Ints:
 
 
 class Enclosing:
-    """Answers, for moments on lanes, which slice was the innermost one open there."""
+    """Answers, for moments on lanes, which slice was the innermost one open there.
 
-    def __init__(self, lane: Ints, start: Ints, dur: Ints) -> None:
-        self._order = lane_order(lane, start, dur)
-        self._lane, self._start = lane[self._order], start[self._order]
-        self._end = self._start + dur[self._order]
-        self._depth = depths(lane, start, dur, self._order)[self._order]
+    Keeps one order of the slices and works lane by lane, so that it needs little memory beside its input.
+    """
 
-    def depths(self) -> Ints:
+    def __init__(self, lane: NDArray[Any], start: Ints, dur: Ints) -> None:
+        self._start, self._dur = start, dur
+        self._order = lane_order(lane, start, dur).astype(np.uint32)
+        self._depth = depths(lane, start, dur, self._order)
+        sorted_lanes = lane[self._order]
+        self._begins = _runs(sorted_lanes)
+        self._lanes = sorted_lanes[self._begins[:-1]]
+
+    def depths(self) -> NDArray[np.int32]:
         """The slices' depths, in the order they were given."""
-        result = np.empty(len(self._depth), dtype=np.int64)
-        result[self._order] = self._depth
-        return result
+        return self._depth
 
-    def find(self, lane: Ints, moment: Ints) -> Ints:
+    def find(self, lane: NDArray[Any], moment: Ints) -> Ints:
         """The position of the innermost slice with start <= moment <= end, or -1. Ends count as inside,
         because profilers stamp flows at the end of the slice that caused them."""
-        if len(self._lane) == 0 or len(lane) == 0:
-            return np.full(len(lane), -1, dtype=np.int64)
-        at = self._last_start(lane, moment)
         found = np.full(len(lane), -1, dtype=np.int64)
-        open_question = np.flatnonzero(at >= 0)
-        steps = int(self._depth.max(initial=0)) + 1
-        for _ in range(min(steps, 4096) + 1):
-            candidate = at[open_question]
-            same = self._lane[candidate] == lane[open_question]
-            hit = same & (self._end[candidate] >= moment[open_question])
-            found[open_question[hit]] = candidate[hit]
-            going_on = same & ~hit & (self._depth[candidate] > 0)
-            open_question = open_question[going_on]
-            if len(open_question) == 0:
-                break
-            at[open_question] = self._parent(at[open_question])
-            open_question = open_question[at[open_question] >= 0]
-        return np.where(found >= 0, self._order[found], -1)
-
-    def _last_start(self, lane: Ints, moment: Ints) -> Ints:
-        """Per question the last slice, in lane order, that starts on the lane not after the moment."""
-        order = np.lexsort((moment, lane))
-        # lanes are whole blocks of the sorted slices, so each lane needs one binary search over its block
-        begin = np.searchsorted(self._lane, lane[order], side="left")
-        finish = np.searchsorted(self._lane, lane[order], side="right")
-        at = np.empty(len(lane), dtype=np.int64)
-        asked, edges = lane[order], np.flatnonzero(np.diff(lane[order], prepend=-1))
-        for first, last in zip(edges, np.append(edges[1:], len(asked)), strict=True):
-            block = slice(begin[first], finish[first])
-            inside = np.searchsorted(self._start[block], moment[order[first:last]], side="right")
-            at[order[first:last]] = np.where(inside > 0, begin[first] + inside - 1, -1)
-        return at
-
-    def _parent(self, at: Ints) -> Ints:
-        """The nearest earlier slice of smaller depth; -1 where there is none."""
-        if not hasattr(self, "_parents"):
-            self._parents = _parents(self._lane, self._depth)
-        return self._parents[at]
+        questions = np.argsort(lane, kind="stable")
+        asked = lane[questions]
+        for first, last in pairwise(_runs(asked)):
+            block = np.searchsorted(self._lanes, asked[first])
+            if block < len(self._lanes) and self._lanes[block] == asked[first]:
+                rows = self._order[self._begins[block] : self._begins[block + 1]]
+                here = questions[first:last]
+                inner = _innermost(self._start[rows], self._dur[rows], self._depth[rows], moment[here])
+                found[here] = np.where(inner >= 0, rows[inner].astype(np.int64), -1)
+        return found
 
 
-def _parents(lane: Ints, depth: Ints) -> Ints:
-    parents = np.full(len(lane), -1, dtype=np.int64)
-    stack: list[int] = []
-    current = -1
-    depths_, lanes_ = depth.tolist(), lane.tolist()
-    for i, d in enumerate(depths_):
-        if lanes_[i] != current:
-            current, stack = lanes_[i], []
-        while stack and depths_[stack[-1]] >= d:
-            stack.pop()
-        if stack:
-            parents[i] = stack[-1]
-        stack.append(i)
+def _runs(values: NDArray[Any]) -> Ints:
+    """Where each run of equal values begins, and at last where the last one ends; just 0 for no values."""
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.concatenate([[0], changes, [len(values)]]) if len(values) else np.zeros(1, dtype=np.int64)
+
+
+def _innermost(starts: Ints, durs: Ints, depth: NDArray[np.int32], moments: Ints) -> Ints:
+    """As `Enclosing.find`, within one lane whose slices are in order."""
+    ends = starts + durs
+    found = np.full(len(moments), -1, dtype=np.int64)
+    at = np.searchsorted(starts, moments, side="right") - 1  # the last to begin; outwards from there
+    open_question = np.flatnonzero(at >= 0)
+    at_depth: dict[int, Ints] = {}
+    while len(open_question):
+        candidate = at[open_question]
+        hit = ends[candidate] >= moments[open_question]
+        found[open_question[hit]] = candidate[hit]
+        open_question = open_question[~hit & (depth[candidate] > 0)]
+        at[open_question] = _parents(at[open_question], depth, at_depth)
+    return found
+
+
+def _parents(at: Ints, depth: NDArray[np.int32], at_depth: dict[int, Ints]) -> Ints:
+    """For slices of depth above zero, the last one before each that is one less deep."""
+    parents = np.empty(len(at), dtype=np.int64)
+    for level in np.unique(depth[at]).tolist():
+        if level - 1 not in at_depth:
+            at_depth[level - 1] = np.flatnonzero(depth == level - 1)
+        here = depth[at] == level
+        parents[here] = at_depth[level - 1][np.searchsorted(at_depth[level - 1], at[here]) - 1]
     return parents
 
 

@@ -15,7 +15,7 @@ from npuscope.errors import BadInput
 from npuscope.trace import progress
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-CHUNK = 4 << 20
+CHUNK = 1 << 20
 BOMB_RATIO = 400  # profiler JSON packs 10 to 60 times, a million equal rows about 300 times
 BOMB_FLOOR = 256 << 20  # below this size a high ratio harms nobody
 

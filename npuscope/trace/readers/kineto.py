@@ -7,6 +7,7 @@ New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microse
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -67,7 +68,7 @@ def dress_up(table: EventTable) -> Trace:
 
 def _kinds(table: EventTable) -> np.ndarray:
     by_category = kind_numbers([_kind(category) for category in table.categories])
-    kinds = by_category[table.slices["category"].to_numpy()] if table.categories else np.empty(0, dtype=np.int64)
+    kinds = by_category[table.slices["category"].to_numpy()] if table.categories else np.empty(0, dtype=np.uint8)
     task, comm = kind_numbers(["task", "comm"])
     is_collective = np.array([bool(COLLECTIVE_KERNEL.search(name)) for name in table.names], dtype=bool)
     if len(kinds):
@@ -84,7 +85,8 @@ def _kind(category: str) -> str:
 def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
     """Lanes with a device event are streams: pid is the device, tid the stream."""
     device_numbers = [n for n, category in enumerate(table.categories) if category in DEVICE_CATEGORIES]
-    on_device = table.slices.filter(pl.col("category").is_in(device_numbers))["lane"].unique()
+    categories, lane_numbers = (table.slices[c].to_numpy() for c in ("category", "lane"))
+    on_device = pl.Series(np.unique(lane_numbers[np.isin(categories, device_numbers)]), dtype=pl.UInt32)
     lanes = plain_lanes(table).with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank"))
     is_stream = pl.col("lane").is_in(on_device.implode())
     return lanes.with_columns(
@@ -96,19 +98,13 @@ def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
 
 def _steps_of_kernels(trace: Trace) -> Trace:
     """A kernel belongs to the step that launched it, however late it ran."""
-    steps = trace.slices.select("task", "step").filter(pl.col("step").is_not_null())
-    if steps.is_empty() or trace.edges.is_empty():
+    step = trace.slices["step"]
+    if step.null_count() == len(step) or trace.edges.is_empty():
         return trace
     launched = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
-    launched = launched.join(steps.rename({"task": "src", "step": "launch_step"}), on="src").unique("dst", keep="first")
-    slices = trace.slices.join(
-        launched.select(pl.col("dst").alias("task"), "launch_step"),
-        on="task",
-        how="left",
-        maintain_order="left",
-    )
-    slices = slices.with_columns(pl.coalesce("launch_step", "step").alias("step")).drop("launch_step")
-    return Trace(slices, trace.lanes, trace.edges, trace.meta)
+    # a task here is its slice's row
+    launched = launched.select("dst", step.gather(launched["src"])).drop_nulls().unique("dst", keep="first")
+    return replace(trace, slices=trace.slices.with_columns(step.scatter(launched["dst"], launched["step"])))
 
 
 def _device_name(header: dict[str, object]) -> str | None:

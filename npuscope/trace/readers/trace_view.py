@@ -43,7 +43,7 @@ def dress_up(table: EventTable) -> Trace:
         ),
     )
     kinds = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
-    kind = kinds[table.slices["lane"].to_numpy()] if len(kinds) else np.empty(0, dtype=np.int64)
+    kind = kinds[table.slices["lane"].to_numpy()] if len(kinds) else np.empty(0, dtype=np.uint8)
     task, schedule = kind_numbers(["task", "schedule"])
     is_order = np.array([bool(QUEUE_ORDERS.match(name)) for name in table.names], dtype=bool)
     if len(kind):

@@ -104,7 +104,7 @@ def read(path: Path) -> Trace:
     edges = None
     if flows.height:
         lane, start, dur = (slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-        edges = edges_of(flows, Enclosing(lane, start, dur), slices["task"].to_numpy())
+        edges = edges_of(flows, Enclosing(lane, start, dur))
         edges = edges.with_columns(pl.lit("flow").alias("name"))
         lonely = pl.col("src_time").is_null() | pl.col("dst_time").is_null()
         ledger.marked["flow end without its other end"] = int(edges.select(lonely.sum()).item())

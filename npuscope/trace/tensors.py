@@ -1,0 +1,64 @@
+"""Shapes, data types and formats of a kernel's tensors, parsed when somebody asks.
+
+A kernel table holds them as text: `"4,3072;96,192,16,16"`, `DT_BF16;FLOAT`, `ND;FORMAT_NZ`, a slot per tensor.
+An empty slot is an absent input, a scalar or an empty tensor; the table does not tell which.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from npuscope.trace.core import Trace
+
+# our column -> the source's, in kernel tables and in the profiler's database
+SHAPES = {"input_shapes": ("Input Shapes", "inputShapes"), "output_shapes": ("Output Shapes", "outputShapes")}
+WORDS = {
+    "input_dtypes": ("Input Data Types", "inputDataTypes"),
+    "output_dtypes": ("Output Data Types", "outputDataTypes"),
+    "input_formats": ("Input Formats", "inputFormats"),
+    "output_formats": ("Output Formats", "outputFormats"),
+}
+_NOT_TOLD = ["N/A", "UNDEFINED", "NULL", ""]
+
+
+def with_tensors(trace: Trace) -> pl.DataFrame:
+    """The slices with input_ and output_ shapes, dtypes and formats as lists, a slot per tensor.
+
+    Shapes are lists of int; dtypes and formats lose the prefixes `DT_` and `FORMAT_` of some generations and
+    are null where the table does not tell, or tells garbage such as 65534. Null for rows without tensors.
+    """
+    slices = trace.slices
+    columns = [_shapes(_column(slices, names)).alias(ours) for ours, names in SHAPES.items()]
+    columns += [_words(_column(slices, names)).alias(ours) for ours, names in WORDS.items()]
+    return slices.with_columns(columns)
+
+
+def unequal_slots(slices: pl.DataFrame) -> pl.Series:
+    """True for rows of `with_tensors` whose shapes, dtypes and formats do not have the same number of slots."""
+    sides = []
+    for side in ("input", "output"):
+        shapes, dtypes, formats = (pl.col(f"{side}_{what}").list.len() for what in ("shapes", "dtypes", "formats"))
+        sides.append((shapes != dtypes) | (dtypes != formats))
+    return slices.select(pl.any_horizontal(sides).fill_null(False).alias("unequal"))["unequal"]
+
+
+def _column(slices: pl.DataFrame, names: tuple[str, ...]) -> pl.Expr:
+    found = next((name for name in names if name in slices.columns), None)
+    if found is None:
+        return pl.lit(None, dtype=pl.String)
+    text = pl.col(found).str.strip_chars()
+    return pl.when(text != "N/A").then(text.str.strip_chars('"'))
+
+
+def _shapes(text: pl.Expr) -> pl.Expr:
+    numbers = pl.element().str.split(",").list.eval(pl.element().cast(pl.Int64, strict=False)).list.drop_nulls()
+    return text.str.split(";").list.eval(numbers)
+
+
+def _words(text: pl.Expr) -> pl.Expr:
+    word = pl.element().str.strip_prefix("DT_").str.strip_prefix("FORMAT_")
+    garbage = word.is_in(_NOT_TOLD) | word.str.contains(r"^\d+$")
+    return text.str.split(";").list.eval(pl.when(~garbage).then(word))
