@@ -42,17 +42,20 @@ def dress(
     names = pl.Series(table.names, dtype=pl.String)
     # in this order, and letting go of what is done, because a large trace is mostly temporary memory here
     edges, depth = _edges_and_depths(table, names, task, epoch_ns)
-    events = table.slices
+    step = _steps(table)
+    kernel = names.gather(table.slices["name"]) if kernel is None else kernel
+    table.slices = events = table.slices.drop("name")
+    give_back()
     kind = np.full(events.height, _KIND_NUMBER["host"], dtype=np.uint8) if kind is None else kind
     slices = events.select(
         "lane",
         pl.col("start") + epoch_ns if epoch_ns else "start",
         "dur",
-        (names.gather(events["name"]) if kernel is None else kernel).alias("kernel"),
+        kernel.alias("kernel"),
         pl.Series(schema.KINDS.categories).cast(schema.KINDS).gather(kind).alias("kind"),
         depth,
         (pl.int_range(events.height, dtype=pl.Int64, eager=True) if task is None else task).alias("task"),
-        _steps(table).alias("step"),
+        step.alias("step"),
         pl.Series([c or None for c in table.categories], dtype=pl.Categorical).gather(events["category"]).alias("cat"),
         *[c for c in ("args", "other") if c in events.columns],
     )

@@ -230,7 +230,8 @@ class _Batches:
         if pairs := self._pairs():
             self.frames.append(self._pair_frame(pairs))
         table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
-        table.flows = pl.concat(self.flow_frames) if self.flow_frames else self._flow_frame([])
+        table.flows = pl.concat(self.flow_frames, rechunk=True) if self.flow_frames else self._flow_frame([])
+        self.frames, self.flow_frames = [], []
         table.names, table.categories, table.lane_keys = (
             list(self.names),
             list(self.categories),
