@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+LONGEST = 600  # characters of a message
+
 
 class NpuscopeError(Exception):
     """Anything a user can mend. The command line prints it as one paragraph and exits with 2."""
@@ -27,7 +29,10 @@ class NpuscopeError(Exception):
         if self.record is not None:
             where += f", record {self.record}"
         text = f"{where}: {self.what}" if where else self.what
-        text = " ".join(text.split())  # one paragraph, whatever a cell or a parser's message contained
+        # one short paragraph that cannot move a terminal's cursor, whatever a cell or a parser's message contained
+        text = "".join(c if c.isprintable() else " " for c in text)
+        text = " ".join(text.split())
+        text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
         if text[-1:] not in ".!?":
             text += "."
         return f"{text} {self.remedy}".rstrip()

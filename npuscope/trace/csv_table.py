@@ -14,6 +14,7 @@ from npuscope.errors import BadInput
 from npuscope.trace import source
 
 BOM = b"\xef\xbb\xbf"
+csv.field_size_limit(1 << 30)  # a kernel's name may be longer than the module's usual 128 KiB
 
 
 @dataclass(frozen=True)

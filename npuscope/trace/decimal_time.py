@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-LARGEST_US = 9_000_000_000_000_000  # whole microseconds whose nanoseconds still fit an int64
+LARGEST_US = 4_000_000_000_000_000  # the year 2096; a start and a duration of this size still fit an int64 together
+LONGEST_US = 4_000_000_000_000  # 46 days: a duration beyond it is a broken record, and sums of such would overflow
 EXACT_FLOAT_US = 9_007_199_254_740.0  # 2**53 ns: below it a float64 of microseconds is exact to the nanosecond
 
 
@@ -19,7 +20,7 @@ def ns_from_us(text: pl.Expr) -> pl.Expr:
     """
     # a fixed-point number of three places is a whole number of nanoseconds underneath
     exact = text.str.strip_chars().cast(pl.Decimal(38, 3), strict=False).to_physical().cast(pl.Int64, strict=False)
-    return pl.when(exact.abs() <= LARGEST_US * 1000).then(exact)
+    return pl.when(exact.is_between(-LARGEST_US * 1000, LARGEST_US * 1000)).then(exact)
 
 
 def needs_rounding(text: pl.Expr) -> pl.Expr:

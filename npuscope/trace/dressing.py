@@ -17,7 +17,7 @@ from npuscope.trace.intervals import Enclosing
 from npuscope.trace.memory import give_back
 
 _KIND_NUMBER = {name: number for number, name in enumerate(schema.KINDS.categories)}
-_PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)$")
+_PROFILER_STEP = re.compile(r"^ProfilerStep#([0-9]{1,18})$")
 
 
 def kind_numbers(kinds: Sequence[str]) -> NDArray[np.uint8]:

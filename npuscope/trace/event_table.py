@@ -6,6 +6,7 @@ and not per event, and a million equal strings are stored once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,9 @@ import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars.exceptions import PolarsError
 
-from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, needs_rounding, ns_from_us
+from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.intervals import Ints
 from npuscope.trace.json_stream import Event, EventStream
 from npuscope.trace.memory import give_back
@@ -61,11 +63,14 @@ def collect(path: Path) -> EventTable:
     table = EventTable(path, Ledger())
     batches = _Batches(table.ledger)
     for events, text in stream:
+        before = batches.state()
         try:
             batches.add(events, table)
         except _NeedsExactTimes:
+            batches.go_back(before)
             batches.add(stream.exact(text), table)
     table.header, table.ledger.records = stream.header, stream.records
+    table.ledger.repaired["byte that is not UTF-8 replaced"] += stream.mended_characters
     if not stream.closed:
         table.ledger.notes["unclosed_list"] = True
     batches.finish(table)
@@ -100,22 +105,30 @@ class _Batches:
         self.flow_frames: list[pl.DataFrame] = []
         self.begins_and_ends: list[_Edge] = []
 
+    def state(self) -> tuple[Any, ...]:
+        """Enough to forget a batch that has to be read again."""
+        counts = [Counter(c) for c in (self.ledger.merged, self.ledger.dropped, self.ledger.repaired)]
+        return counts, len(self.frames), len(self.flow_frames), len(self.begins_and_ends), self.text_times
+
+    def go_back(self, state: tuple[Any, ...]) -> None:
+        (self.ledger.merged, self.ledger.dropped, self.ledger.repaired), frames, flows, edges, self.text_times = state
+        del self.frames[frames:], self.flow_frames[flows:], self.begins_and_ends[edges:]
+
     def add(self, events: list[Event], table: EventTable) -> None:
         complete = [e for e in events if e.ph == "X"]
-        frame = self._slice_frame(complete)  # first, because it may ask for the batch again
-        flows = [e for e in events if e.ph in FLOWS] if len(complete) < len(events) else []
-        flow_frame = self._flow_frame(flows)
-        self.frames.append(frame)
-        self.flow_frames.append(flow_frame)
+        self.frames.append(self._slice_frame(complete))
+        if len(complete) == len(events):
+            return
+        flows = [e for e in events if e.ph in FLOWS]
+        self.flow_frames.append(self._flow_frame(flows))
         if len(complete) + len(flows) < len(events):
-            for event in events:
-                if event.ph != "X" and event.ph not in FLOWS:
-                    self._add_rest(event, table)
+            self._add_rest([e for e in events if e.ph != "X" and e.ph not in FLOWS], table)
 
     def _slice_frame(self, events: list[Event]) -> pl.DataFrame:
         names, categories, lanes = self.names, self.categories, self.lanes
         start, start_known = self._times([e.ts for e in events])
         dur, dur_known = self._times([e.dur for e in events])
+        start_known = start_known & (dur <= LONGEST_US * 1000)
         args = [bytes(e.args) or None for e in events]
         columns: dict[str, Any] = {
             "lane": np.array([lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
@@ -123,13 +136,22 @@ class _Batches:
             "dur": dur,
             "name": np.array([names[e.name] for e in events], dtype=np.uint32),
             "category": np.array([categories[e.cat] for e in events], dtype=np.uint32),
-            "args": pl.Series(args, dtype=pl.Binary).cast(pl.String),
+            "args": self._text(args),
         }
         if any(e.other is not None for e in events):
-            columns["other"] = pl.Series([e.other for e in events], dtype=pl.Binary).cast(pl.String)
+            columns["other"] = self._text([e.other for e in events])
         frame = pl.DataFrame(columns)
         self.ledger.repaired["slice without a duration given zero"] += int((start_known & ~dur_known).sum())
         return self._only_sound(frame, start_known)
+
+    def _text(self, values: list[bytes | None]) -> pl.Series:
+        try:
+            return pl.Series(values, dtype=pl.Binary).cast(pl.String)
+        except PolarsError:
+            mended = [None if value is None else value.decode(errors="replace") for value in values]
+            replaced = sum(text.count("\ufffd") for text in mended if text)
+            self.ledger.repaired["byte that is not UTF-8 replaced"] += replaced
+            return pl.Series(mended, dtype=pl.String)
 
     def _only_sound(self, frame: pl.DataFrame, known: NDArray[np.bool_]) -> pl.DataFrame:
         self.ledger.dropped["event without a usable time"] += int((~known).sum())
@@ -164,25 +186,26 @@ class _Batches:
             dtype=np.int64,
         )
 
-    def _add_rest(self, event: Event, table: EventTable) -> None:
-        if event.ph == "M":
-            self._add_metadata(event, table)
-        elif event.ph in BEGIN_END or event.ph in ASYNC:
-            time, known = self._times([event.ts])
-            if not known[0]:
-                self.ledger.dropped["event without a usable time"] += 1
-            elif event.ph in BEGIN_END:
+    def _add_rest(self, events: list[Event], table: EventTable) -> None:
+        paired = [e for e in events if e.ph in BEGIN_END or e.ph in ASYNC]
+        times, known = self._times([e.ts for e in paired])
+        self.ledger.dropped["event without a usable time"] += int((~known).sum())
+        for event, time, usable in zip(paired, times.tolist(), known.tolist(), strict=True):
+            if usable and event.ph in BEGIN_END:
                 lane = self.lanes[event.pid, event.tid]
-                self.begins_and_ends.append(_Edge(lane, lane, int(time[0]), event))
-            else:
+                self.begins_and_ends.append(_Edge(lane, lane, time, event))
+            elif usable:
                 lane = self.lanes[event.pid, f"async {event.cat}".rstrip()]
-                self.begins_and_ends.append(_Edge((lane, event.id), lane, int(time[0]), event))
-        elif event.ph == "C":
-            self.ledger.dropped["counter event"] += 1
-        elif event.ph in INSTANTS:
-            self.ledger.dropped["instant event"] += 1
-        else:
-            self.ledger.dropped[f"event of phase {event.ph[:8]!r}"] += 1
+                self.begins_and_ends.append(_Edge((lane, event.id), lane, time, event))
+        for event in events:
+            if event.ph == "M":
+                self._add_metadata(event, table)
+            elif event.ph == "C":
+                self.ledger.dropped["counter event"] += 1
+            elif event.ph in INSTANTS:
+                self.ledger.dropped["instant event"] += 1
+            elif event.ph not in BEGIN_END and event.ph not in ASYNC:
+                self.ledger.dropped[f"event of phase {event.ph[:8]!r}"] += 1
 
     def _add_metadata(self, event: Event, table: EventTable) -> None:
         self.ledger.merged["metadata event names a lane"] += 1
@@ -190,7 +213,7 @@ class _Batches:
             return
         try:
             value = msgspec.json.decode(event.args)["name"]
-        except (msgspec.DecodeError, KeyError, TypeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
             return
         if event.name == "process_name":
             table.process_names[event.pid] = str(value)
@@ -201,7 +224,10 @@ class _Batches:
         """Nanoseconds, and where there was a number that fits. Raises _NeedsExactTimes rather than lose digits."""
         if not set(map(type, values)) <= {int, float}:
             return self._times_of_text(values)
-        micros = np.array(values, dtype=np.float64)
+        try:
+            micros = np.array(values, dtype=np.float64)
+        except OverflowError:  # a whole number that no float64 can hold
+            return self._times_of_text(values)
         with np.errstate(invalid="ignore"):
             known = np.abs(micros) <= LARGEST_US
             whole = np.where(known, np.floor(micros), 0.0)
@@ -256,9 +282,13 @@ class _Batches:
             else:
                 self.ledger.dropped["end event without a begin"] += 1
         for begin in (begin for stack in open_begins.values() for begin in stack):
-            done.append((begin.lane, begin.time, self.begins_and_ends[-1].time, begin.event))
+            done.append((begin.lane, begin.time, self._last_moment(), begin.event))
             self.ledger.repaired["slice never ended, closed at the last event"] += 1
         return done
+
+    def _last_moment(self) -> int:
+        stops = [int((frame["start"] + frame["dur"]).to_numpy().max(initial=0)) for frame in self.frames]
+        return max(self.begins_and_ends[-1].time, *stops)
 
     def _pair_frame(self, pairs: list[tuple[int, int, int, Event]]) -> pl.DataFrame:
         return pl.DataFrame(
@@ -268,6 +298,6 @@ class _Batches:
                 "dur": np.array([end - start for _, start, end, _ in pairs], dtype=np.int64),
                 "name": np.array([self.names[e.name] for *_, e in pairs], dtype=np.uint32),
                 "category": np.array([self.categories[e.cat] for *_, e in pairs], dtype=np.uint32),
-                "args": pl.Series([bytes(e.args) or None for *_, e in pairs], dtype=pl.Binary).cast(pl.String),
+                "args": self._text([bytes(e.args) or None for *_, e in pairs]),
             }
         )

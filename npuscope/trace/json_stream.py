@@ -21,7 +21,7 @@ from npuscope.trace import source
 _LONGEST_GAP = 1 << 10  # blanks between two events; more only costs a longer search
 _BETWEEN = re.compile(rb"\}\s{0,500},\s{0,500}\{")
 _BETWEEN_EVENTS = b" \t\r\n,"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OPENING = re.compile(rb"\s*:\s*\[")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
 _LONGEST_EVENT = 64 << 20
 _LONGEST_HEADER = 64 << 20
@@ -72,38 +72,40 @@ class EventStream:
         self.header: dict[str, Any] = {}
         self.closed = True  # False when the list of events never ends, which Chrome allows for a bare list
         self.records = 0
+        self.mended_characters = 0  # bytes that were not UTF-8
 
     def __iter__(self) -> Iterator[tuple[list[Event], bytes]]:
         pieces = source.chunks(self.path)
         prefix, rest = self._find_events(pieces)
-        ended, searched = False, 0
+        ended, searched, patience = False, 0, 0
         for piece in pieces:
             if len(rest) > _LONGEST_EVENT:
                 raise BadInput("an event of more than 64 MB", path=self.path, record=self.records + 1)
             rest = (rest + piece).lstrip(_BETWEEN_EVENTS)
+            if len(rest) < patience:
+                continue
             cut = _last_boundary(rest, searched)
             if cut < 0:
                 searched = max(0, len(rest) - _LONGEST_GAP)
                 continue
             searched = 0
             text = b"[" + rest[:cut] + b"]"
-            events = _try_decode(text)
+            events = self._try_decode(text)
             if events is not None:
                 rest = rest[cut:]
             else:
                 text, rest, ended = self._exact_cut(rest)
                 events = self._decode(text)
+                # one event larger than all that was read: look again when there is twice as much
+                patience = 0 if events or ended else 2 * len(rest)
             yield from self._batch(events, text)
             if ended:
-                rest += b"".join(pieces)
                 break
         if not ended:
             text, rest, ended = self._exact_cut(rest.lstrip(_BETWEEN_EVENTS), last=True)
             yield from self._batch(self._decode(text), text)
-            if ended:
-                rest += b"".join(pieces)
         self.closed = ended
-        self._read_header(prefix, rest, ended)
+        self._read_header(prefix, rest + b"".join(pieces), ended)
 
     def exact(self, text: bytes) -> list[Event]:
         """The batch again, with `ts` and `dur` as the file's own text."""
@@ -122,21 +124,25 @@ class EventStream:
 
     def _find_events(self, pieces: Iterator[bytes]) -> tuple[bytes, bytes]:
         """The text before the events (an unclosed object, or nothing for a bare list) and what is read beyond."""
-        buffer = b""
+        text, at, depth = b"", 0, 0
         for piece in pieces:
-            buffer += piece
-            text = buffer.lstrip(b"\xef\xbb\xbf \t\r\n")
+            text = (text + piece).lstrip(b"\xef\xbb\xbf \t\r\n") if at == 0 else text + piece
             if text.startswith(b"["):
                 return b"", text[1:]
-            if not text.startswith(b"{"):
+            if not text.startswith(b"{") or len(text) > _LONGEST_HEADER:
                 break
-            for match in _EVENTS_KEY.finditer(text):
-                # the key counts only at the top level: the text before it must be an object that lacks its end
-                if _is_json(text[: match.end()] + b"]}"):
-                    return text[: match.start()], text[match.end() :]
-            if len(text) > _LONGEST_HEADER:
-                raise BadInput("no list of trace events in the first 64 MB", path=self.path, remedy="Is it a trace?")
-        if not buffer.strip():
+            # token by token to the key at the top level; what may go on in the next piece waits for it
+            for token in _TOKEN.finditer(text, at):
+                mark = token.group()
+                if mark == b'"' or (mark == b'"traceEvents"' and token.end() > len(text) - _LONGEST_GAP // 2):
+                    opening = _OPENING.match(text, token.end()) if depth == 1 and mark != b'"' else None
+                    if opening is None:
+                        break
+                if depth == 1 and mark == b'"traceEvents"' and (opening := _OPENING.match(text, token.end())):
+                    return text[: token.start()], text[opening.end() :]
+                depth += (mark in b"[{") - (mark in b"]}")
+                at = token.end()
+        if not text.strip():
             raise BadInput("the file is empty", path=self.path)
         raise BadInput("no list of trace events in this JSON file", path=self.path, remedy="Is it a trace?")
 
@@ -164,14 +170,31 @@ class EventStream:
             )
         return b"[" + text[:end] + b"]", text[end:], False
 
+    def _try_decode(self, text: bytes) -> list[Event] | None:
+        """The events of a piece, or None if it was not cut between two events."""
+        try:
+            return self._decode_any_way(text)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
     def _decode(self, text: bytes) -> list[Event]:
+        try:
+            return self._decode_any_way(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            what = f"not readable as JSON trace events ({str(error).splitlines()[0]})"
+            raise BadInput(what, path=self.path, record=self._bad(text)) from error
+
+    def _decode_any_way(self, text: bytes) -> list[Event]:
+        """Fast where the events are usual, field by field where not, with mended text where it is not UTF-8."""
         try:
             return _decode(text)
         except msgspec.ValidationError:
             return decode_odd(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            what = f"not readable as JSON trace events ({str(error).splitlines()[0]})"
-            raise BadInput(what, path=self.path, record=self._bad(text)) from error
+        except UnicodeDecodeError:
+            mended = text.decode(errors="replace").encode()
+            events = decode_odd(mended)
+            self.mended_characters += mended.count(b"\xef\xbf\xbd") - text.count(b"\xef\xbf\xbd")
+            return events
 
     def _bad(self, text: bytes) -> int:
         """The number of the first record that does not decode."""
@@ -197,10 +220,12 @@ class EventStream:
                 record=self.records + 1,
             )
         try:
-            self.header = _decode_any(prefix + b'"":0' + tail)
-        except msgspec.DecodeError as error:
+            self.header = _decode_any((prefix + b'"":0' + tail).decode(errors="replace"))
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadInput(f"damaged JSON after the events ({error})", path=self.path) from error
         self.header.pop("", None)
+        if "traceEvents" in self.header:
+            raise BadInput("two lists of events in one file", path=self.path)
 
 
 def decode_odd(text: bytes) -> list[Event]:
@@ -218,6 +243,8 @@ def _odd_event(fields: dict[str, msgspec.Raw]) -> Event:
     for name in ("ph", "name", "cat", "bp", "s"):
         if name in fields:
             setattr(event, name, _text(fields.pop(name)))
+    if "id2" in fields:  # a scoped id of an asynchronous event: {"local": …} or {"global": …}
+        fields["id"] = msgspec.Raw(msgspec.json.encode(bytes(fields["id2"]).decode(errors="replace")))
     for name in ("pid", "tid", "id"):
         if name in fields:
             value = _decode_any(fields.pop(name))
@@ -260,16 +287,6 @@ def _last_boundary(text: bytes, searched: int) -> int:
         if last >= 0 or begin == searched:
             return last
         size *= 8
-
-
-def _try_decode(text: bytes) -> list[Event] | None:
-    """The events of a piece, or None if it was not cut between two events."""
-    try:
-        return _decode(text)
-    except msgspec.ValidationError:
-        return decode_odd(text) if _is_json(text) else None
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def _is_json(text: bytes) -> bool:

@@ -15,12 +15,12 @@ class LaneUnit(NamedTuple):
 
 
 _PATTERNS = [
-    (re.compile(r"^(?:AICube|AIC)[_ ]?(\d+)$"), "AIC", "task"),
-    (re.compile(r"^(?:AIVector|AIV)[_ ]?(\d+)$"), "AIV", "task"),
-    (re.compile(r"^AIC \(core(\d+)\)$"), "AIC", "task"),
-    (re.compile(r"^AIV\d* \(core(\d+)\)$"), "AIV", "task"),
-    (re.compile(r"^(?:Fake )?Core_(\d+)$"), "AIC", "task"),
-    (re.compile(r"^(?:AICPU|Sched|Orch)[_ ]?(\d+)$"), "AICPU", "schedule"),
+    (re.compile(r"^(?:AICube|AIC)[_ ]?([0-9]{1,9})$"), "AIC", "task"),
+    (re.compile(r"^(?:AIVector|AIV)[_ ]?([0-9]{1,9})$"), "AIV", "task"),
+    (re.compile(r"^AIC \(core([0-9]{1,9})\)$"), "AIC", "task"),
+    (re.compile(r"^AIV[0-9]* \(core([0-9]{1,9})\)$"), "AIV", "task"),
+    (re.compile(r"^(?:Fake )?Core_([0-9]{1,9})$"), "AIC", "task"),
+    (re.compile(r"^(?:AICPU|Sched|Orch)[_ ]?([0-9]{1,9})$"), "AICPU", "schedule"),
 ]
 
 

@@ -66,6 +66,8 @@ def chunks(path: Path, size: int = CHUNK) -> Iterator[bytes]:
 
 def _open(path: Path) -> BinaryIO:
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for somebody to write
+            raise BadInput("not a regular file", path=path, remedy="Save it to a file first.")
         return path.open("rb")
     except OSError as error:
         raise BadInput(error.strerror or "cannot be opened", path=path) from error

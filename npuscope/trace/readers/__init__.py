@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from npuscope.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.readers import parquet
 from npuscope.trace.readers.recognise import reader_of
@@ -17,8 +18,13 @@ def read(path: str | Path, *, window: tuple[int, int] | None = None) -> Trace:
     a folder larger than memory can be looked into. Raises `NpuscopeError` with file, line and remedy
     for anything that cannot be understood.
     """
+    if not str(path):
+        raise BadInput("no path given")
     path = Path(path)
-    if window is not None and parquet.is_folder(path):
-        return parquet.read(path, window)
-    trace = reader_of(path)(path)
+    try:
+        if window is not None and parquet.is_folder(path):
+            return parquet.read(path, window)
+        trace = reader_of(path)(path)
+    except OSError as error:
+        raise BadInput(error.strerror or str(error), path=error.filename or path) from error
     return trace if window is None else trace.window(*window)

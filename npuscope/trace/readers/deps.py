@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace import source
+from npuscope.trace.json_file import read_json, whole_number
 
 
 class DepsTask(msgspec.Struct):
@@ -40,11 +40,9 @@ class Deps(msgspec.Struct):
 
 def read_deps(path: Path) -> Deps:
     """The file, checked; ids are whole numbers that fit 64 bits."""
-    try:
-        deps = msgspec.json.decode(source.read_all(path), type=Deps)
-        for edge in deps.edges:
-            if max(int(edge.pred), int(edge.succ)) >= 2**63:
-                raise ValueError(f"task id {edge.pred} or {edge.succ} does not fit 63 bits")
-        return deps
-    except (msgspec.DecodeError, ValueError) as error:
-        raise BadInput(f"not a deps.json of the simpler runtime ({error})", path=path) from error
+    deps = read_json(path, Deps, "a deps.json of the simpler runtime")
+    ids = [task.task_id for task in deps.tasks] + [id for edge in deps.edges for id in (edge.pred, edge.succ)]
+    for id in ids:
+        if whole_number(id) is None:
+            raise BadInput(f"task id '{id}' is not a number of 63 bits", path=path)
+    return deps

@@ -15,7 +15,7 @@ from npuscope.errors import BadInput
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
-from npuscope.trace.decimal_time import needs_rounding, ns_from_us
+from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.meta import Ledger
 from npuscope.trace.twins import is_collective, mark_twins
 
@@ -86,7 +86,15 @@ def read(path: Path) -> Trace:
 
 def _apart_from_ours(table: CsvTable) -> tuple[list[str], pl.DataFrame]:
     """Source columns that happen to have one of our names step aside."""
-    renamed = {name: f"source {name}" for name in table.cells.columns if name in schema.SLICES}
+    taken = set(table.cells.columns)
+    renamed = {}
+    for name in table.cells.columns:
+        if name in schema.SLICES:
+            aside = f"source {name}"
+            while aside in taken:
+                aside = f"source {aside}"
+            taken.add(aside)
+            renamed[name] = aside
     cells = table.cells.rename(renamed)
     return cells.columns, cells
 
@@ -94,12 +102,12 @@ def _apart_from_ours(table: CsvTable) -> tuple[list[str], pl.DataFrame]:
 def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """What slices, lanes and twins need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
-    kernel, type_, core = columns.get("name").fill_null("N/A"), columns.get("type"), columns.get("core")
+    kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
     is_comm = core.is_in(["HCCL", "COMMUNICATION"]).fill_null(False) | is_collective(kernel) | is_collective(type_)
     return cells.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task"),
         ns_from_us(start).alias("start"),
-        ns_from_us(dur).alias("dur"),
+        pl.when(ns_from_us(dur) <= LONGEST_US * 1000).then(ns_from_us(dur)).alias("dur"),
         kernel.alias("kernel"),
         pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS).alias("kind"),
         columns.get("step").cast(pl.Int64, strict=False).alias("step"),

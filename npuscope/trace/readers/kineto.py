@@ -12,7 +12,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from npuscope.errors import BadInput
 from npuscope.trace.core import Trace
+from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 
@@ -50,7 +52,9 @@ def dress_up(table: EventTable) -> Trace:
     header = table.header
     distributed = header.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    base = header.get("baseTimeNanoseconds")
+    base = header.get("baseTimeNanoseconds", 0)
+    if not isinstance(base, int) or not 0 <= base <= LARGEST_US * 1000:
+        raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
@@ -58,8 +62,8 @@ def dress_up(table: EventTable) -> Trace:
         table,
         "kineto",
         kind=_kinds(table),
-        lanes=_lanes(table, rank if isinstance(rank, int) else None),
-        epoch_ns=base if isinstance(base, int) else 0,
+        lanes=_lanes(table, rank if isinstance(rank, int) and 0 <= rank < 2**31 else None),
+        epoch_ns=base,
         device=_device_name(header),
         clock="epoch" if base or _looks_absolute(table) else "relative",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from npuscope.errors import BadInput
-from npuscope.trace import source
+from npuscope.trace.json_file import read_json, whole_number
 
 
 class NameMap(msgspec.Struct):
@@ -19,8 +19,8 @@ def find_name_map(folder: Path) -> dict[int, str] | None:
     found = sorted(folder.glob("name_map*.json"))
     if len(found) != 1:
         return None
-    try:
-        names = msgspec.json.decode(source.read_all(found[0]), type=NameMap).callable_id_to_name
-        return {int(key): name for key, name in names.items()}
-    except (msgspec.DecodeError, ValueError) as error:
-        raise BadInput(f"not a name map ({error})", path=found[0]) from error
+    names = read_json(found[0], NameMap, "a name map").callable_id_to_name
+    wrong = next((key for key in names if whole_number(key) is None), None)
+    if wrong is not None:
+        raise BadInput(f"function id '{wrong}' is not a number", path=found[0])
+    return {int(key): name for key, name in names.items()}

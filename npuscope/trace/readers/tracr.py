@@ -20,6 +20,7 @@ from npuscope.trace import progress, schema, source
 from npuscope.trace.core import Trace
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
+from npuscope.trace.json_file import WHOLE, read_json, whole_number
 from npuscope.trace.lane_names import unit_of_lane
 from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
@@ -37,7 +38,7 @@ from npuscope.trace.tracr_records import (
     one_open_slice,
 )
 
-_PROCESS = re.compile(r"^proc\.(\d+)$")
+_PROCESS = re.compile(r"^proc\.([0-9]{1,9})$")
 
 
 class Metadata(msgspec.Struct):
@@ -114,11 +115,15 @@ def read(path: Path) -> Trace:
 
 def _read_process(folder: Path, ledger: Ledger) -> Process:
     path = folder / "metadata.json"
-    try:
-        metadata = msgspec.json.decode(source.read_all(path), type=Metadata)
-    except msgspec.DecodeError as error:
-        raise BadInput(f"not a TraCR metadata file ({error})", path=path) from error
-    threads = sorted(folder.glob("thread.*/traces.bts"), key=lambda p: (len(p.parent.name), p.parent.name))
+    metadata = read_json(path, Metadata, "a TraCR metadata file")
+    if metadata.declared_channels() > CHANNELS:
+        raise BadInput(
+            f"{metadata.declared_channels()} channels, where a trace point has room for {CHANNELS}", path=path
+        )
+    # not by a pattern: that would pass over folders that cannot be opened
+    folders = [child for child in folder.iterdir() if child.name.startswith("thread.")]
+    files = [child / "traces.bts" for child in sorted(folders, key=lambda p: (len(p.name), p.name))]
+    threads = [file for file in files if "traces.bts" in {entry.name for entry in file.parent.iterdir()}]
     pieces = []
     for number, thread in enumerate(threads):
         progress.report(f"reading {folder.name}", number, len(threads))
@@ -126,8 +131,8 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     writers = sum((np.bincount(p.channel, minlength=CHANNELS) > 0 for p in pieces), np.zeros(CHANNELS, dtype=np.int64))
     shared = int((writers > 1).sum())
     ledger.notes.setdefault("processes", {})[folder.name] = {
-        "start_time": metadata.start_time,
-        "end_time": metadata.end_time,
+        "start_time": _fitting(metadata.start_time),
+        "end_time": _fitting(metadata.end_time),
         "threads": len(threads),
         "largest_thread": max(map(len, pieces), default=0),
         "channels_of_several_threads": shared,
@@ -135,6 +140,10 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     points = Points.concat(pieces)
     # each thread is in order, so a channel is too unless several threads wrote to it
     return Process(int(folder.name[5:]), metadata, (points.by_time() if shared else points).by_channel())
+
+
+def _fitting(time: int | None) -> int | None:
+    return time if time is not None and 0 <= time < WHOLE else None
 
 
 def _read_thread(path: Path, ledger: Ledger) -> Points:
@@ -230,7 +239,7 @@ class _Process:
     def _kernels(self, event: np.ndarray, extra: np.ndarray, cores: list[slice]) -> tuple[pl.Series, np.ndarray]:
         """Names, and which one each slice has: its marker's, or on cores that of the function in `extra`."""
         number = event.astype(np.uint32)
-        told = {int(k): v for k, v in self._metadata.extraIdLabels.items() if k.isdigit()}
+        told = {int(k): v for k, v in self._metadata.extraIdLabels.items() if whole_number(k) is not None}
         used = np.unique(np.concatenate([np.empty(0, np.uint32), *(np.unique(extra[core]) for core in cores)]))
         functions = used[used != NO_EXTRA]
         for core in cores:

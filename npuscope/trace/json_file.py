@@ -1,0 +1,31 @@
+"""A small JSON file, decoded and checked in one go, with every way of being broken as one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from npuscope.errors import BadInput
+from npuscope.trace import source
+
+T = TypeVar("T")
+WHOLE = 2**63  # ids and times beyond this fit no column
+
+
+def read_json(path: Path, type: type[T], what: str) -> T:
+    """The file as an instance of `type`; `what` names the file's kind in the error."""
+    data = source.read_all(path)
+    try:
+        return msgspec.json.decode(data, type=type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BadInput(f"not {what} ({error})", path=path) from error
+
+
+def whole_number(text: str) -> int | None:
+    """A non-negative number of plain decimal digits that fits 63 bits; None for anything else."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19):
+        return None
+    number = int(text)
+    return number if number < WHOLE else None
