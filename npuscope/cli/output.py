@@ -12,6 +12,6 @@ CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder
 
 def print_json(data: Any) -> None:
     """One JSON document on stdout."""
-    import orjson
+    import json
 
-    print(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))

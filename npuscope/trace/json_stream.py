@@ -134,12 +134,13 @@ class EventStream:
             # token by token to the key at the top level; what may go on in the next piece waits for it
             for token in _TOKEN.finditer(text, at):
                 mark = token.group()
-                if mark == b'"' or (mark == b'"traceEvents"' and token.end() > len(text) - _LONGEST_GAP // 2):
-                    opening = _OPENING.match(text, token.end()) if depth == 1 and mark != b'"' else None
-                    if opening is None:
+                if mark == b'"':
+                    break
+                if depth == 1 and mark == b'"traceEvents"':
+                    if opening := _OPENING.match(text, token.end()):
+                        return text[: token.start()], text[opening.end() :]
+                    if token.end() + _LONGEST_GAP > len(text):
                         break
-                if depth == 1 and mark == b'"traceEvents"' and (opening := _OPENING.match(text, token.end())):
-                    return text[: token.start()], text[opening.end() :]
                 depth += (mark in b"[{") - (mark in b"]}")
                 at = token.end()
         if not text.strip():

@@ -7,55 +7,86 @@ STRING_IDS. Which other tables exist depends on the profiler's level.
 from __future__ import annotations
 
 import sqlite3
+import tempfile
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
+from npuscope.trace import source
 from npuscope.trace.core import Trace
+from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
 from npuscope.trace.intervals import depths
+from npuscope.trace.json_file import WHOLE
 from npuscope.trace.meta import Ledger
 
 MAGIC = b"SQLite format 3\x00"
-# columns that are ids into STRING_IDS
-_TEXT_IDS = {
-    "COMPUTE_TASK_INFO": [
-        *("name", "taskType", "opType", "attrInfo"),
-        *("inputFormats", "inputDataTypes", "inputShapes"),
-        *("outputFormats", "outputDataTypes", "outputShapes"),
-    ],
-    "COMMUNICATION_TASK_INFO": ["name", "taskType", "groupName"],
-    "COMMUNICATION_OP": ["opName", "groupName", "algType", "opType"],
-    "PYTORCH_API": ["name", "inputDtypes", "inputShapes"],
-    "CANN_API": ["name"],
-    "TASK": ["taskType"],
-    "TASK_PMU_INFO": ["name"],
-}
+# the tables read: columns that must be there, and among all columns those that are ids into STRING_IDS
+TABLES = {
+    "STRING_IDS": (["id", "value"], []),
+    "TASK": (["startNs", "endNs", "deviceId", "globalTaskId", "streamId"], ["taskType"]),
+    "COMPUTE_TASK_INFO": (
+        ["globalTaskId", "name"],
+        [
+            *("name", "taskType", "opType", "attrInfo"),
+            *("inputFormats", "inputDataTypes", "inputShapes"),
+            *("outputFormats", "outputDataTypes", "outputShapes"),
+        ],
+    ),
+    "COMMUNICATION_TASK_INFO": (["globalTaskId", "name", "taskType", "opId"], ["name", "taskType", "groupName"]),
+    "COMMUNICATION_OP": (
+        ["opName", "startNs", "endNs", "connectionId", "opId"],
+        ["opName", "groupName", "algType", "opType"],
+    ),
+    "PYTORCH_API": (["startNs", "endNs", "globalTid", "name"], ["name", "inputDtypes", "inputShapes"]),
+    "CANN_API": (["startNs", "endNs", "globalTid", "name"], ["name"]),
+    "TASK_PMU_INFO": (["globalTaskId", "name", "value"], ["name"]),
+    "CONNECTION_IDS": (["id", "connectionId"], []),
+    "STEP_TIME": (["id", "startNs", "endNs"], []),
+    "RANK_DEVICE_MAP": (["rankId"], []),
+    "NPU_INFO": (["name"], []),
+}  # fmt: skip
+_TEXT = {"STRING_IDS.value", "NPU_INFO.name"}  # columns that are text themselves
+_REAL = {"TASK_PMU_INFO.value", "COMMUNICATION_OP.count"}
 _PRIVATE = {"callchainId"}  # leads to call stacks, which hold home folders
 
 
 def read(path: Path) -> Trace:
     """Device tasks on streams, collectives on link lanes, PyTorch and CANN calls on host lanes."""
+    if not source.is_packed(path):
+        return _read_plain(path, path)
+    with tempfile.NamedTemporaryFile(suffix=".db") as plain:
+        plain.write(source.read_all(path))
+        plain.flush()
+        return _read_plain(Path(plain.name), path)
+
+
+def _read_plain(path: Path, named: Path) -> Trace:
+    # immutable: the file is only looked at, and a read-only folder is no obstacle; not so where a write-ahead
+    # log holds rows that are not in the file itself yet
+    log = path.with_name(path.name + "-wal")
+    options = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
     try:
-        # immutable: the file is only looked at, and a read-only folder is no obstacle
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        with connection:
-            return _Database(path, connection).trace()
-    except sqlite3.Error as error:
-        raise BadInput(f"not readable as a profiler database ({error})", path=path) from error
-    finally:
-        if "connection" in locals():
-            connection.close()
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True)) as connection:
+            connection.text_factory = lambda text: text.decode(errors="replace")
+            return _Database(named, connection).trace()
+    except (sqlite3.Error, PolarsError, OverflowError) as error:
+        raise BadInput(f"not readable as a profiler database ({error})", path=named) from error
 
 
 class _Database:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path, self.connection, self.ledger = path, connection, Ledger()
-        self.tables = {row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")}
+        query = "select name from sqlite_master where type in ('table', 'view')"
+        self.tables = {row[0] for row in connection.execute(query)}
         if not self.tables & {"TASK", "CANN_API", "PYTORCH_API"}:
             raise BadInput("this SQLite file has no TASK, CANN_API or PYTORCH_API table", path=path)
-        strings = self._rows("STRING_IDS", ["id", "value"])
-        self.strings = strings.select(pl.col("id").cast(pl.Int64), "value")
+        strings = self._rows("STRING_IDS").drop_nulls("id").unique("id", keep="first", maintain_order=True)
+        self.strings = strings.select("id", "value")
 
     def trace(self) -> Trace:
         parts = [
@@ -75,40 +106,50 @@ class _Database:
         slices = slices.with_columns(pl.Series("depth", depths(lane, start, dur), dtype=pl.UInt32))
         slices = slices.drop("table", "opId", strict=False)
         lanes = lanes.rename({"place": "name"}).with_columns(self._rank().alias("rank"))
-        device = self._one("select name from NPU_INFO limit 1") if "NPU_INFO" in self.tables else None
+        devices = self._rows("NPU_INFO")["name"].drop_nulls()
+        device = str(devices[0]) if len(devices) else None
         self.ledger.notes["tables_not_read"] = self._tables_not_read()
         meta = self.ledger.close("ascend-db", (str(self.path),), device=device, clock="epoch")
         return Trace.of(slices, lanes, meta, edges)
 
-    def _rows(self, table: str, wanted: list[str] | None = None) -> pl.DataFrame:
-        """A table with its text ids resolved; empty if the level did not record it."""
+    def _rows(self, table: str) -> pl.DataFrame:
+        """A table with its text ids resolved; without rows if the level did not record it.
+
+        SQLite keeps any type in any column: what is not of the column's kind becomes null.
+        """
+        needed, text_ids = TABLES[table]
         if table not in self.tables:
-            return pl.DataFrame(schema=dict.fromkeys(wanted or [], pl.Int64))
-        columns = [row[1] for row in self.connection.execute(f'pragma table_info("{table}")')]
-        missing = sorted(set(wanted or []) - set(columns))
+            return pl.DataFrame(schema={c: pl.String if c in text_ids else _kind(table, c) for c in needed})
+        quoted = table.replace('"', '""')
+        columns = [row[1] for row in self.connection.execute(f'pragma table_info("{quoted}")')]
+        missing = sorted(set(needed) - set(columns))
         if missing:
             raise BadInput(f"table {table} lacks the column {missing[0]}", path=self.path)
         columns = [c for c in columns if c not in _PRIVATE]
-        picked = ", ".join(f'"{c}"' for c in columns)
-        rows = self.connection.execute(f'select {picked} from "{table}"').fetchall()
-        frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None, strict=False)
-        for column in _TEXT_IDS.get(table, []):
-            if column in frame.columns and hasattr(self, "strings"):
-                ids = pl.col(column).cast(pl.Int64, strict=False)
-                frame = frame.with_columns(ids).join(
-                    self.strings.rename({"id": column, "value": "text"}),
-                    on=column,
-                    how="left",
-                    maintain_order="left",
-                )
+        picked = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
+        rows = self.connection.execute(f'select {picked} from "{quoted}"').fetchall()
+        values = zip(*rows, strict=True) if rows else ([] for _ in columns)
+        frame = pl.DataFrame([_series(c, v, _kind(table, c)) for c, v in zip(columns, values, strict=True)])
+        for column in text_ids:
+            if column in frame.columns:
+                named = self.strings.rename({"id": column, "value": "text"})
+                frame = frame.join(named, on=column, how="left", maintain_order="left")
                 frame = frame.with_columns(pl.col("text").alias(column)).drop("text")
         return frame
+
+    def _once(self, table: str, key: str) -> pl.DataFrame:
+        """A table of facts with one row per key; further rows of a key are counted."""
+        rows = self._rows(table).drop_nulls(key)
+        once = rows.unique(key, keep="first", maintain_order=True)
+        if once.height < rows.height:
+            self.ledger.notes.setdefault("repeated_rows", {})[table] = rows.height - once.height
+        return once
 
     def _times(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         """start and dur from startNs and endNs, which PYTORCH_API has as text."""
         self.ledger.records += frame.height
-        frame = frame.with_columns(pl.col("startNs", "endNs").cast(pl.Int64, strict=False))
-        sound = frame.filter(pl.col("startNs").is_not_null() & pl.col("endNs").is_not_null())
+        usable = [pl.col(c).is_between(0, LARGEST_US * 1000) for c in ("startNs", "endNs")]
+        sound = frame.filter(*usable, pl.col("endNs") - pl.col("startNs") <= LONGEST_US * 1000)
         self.ledger.dropped["row without a usable time"] += frame.height - sound.height
         self.ledger.repaired["negative duration set to zero"] += sound.filter(
             pl.col("endNs") < pl.col("startNs")
@@ -120,14 +161,13 @@ class _Database:
         ).drop("startNs", "endNs")
 
     def _tasks(self) -> pl.DataFrame:
-        tasks = self._rows("TASK", ["startNs", "endNs", "deviceId", "globalTaskId", "streamId"])
+        tasks = self._rows("TASK")
         if tasks.is_empty():
             return pl.DataFrame()
         tasks = self._times(tasks, "TASK").rename({"taskType": "deviceTaskType"}, strict=False)
-        compute = self._rows("COMPUTE_TASK_INFO").rename({"name": "computeName"}, strict=False)
-        comm = self._rows("COMMUNICATION_TASK_INFO")
-        if comm.height:
-            comm = comm.rename({"taskType": "commName", "name": "commOpName"}).unique("globalTaskId", keep="first")
+        compute = self._once("COMPUTE_TASK_INFO", "globalTaskId").rename({"name": "computeName"})
+        comm = self._once("COMMUNICATION_TASK_INFO", "globalTaskId")
+        comm = comm.rename({"taskType": "commName", "name": "commOpName"})
         for info in (compute, comm, self._counters()):
             if info.height:
                 tasks = tasks.join(info, on="globalTaskId", how="left", maintain_order="left")
@@ -141,20 +181,21 @@ class _Database:
             kind.alias("kind"),
             pl.format("stream {}", pl.col("streamId")).alias("place"),
             pl.lit("stream").alias("unit"),
-            pl.col("deviceId").cast(pl.Int32).alias("device"),
+            pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
         ).drop("computeName", "commName", "deviceId")
 
     def _counters(self) -> pl.DataFrame:
         """The hardware counters, one column each."""
-        long = self._rows("TASK_PMU_INFO", ["globalTaskId", "name", "value"])
+        long = self._rows("TASK_PMU_INFO").drop_nulls(["globalTaskId", "name"])
         if long.is_empty():
             return long
-        return long.with_columns(pl.col("value").cast(pl.Float64, strict=False)).pivot(
-            on="name", index="globalTaskId", values="value", aggregate_function="first"
-        )
+        return long.pivot(on="name", index="globalTaskId", values="value", aggregate_function="first")
 
     def _collectives(self) -> pl.DataFrame:
-        whole = self._rows("COMMUNICATION_OP")
+        rows = self._rows("COMMUNICATION_OP")
+        whole = rows.unique("opId", keep="first", maintain_order=True)
+        self.ledger.records += rows.height - whole.height
+        self.ledger.dropped["collective listed again under its id"] += rows.height - whole.height
         if whole.is_empty():
             return pl.DataFrame()
         return self._times(whole, "COMMUNICATION_OP").select(
@@ -186,7 +227,7 @@ class _Database:
         ).drop("name")
 
     def _with_steps(self, slices: pl.DataFrame) -> pl.DataFrame:
-        steps = self._rows("STEP_TIME", ["id", "startNs", "endNs"]) if "STEP_TIME" in self.tables else pl.DataFrame()
+        steps = self._rows("STEP_TIME").drop_nulls()
         if steps.is_empty():
             return slices
         steps = steps.select(
@@ -221,7 +262,7 @@ class _Database:
         cann = slices.filter(pl.col("table") == "CANN_API").select("connectionId", pl.col("task").alias("src"))
         edges = [cann.join(device, on="connectionId").with_columns(pl.lit("HostToDevice").alias("name"))]
         if "CONNECTION_IDS" in self.tables:
-            links = self._rows("CONNECTION_IDS", ["id", "connectionId"])
+            links = self._rows("CONNECTION_IDS")
             calls = slices.filter(pl.col("table") == "PYTORCH_API").select(
                 pl.col("connectionId").alias("id"), pl.col("task").alias("src")
             )
@@ -231,15 +272,38 @@ class _Database:
 
     def _tables_not_read(self) -> dict[str, int]:
         """Counter samples and memory records, which are no slices, with their numbers of rows."""
-        read = {*_TEXT_IDS, "STRING_IDS", "CONNECTION_IDS", "STEP_TIME", "RANK_DEVICE_MAP", "NPU_INFO"}
-        others = sorted(t for t in self.tables - read if not t.startswith("ENUM_"))
-        return {t: int(self._one(f'select count(*) from "{t}"') or 0) for t in others}
+        others = sorted(t for t in self.tables - TABLES.keys() if not t.startswith(("ENUM_", "sqlite_")))
+        counts = {}
+        for table in others:
+            quoted = table.replace('"', '""')
+            counts[table] = int(self.connection.execute(f'select count(*) from "{quoted}"').fetchone()[0])
+        return counts
 
     def _rank(self) -> pl.Expr:
-        rank = self._one("select rankId from RANK_DEVICE_MAP limit 1") if "RANK_DEVICE_MAP" in self.tables else None
-        number = int(rank) if rank is not None and int(rank) >= 0 else None
+        ranks = self._rows("RANK_DEVICE_MAP")["rankId"].drop_nulls()
+        number = int(ranks[0]) if len(ranks) and 0 <= ranks[0] < 2**31 else None
         return pl.lit(number, dtype=pl.Int32)
 
-    def _one(self, query: str) -> str | None:
-        row = self.connection.execute(query).fetchone()
-        return None if row is None or row[0] is None else str(row[0])
+
+def _kind(table: str, column: str) -> pl.DataType:
+    """Numbers unless the column is known to be text or real; names of functions and shapes are ids too."""
+    if f"{table}.{column}" in _TEXT:
+        return pl.String()
+    return pl.Float64() if f"{table}.{column}" in _REAL else pl.Int64()
+
+
+def _series(name: str, values: Iterable[Any], kind: pl.DataType) -> pl.Series:
+    if kind == pl.String():
+        return pl.Series(name, [v if isinstance(v, str) else None for v in values], dtype=pl.String)
+    if kind == pl.Float64():
+        return pl.Series(name, [float(v) if isinstance(v, int | float) else None for v in values], dtype=pl.Float64)
+    return pl.Series(name, [_whole(v) for v in values], dtype=pl.Int64)
+
+
+def _whole(value: Any) -> int | None:
+    """An int of 64 bits; PYTORCH_API has its times as text."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18 + 1:
+        return int(value) if int(value) < WHOLE else None
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else None

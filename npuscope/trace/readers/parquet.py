@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import polars as pl
 from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
-from npuscope.trace import source
 from npuscope.trace.core import Trace
+from npuscope.trace.json_file import read_json
 from npuscope.trace.meta import Meta
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
@@ -18,23 +19,69 @@ VERSION = 1
 TABLES = ("slices", "lanes", "edges")
 
 
+class StoredMeta(msgspec.Struct):
+    """meta.json, checked; unknown keys are passed over so that newer folders stay readable."""
+
+    npuscope_trace: int
+    format: str
+    files: list[str] = []
+    device: str | None = None
+    clock: str | None = None
+    records: int = 0
+    merged: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    marked: dict[str, int] = {}
+    repaired: dict[str, int] = {}
+    notes: dict[str, Any] = {}
+
+
 def is_folder(path: Path) -> bool:
     """True for a folder that holds the four files."""
     return (path / "meta.json").is_file() and (path / "slices.parquet").is_file()
 
 
+def is_ours(path: Path) -> bool:
+    """True for a folder that holds the four files, written by npuscope, and nothing else."""
+    names = {"meta.json", *(f"{name}.parquet" for name in TABLES)}
+    return {child.name for child in path.iterdir()} == names and f'"{MARK}"' in (path / "meta.json").read_text()[:200]
+
+
 def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
     """The folder's Trace. With `window`, only the slices that overlap it leave the disk."""
+    stored = read_json(path / "meta.json", StoredMeta, "the meta.json of an npuscope folder")
+    if stored.npuscope_trace != VERSION:
+        what = f"folder version {stored.npuscope_trace}, this npuscope reads {VERSION}"
+        raise BadInput(what, path=path / "meta.json")
+    meta = Meta.from_dict({name: getattr(stored, name) for name in Meta.__dataclass_fields__})
     try:
-        data = msgspec.json.decode(source.read_all(path / "meta.json"), type=dict)
-        if data.get(MARK) != VERSION:
-            raise BadInput(f"folder version {data.get(MARK)!r}, this npuscope reads {VERSION}", path=path / "meta.json")
         slices = pl.scan_parquet(path / "slices.parquet")
         if window is not None:
             start, end = window
             slices = slices.filter((pl.col("start") < end) & (pl.col("start") + pl.col("dur") >= start))
         lanes, edges = (pl.read_parquet(path / f"{name}.parquet") for name in TABLES[1:])
-        trace = Trace.of(slices.collect(), lanes, Meta.from_dict(data), edges)
-    except (PolarsError, msgspec.DecodeError, TypeError, OSError) as error:
+        trace = Trace.of(slices.collect(), lanes, meta, edges)
+    except (PolarsError, OSError) as error:
         raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
+    _check(trace, path)
     return trace if window is None else trace.window(*window)
+
+
+def _check(trace: Trace, path: Path) -> None:
+    """A folder that was changed by hand may break what every analysis relies on."""
+    slices, lanes = trace.slices, trace.lanes
+    for table, column in (
+        (slices, "lane"),
+        (slices, "start"),
+        (slices, "dur"),
+        (slices, "kernel"),
+        (lanes, "lane"),
+        (lanes, "name"),
+    ):
+        if table[column].null_count():
+            raise BadInput(
+                f"not a whole npuscope folder: {column} is missing in {table[column].null_count()} rows", path=path
+            )
+    if lanes["lane"].n_unique() < lanes.height or not slices["lane"].is_in(lanes["lane"].implode()).all():
+        raise BadInput("not a whole npuscope folder: slices and lanes do not belong together", path=path)
+    if (slices["dur"] < 0).any():
+        raise BadInput("not a whole npuscope folder: a negative duration", path=path)

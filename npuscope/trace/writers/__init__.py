@@ -40,6 +40,8 @@ def format_of(path: Path) -> str:
     suffixes = [s for s in path.suffixes if s not in (".gz", ".zst")]
     if suffixes and suffixes[-1] in _BY_ENDING:
         return _BY_ENDING[suffixes[-1]]
+    if path.suffix in (".gz", ".zst") and not suffixes:
+        raise CannotWrite(f"{path.suffix} packs a file, but of which format", path=path, remedy="Try .json.gz.")
     if path.name.endswith("tracr"):
         return "tracr"
     if not suffixes:

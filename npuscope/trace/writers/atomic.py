@@ -16,7 +16,10 @@ from npuscope.errors import CannotWrite
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write to; a path that ends in .gz or .zst is packed on the way."""
-    temporary = Path(_beside(path, lambda folder, prefix: tempfile.mkstemp(dir=folder, prefix=prefix)[1]))
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file():
+        raise CannotWrite("is a folder" if path.is_dir() else "is no regular file", path=path)
+    temporary = Path(_beside(path, _new_file))
     try:
         with temporary.open("wb") as raw, _packing(path, raw) as stream:
             yield stream
@@ -38,7 +41,7 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
         if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:20]}."))
             os.replace(path, old / "old")
             os.replace(temporary, path)
             shutil.rmtree(old)
@@ -50,11 +53,15 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _new_file(folder: Path, prefix: str) -> str:
+    handle, name = tempfile.mkstemp(dir=folder, prefix=prefix)
+    os.close(handle)
+    return name
+
+
 def _beside(path: Path, make: Callable[[Path, str], str]) -> str:
     try:
-        if path.is_dir() and path.suffix:
-            raise CannotWrite("is a folder", path=path)
-        return make(path.parent, f".{path.name}.")
+        return make(path.parent, f".{path.name[:20]}.")
     except OSError as error:
         raise CannotWrite(error.strerror or "cannot be written", path=path) from error
 

@@ -7,6 +7,7 @@ only cores of the simpler runtime may hold a second task, which retires first in
 from __future__ import annotations
 
 import heapq
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,12 @@ from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
 from npuscope.trace.phases import RUN_LABELS
-from npuscope.trace.readers.tracr import bundle_root
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
 from npuscope.trace.writers.atomic import whole_folder
 from npuscope.trace.writers.edge_ends import edge_ends
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
+_BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")
 _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved ones
 
 
@@ -36,13 +37,27 @@ def write(trace: Trace, path: Path) -> Counts:
     start = int(trace.slices["start"].min() or 0) if trace.slices.height else 0  # type: ignore[arg-type]
     shift = -min(0, start)  # trace points have no time before zero
     flows = _flow_points(trace)
-    with whole_folder(path, lambda folder: bundle_root(folder) == folder) as folder:
-        for (process,), members in lanes.group_by("process number", maintain_order=True):
-            slices = trace.slices.filter(pl.col("lane").is_in(members["lane"].implode()))
-            points = flows.filter(pl.col("lane").is_in(members["lane"].implode()))
-            _write_process(folder / f"proc.{process}", slices, members, points, shift, trace)
+    with whole_folder(path, _is_ours) as folder:
+        number = lanes.select("lane", "process number")
+        by_process, flow_points = (
+            table.join(number, on="lane", maintain_order="left").partition_by("process number", as_dict=True)
+            for table in (trace.slices, flows)
+        )
+        for key, members in lanes.partition_by("process number", as_dict=True, maintain_order=True).items():
+            process = key[0]
+            slices, points = by_process.get(key, trace.slices.clear()), flow_points.get(key, flows.clear())
+            try:
+                _write_process(folder / f"proc.{process}", slices, members, points, shift, trace)
+            except CannotWrite as error:
+                raise CannotWrite(error.what, path=path) from error
     columns = [c for c in trace.slices.columns if c not in KEPT and trace.slices[c].null_count() < trace.slices.height]
     return {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
+
+
+def _is_ours(folder: Path) -> bool:
+    """True for a folder that holds a bundle and nothing else."""
+    files = [child.relative_to(folder).as_posix() for child in folder.rglob("*") if not child.is_dir()]
+    return bool(files) and all(_BUNDLE_FILE.match(file) for file in files)
 
 
 def _with_processes(lanes: pl.DataFrame) -> pl.DataFrame:
