@@ -48,7 +48,7 @@ def doctor_text(summary: Summary, diagnosis: Diagnosis) -> str:
     for finding in diagnosis.findings:
         lines += ["", f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]"]
         if finding.example:
-            lines.append(f"  e.g. {finding.example}")
+            lines.append(f"  e.g. {printable(finding.example)}")
         lines.append(f"  {finding.effect}")
     return "\n".join(lines)
 

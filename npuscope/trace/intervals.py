@@ -6,6 +6,7 @@ All functions take NumPy arrays of equal length, one entry per slice, and are ve
 
 from __future__ import annotations
 
+import heapq
 from itertools import pairwise
 from typing import Any
 
@@ -83,14 +84,37 @@ def _crossing_in_lane(starts: Ints, ends: Ints) -> NDArray[np.bool_]:
 def sublanes(lane: Ints, start: Ints, dur: Ints) -> Ints:
     """A sub-lane number per slice, so that within (lane, sub-lane) slices nest properly. Mostly all zero."""
     result = np.zeros(len(lane), dtype=np.int64)
-    rest = np.flatnonzero(np.isin(lane, np.unique(lane[crossing(lane, start, dur)])))
-    number = 0
-    while len(rest):
-        number += 1
-        crossed = crossing(lane[rest], start[rest], dur[rest])
-        result[rest[crossed]] = number
-        rest = rest[crossed]
+    crowded = np.flatnonzero(np.isin(lane, np.unique(lane[crossing(lane, start, dur)])))
+    order = crowded[lane_order(lane[crowded], start[crowded], dur[crowded])]
+    for first, last in pairwise(_runs(lane[order])):
+        rows = order[first:last]
+        result[rows] = _sublanes_in_lane(start[rows].tolist(), (start[rows] + dur[rows]).tolist())
     return result
+
+
+def _sublanes_in_lane(starts: list[int], ends: list[int]) -> list[int]:
+    """First fit: inside what is open on the sub-lane used last, else on an empty sub-lane, else on a new one."""
+    numbers: list[int] = []
+    stacks: list[list[int]] = []  # ends of what is open on each sub-lane, outermost first
+    busy: list[tuple[int, int]] = []  # (end of the outermost, sub-lane)
+    empty: list[int] = []
+    used = 0
+    for start, end in zip(starts, ends, strict=True):
+        while busy and busy[0][0] <= start:
+            heapq.heappush(empty, heapq.heappop(busy)[1])
+        stack = stacks[used] if stacks else []
+        while stack and stack[-1] <= start:
+            stack.pop()
+        if not stack or end > stack[-1]:
+            if not empty:
+                empty.append(len(stacks))
+                stacks.append([])
+            used = heapq.heappop(empty)
+            stacks[used].clear()
+            heapq.heappush(busy, (max(end, start + 1), used))
+        stacks[used].append(end)
+        numbers.append(used)
+    return numbers
 
 
 class Enclosing:

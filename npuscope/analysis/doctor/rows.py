@@ -92,6 +92,14 @@ def refused_companions(trace: Trace) -> Iterator[Finding]:
                 str(trace.meta.notes[key]),
                 "Names and dependencies, or busy time, are incomplete.",
             )
+    broken = trace.meta.notes.get("files_not_read")
+    if broken:
+        name, reason = next(iter(broken.items()))
+        effect = "What they hold is missing from this trace."
+        yield Finding("files-not-read", "warning", "file that cannot be read", len(broken), f"{name}: {reason}", effect)
+    if trace.meta.notes.get("unclosed_list"):
+        effect = "The file was probably cut off while it was written: later events are missing."
+        yield Finding("unclosed", "warning", "list of events that never ends", 1, "", effect)
     if trace.meta.notes.get("rank_collisions"):
         count = int(trace.meta.notes["rank_collisions"])
         yield Finding(

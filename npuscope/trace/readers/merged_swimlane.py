@@ -15,6 +15,7 @@ import polars as pl
 
 from npuscope.trace import json_args
 from npuscope.trace.core import Trace
+from npuscope.trace.decimal_time import LONGEST_US
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.lane_names import LaneUnit, unit_of_lane
@@ -45,7 +46,10 @@ def dress_up(table: EventTable) -> Trace:
         pl.Series("unit", [u.unit for u in units], dtype=pl.String),
         pl.Series("core", [u.core for u in units], dtype=pl.Int32),
         # a core's lane in a scheduler's view is not the core
-        pl.when(pl.Series(in_view)).then(pl.concat_str("process", pl.lit(" "), "name")).otherwise("name").alias("name"),
+        pl.when(pl.Series(in_view, dtype=pl.Boolean))
+        .then(pl.concat_str("process", pl.lit(" "), "name"))
+        .otherwise("name")
+        .alias("name"),
         pl.col("name").alias("thread"),
     )
     events = table.slices
@@ -93,7 +97,8 @@ def _from_start_not_receive(slices: pl.DataFrame, ledger: Ledger) -> pl.DataFram
     kernel = json_args.microseconds(slices["args"], "kernel-duration-us")
     if setup.null_count() == slices.height:
         return slices
-    known = (slices["kind"] == "task") & setup.is_not_null() & kernel.is_not_null()
+    sound = setup.is_between(0, LONGEST_US * 1000) & kernel.is_between(0, LONGEST_US * 1000)
+    known = (slices["kind"] == "task") & sound.fill_null(False)
     ledger.repaired["bar began at receive, moved to the kernel's start"] = int((known & (setup > 0)).sum())
     return slices.with_columns(
         pl.when(known).then(pl.col("start")).alias("receive"),

@@ -69,18 +69,10 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
 def _check(trace: Trace, path: Path) -> None:
     """A folder that was changed by hand may break what every analysis relies on."""
     slices, lanes = trace.slices, trace.lanes
-    for table, column in (
-        (slices, "lane"),
-        (slices, "start"),
-        (slices, "dur"),
-        (slices, "kernel"),
-        (lanes, "lane"),
-        (lanes, "name"),
-    ):
-        if table[column].null_count():
-            raise BadInput(
-                f"not a whole npuscope folder: {column} is missing in {table[column].null_count()} rows", path=path
-            )
+    for table, columns in ((slices, ("lane", "start", "dur", "kernel")), (lanes, ("lane", "name"))):
+        for column in columns:
+            if missing := table[column].null_count():
+                raise BadInput(f"not a whole npuscope folder: {column} is missing in {missing} rows", path=path)
     if lanes["lane"].n_unique() < lanes.height or not slices["lane"].is_in(lanes["lane"].implode()).all():
         raise BadInput("not a whole npuscope folder: slices and lanes do not belong together", path=path)
     if (slices["dur"] < 0).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from npuscope.errors import BadInput, NpuscopeError, UnknownFormat
+from npuscope.errors import BadInput, UnknownFormat
 from npuscope.trace import source
 from npuscope.trace.core import Trace
 
@@ -31,11 +31,10 @@ def reader_of(path: Path) -> Reader:
 
 
 def is_capture(path: Path) -> bool:
-    """True when the path, by itself, is something to read."""
-    try:
-        return (_folder_reader(path) if path.is_dir() else _file_reader(path)) is not None
-    except NpuscopeError:
-        return False
+    """True when the path, by itself, is something to read; raises BadInput when it cannot be opened."""
+    if path.is_dir():
+        return _folder_reader(path) is not None
+    return path.is_file() and _file_reader(path) is not None
 
 
 def _file_reader(path: Path) -> Reader | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from npuscope.errors import UnknownFormat
+from npuscope.errors import BadInput, UnknownFormat
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta, add_counts
@@ -29,7 +29,8 @@ COMPANIONS = re.compile(
     r"^(step_trace_time|op_statistic|api_statistic|communication|task_time|profiler_|analysis|deps|name_map|memory_|"
     r"operator_|l2_cache|data_preprocess|npu_|README|perfetto)"
 )
-_RANK_IN_NAME = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
+_RANK = re.compile(r"[0-9]{1,9}$")
+_RANK_IN_NAME = re.compile(r"rank[-_]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _DEEPEST = 5
 TASKS_PER_RANK = 1 << 44  # task ids of one rank stay below this: simpler's need 40 bits
 
@@ -41,45 +42,80 @@ class Capture(NamedTuple):
     rank: int | None
 
 
-def captures_in(root: Path, is_capture: Callable[[Path], bool]) -> list[Capture]:
-    """The captures below a folder, one per rank, in the order of their ranks or names."""
-    found = _walk(root, root, is_capture, 0)
-    return sorted(found, key=lambda c: (c.rank is None, c.rank or 0, str(c.path)))
+class Found(NamedTuple):
+    """The captures below a folder, one per rank, and the files that seem to be captures but cannot be opened."""
+
+    captures: list[Capture]
+    broken: dict[str, str]
 
 
-def _walk(root: Path, folder: Path, is_capture: Callable[[Path], bool], depth: int) -> list[Capture]:
-    preferred = [path for pattern in PREFERRED for path in sorted(folder.glob(pattern)) if is_capture(path)]
-    if preferred:
-        return [Capture(preferred[0], _rank_of(root, preferred[0]))]
-    found = []
-    for child in sorted(folder.iterdir()):
-        if child.name.startswith(".") or COMPANIONS.match(child.name):
-            continue
-        if is_capture(child):
-            found.append(Capture(child, _rank_of(root, child)))
-        elif child.is_dir() and depth < _DEEPEST:
-            found += _walk(root, child, is_capture, depth + 1)
-    return found
+def captures_in(root: Path, is_capture: Callable[[Path], bool]) -> Found:
+    """What is below a folder, in the order of ranks or names. `is_capture` raises for what is broken."""
+    search = _Search(root, is_capture)
+    captures = search.walk(root, 0)
+    return Found(sorted(captures, key=lambda c: (c.rank is None, c.rank or 0, str(c.path))), search.broken)
+
+
+class _Search:
+    def __init__(self, root: Path, is_capture: Callable[[Path], bool]) -> None:
+        self._root, self._is_capture = root, is_capture
+        self._seen: set[Path] = set()
+        self.broken: dict[str, str] = {}
+
+    def walk(self, folder: Path, depth: int) -> list[Capture]:
+        if folder.resolve() in self._seen:  # a link that leads back
+            return []
+        self._seen.add(folder.resolve())
+        preferred = [path for pattern in PREFERRED for path in sorted(folder.glob(pattern)) if self._readable(path)]
+        if preferred:
+            return [self._capture(preferred[0])]
+        found = []
+        for child in sorted(folder.iterdir()):
+            if child.name.startswith(".") or COMPANIONS.match(child.name):
+                continue
+            if self._readable(child):
+                found.append(self._capture(child))
+            elif child.is_dir() and depth < _DEEPEST:
+                found += self._walk_or_note(child, depth + 1)
+        return found
+
+    def _walk_or_note(self, folder: Path, depth: int) -> list[Capture]:
+        try:
+            return self.walk(folder, depth)
+        except OSError as error:
+            self.broken[str(folder)] = error.strerror or str(error)
+            return []
+
+    def _readable(self, path: Path) -> bool:
+        try:
+            return self._is_capture(path)
+        except (BadInput, OSError) as error:
+            self.broken[str(path)] = getattr(error, "what", str(error))
+            return False
+
+    def _capture(self, path: Path) -> Capture:
+        return Capture(path, _rank_of(self._root, path))
 
 
 def _rank_of(root: Path, path: Path) -> int | None:
     """profiler_info_<rank>.json beside the output, else `rank<N>` in the path below the root."""
     for folder in (path.parent, path.parent.parent):
         infos = sorted(folder.glob("profiler_info_*.json"))
-        if len(infos) == 1 and infos[0].stem.rpartition("_")[2].isdigit():
-            return int(infos[0].stem.rpartition("_")[2])
+        if len(infos) == 1 and (told := _RANK.match(infos[0].stem.rpartition("_")[2])):
+            return int(told[0])
     numbers = _RANK_IN_NAME.findall(str(path.relative_to(root.parent)))
     return int(numbers[-1]) if numbers else None
 
 
-def read(root: Path, captures: list[Capture], read_one: Callable[[Path], Trace]) -> Trace:
+def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
     """Every capture of the root as one Trace; lanes carry their rank, tasks stay apart."""
+    captures, broken = found
     if not captures:
-        raise UnknownFormat(
-            "no capture in this folder",
-            path=root,
-            remedy="See `npuscope formats` for what a folder may hold.",
-        )
+        what = "no capture in this folder"
+        if broken:
+            name, reason = next(iter(broken.items()))
+            what += f"; {name}: {reason}"
+        raise UnknownFormat(what, path=root, remedy="`npuscope formats` lists what a folder may hold.")
     parts: list[tuple[int, Trace]] = []
     taken: set[int] = set()
     collisions = 0
@@ -92,13 +128,10 @@ def read(root: Path, captures: list[Capture], read_one: Callable[[Path], Trace])
         rank = wanted if wanted is not None and wanted not in taken else min(set(range(len(taken) + 1)) - taken)
         taken.add(rank)
         parts.append((rank, trace))
-    if len(parts) == 1 and captures[0].rank is None:
-        return parts[0][1]
-    trace = merge(sorted(parts, key=lambda part: part[0]))
-    if collisions:
-        notes = {**trace.meta.notes, "rank_collisions": collisions}
-        trace = replace(trace, meta=replace(trace.meta, notes=notes))
-    return trace
+    alone = len(parts) == 1 and captures[0].rank is None
+    trace = parts[0][1] if alone else merge(sorted(parts, key=lambda part: part[0]))
+    notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": broken}
+    return replace(trace, meta=replace(trace.meta, notes={name: value for name, value in notes.items() if value}))
 
 
 def merge(parts: list[tuple[int, Trace]]) -> Trace:

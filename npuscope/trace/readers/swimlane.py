@@ -13,9 +13,10 @@ import msgspec
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace import source
 from npuscope.trace.core import Trace
+from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.intervals import depths
+from npuscope.trace.json_file import WHOLE, read_json
 from npuscope.trace.meta import Ledger
 from npuscope.trace.phases import phase_of
 from npuscope.trace.readers.deps import Deps, read_deps
@@ -23,6 +24,8 @@ from npuscope.trace.readers.name_map import find_name_map
 
 FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
 _UNITS = {"aic": "AIC", "aiv": "AIV"}
+FASTEST_CLOCK = 4_000_000_000  # hertz; more would overflow the exact conversion, and no counter runs so fast
+COUNTERS = ("loop_iter", "tasks_processed", "pop_hit", "pop_miss", "submit_idx")  # of phases, as columns
 
 
 class Metadata(msgspec.Struct):
@@ -59,19 +62,17 @@ def records_in(folder: Path) -> Path | None:
 
 def read(path: Path) -> Trace:
     """The run: one slice per row of a core, plus the AICPU's phases, with the dependencies that lie beside."""
-    try:
-        records = msgspec.json.decode(source.read_all(path), type=Records)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"not readable as swimlane records ({error})", path=path) from error
-    return _Swimlane(path, records).trace()
+    return _Swimlane(path, read_json(path, Records, "readable as swimlane records")).trace()
 
 
 class _Swimlane:
     def __init__(self, path: Path, records: Records) -> None:
         self.path, self.records, self.ledger = path, records, Ledger()
         self.files = [str(path)]
-        if records.metadata.clock_freq_hz <= 0:
-            raise BadInput("clock_freq_hz must be positive", path=path)
+        if not 0 < records.metadata.clock_freq_hz <= FASTEST_CLOCK:
+            raise BadInput(f"clock_freq_hz must be positive and at most {FASTEST_CLOCK}", path=path)
+        # beyond this stamp nanoseconds would not fit
+        self.latest = LARGEST_US * 1000 * records.metadata.clock_freq_hz // 1_000_000_000
         self.cores = records.metadata.core_types
         self.lanes: list[dict[str, Any]] = [
             {"name": f"{_UNITS.get(kind, 'AIC')}_{core}", "unit": _UNITS.get(kind, "AIC"), "core": core}
@@ -148,8 +149,10 @@ class _Swimlane:
                 raise BadInput(what, path=self.path)
             if not 0 <= row[0] < len(self.cores):
                 raise BadInput(f"row {number} of {key} names core {row[0]} of {len(self.cores)}", path=self.path)
-            if min(row) < 0 or max(row) >= 2**63:
-                raise BadInput(f"row {number} of {key} has a number outside 0 to 2^63", path=self.path)
+            if min(row) < 0 or max(row) >= WHOLE or max(row[-3:]) > self.latest:
+                raise BadInput(
+                    f"row {number} of {key} has a number outside 0 to 2^63, or too late a time", path=self.path
+                )
         full = [row + [0] * (len(names) - len(row)) for row in rows]
         return pl.DataFrame(full, schema=dict.fromkeys(names, pl.Int64), orient="row")
 
@@ -204,36 +207,40 @@ class _Swimlane:
         self.ledger.records += len(rows)
         if not rows:
             return pl.DataFrame()
-        frame = self._phase_frame(rows, "start_cycles", "end_cycles", lane)
-        label = pl.col(kind) if kind and kind in frame.columns else pl.lit("submit")
-        rest = [c for c in frame.columns if c not in ("start_cycles", "end_cycles", "kind", "task_id")]
-        task = (
-            pl.col("task_id").cast(pl.Int64, strict=False)
-            if "task_id" in frame.columns
-            else pl.lit(None, dtype=pl.Int64)
-        )
+        frame = self._phase_frame(rows, "start_cycles", "end_cycles", self.latest, lane)
+        label = pl.col("kind") if kind else pl.lit("submit")
         return frame.select(
             pl.lit(number, dtype=pl.UInt32).alias("lane"),
-            self._ns(pl.col("start_cycles")).alias("start"),
-            (self._ns(pl.col("end_cycles")) - self._ns(pl.col("start_cycles"))).clip(lower_bound=0).alias("dur"),
+            self._ns(pl.col("begin")).alias("start"),
+            (self._ns(pl.col("end")) - self._ns(pl.col("begin"))).alias("dur"),
             label.alias("kernel"),
             pl.lit("schedule").alias("kind"),
             phase_of(label).alias("phase"),
-            task.alias("task"),
-            *rest,
+            pl.col("task_id").alias("task"),
+            *COUNTERS,
+            "other",
         )
 
-    def _phase_frame(self, rows: list[dict[str, Any]], start: str, end: str, where: str) -> pl.DataFrame:
+    def _phase_frame(self, rows: list[dict[str, Any]], start: str, end: str, latest: int, where: str) -> pl.DataFrame:
+        """begin, end, kind, task_id and the counters as columns; whatever else a build writes as JSON in `other`."""
+        plain = []
         for number, row in enumerate(rows):
             for key in (start, end):
-                value = row.get(key)
-                if not isinstance(value, int) or not 0 <= value < 2**63:
+                if not isinstance(row.get(key), int) or not 0 <= row[key] <= latest:
                     raise BadInput(f"phase {number} of {where} has no usable {key}", path=self.path)
-        plain = [
-            {k: msgspec.json.encode(v).decode() if isinstance(v, list | dict) else v for k, v in row.items()}
-            for row in rows
-        ]
-        return pl.DataFrame(plain, infer_schema_length=None, strict=False)
+            self.ledger.repaired["end before start, duration set to zero"] += row[end] < row[start]
+            known = {
+                "begin": row[start],
+                "end": max(row[start], row[end]),
+                "kind": str(row.get("kind", row.get("phase", ""))),
+            }
+            for key in ("task_id", *COUNTERS):
+                value = row.get(key)
+                known[key] = value if isinstance(value, int) and abs(value) < WHOLE else None
+            rest = {k: v for k, v in row.items() if k not in (start, end, "kind", "task_id", *COUNTERS)}
+            plain.append({**known, "other": msgspec.json.encode(rest).decode() if rest else None})
+        numbers = dict.fromkeys(("begin", "end", "task_id", *COUNTERS), pl.Int64)
+        return pl.DataFrame(plain, schema={**numbers, "kind": pl.String, "other": pl.String})
 
     def _host_parts(self) -> list[pl.DataFrame]:
         """Host-built graphs: the host's submits and uploads, brought onto the device's clock by the anchors."""
@@ -247,26 +254,31 @@ class _Swimlane:
             self.ledger.records += len(rows)
             if not rows:
                 continue
-            frame = self._phase_frame(rows, "start_host_ns", "end_host_ns", name)
-            kernel = pl.col("phase") if "phase" in frame.columns else pl.lit(label)
-            task = pl.col("task_id") if "task_id" in frame.columns else pl.lit(None, dtype=pl.Int64)
+            frame = self._phase_frame(rows, "start_host_ns", "end_host_ns", LARGEST_US * 1000, name)
+            told = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
             parts.append(
                 frame.select(
                     pl.lit(number, dtype=pl.UInt32).alias("lane"),
-                    (pl.col("start_host_ns") + self._host_offset()).alias("start"),
-                    (pl.col("end_host_ns") - pl.col("start_host_ns")).clip(lower_bound=0).alias("dur"),
-                    kernel.alias("kernel"),
+                    (pl.col("begin") + self._host_offset()).alias("start"),
+                    (pl.col("end") - pl.col("begin")).alias("dur"),
+                    told.alias("kernel"),
                     pl.lit("host").alias("kind"),
-                    task.cast(pl.Int64, strict=False).alias("task"),
+                    pl.col("task_id").alias("task"),
+                    "other",
                 )
             )
         return parts
 
     def _host_offset(self) -> int:
         """Device ns - host ns, from the anchor taken with the shortest round trip."""
-        anchors = (self.records.metadata.clock_anchors or {}).get("samples", [])
+        anchors = (self.records.metadata.clock_anchors or {}).get("samples")
+        stamps = ("device_cycles", "rtt_ns", "host_before_ns", "host_after_ns")
         usable = [
-            a for a in anchors if isinstance(a, dict) and not a.get("error") and "device_cycles" in a and "rtt_ns" in a
+            anchor
+            for anchor in (anchors if isinstance(anchors, list) else [])
+            if isinstance(anchor, dict)
+            and not anchor.get("error")
+            and all(isinstance(anchor.get(stamp), int) and 0 <= anchor[stamp] < WHOLE // 4 for stamp in stamps)
         ]
         if not usable:
             self.ledger.notes["host_clock"] = "no clock anchor: host lanes keep the host's own clock"

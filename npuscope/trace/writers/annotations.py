@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import msgspec
 import polars as pl
 
 PLACE = {"lane", "start", "dur", "kernel", "kind", "depth", "phase"}  # phase follows from the marker
 JSON_COLUMNS = ("args", "other")
+MOST_FIELDS = 200
 
 
 def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
@@ -34,27 +38,42 @@ def _news(column: pl.Series, slices: pl.DataFrame) -> pl.Series:
 
 
 def _fields(texts: pl.Series) -> list[pl.Series]:
-    """The fields of JSON objects, a column each; what is neither a number nor text stays JSON."""
-    values: dict[str, list[int | float | str | None]] = {}
-    for row, text in enumerate(texts):
-        if text is None:
-            continue
-        fields = msgspec.json.decode(text)
-        if not isinstance(fields, dict):
-            fields = {"args": fields}
+    """The fields of JSON objects, a column each; what is neither a number nor text stays JSON, and so do fields
+    beyond the most frequent ones, so that a trace with a key per event does not become a table of rows times rows."""
+    objects = [_object(text) for text in texts]
+    frequent = [name for name, _ in Counter(name for fields in objects for name in fields).most_common(MOST_FIELDS)]
+    columns: dict[str, list[Any]] = {name: [None] * len(objects) for name in frequent}
+    rest: list[str | None] = [None] * len(objects)
+    for row, fields in enumerate(objects):
         for name, value in fields.items():
-            column = values.get(name)
-            if column is None:
-                column = values[name] = [None] * len(texts)
-            plain = isinstance(value, int | float | str) and not isinstance(value, bool)
-            column[row] = value if plain or value is None else msgspec.json.encode(value).decode()
-    return [_series(name, column) for name, column in values.items()]
+            if name in columns:
+                columns[name][row] = _plain(value)
+        if len(fields) > 0 and not fields.keys() <= columns.keys():
+            others = {name: value for name, value in fields.items() if name not in columns}
+            rest[row] = msgspec.json.encode(others).decode()
+    series = [_series(name, values) for name, values in columns.items()]
+    return [*series, pl.Series("further args", rest, dtype=pl.String)] if any(rest) else series
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        fields = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {"args": text}  # such as numbers JSON can write and nobody can hold
+    return fields if isinstance(fields, dict) else {"args": fields}
+
+
+def _plain(value: Any) -> int | float | str | None:
+    plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+    return value if plain or value is None else msgspec.json.encode(value).decode()
 
 
 def _series(name: str, values: list[int | float | str | None]) -> pl.Series:
     kinds = {type(value) for value in values} - {type(None)}
-    if kinds == {int} and all(value is None or abs(int(value)) < 2**63 for value in values):
+    if kinds == {int} and all(value is None or -(2**63) <= int(value) < 2**63 for value in values):
         return pl.Series(name, values, dtype=pl.Int64)
-    if kinds <= {int, float}:
+    if kinds == {float} or (kinds == {int, float} and all(value is None or abs(value) < 2**53 for value in values)):  # type: ignore[arg-type]
         return pl.Series(name, values, dtype=pl.Float64, strict=False)
     return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)

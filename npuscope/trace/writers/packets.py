@@ -61,7 +61,7 @@ class Rows:
     """Messages under construction, one stretch of bytes per row. Add pieces in their order; `bytes` joins them.
 
     A piece is the same bytes for all rows, a matrix with a line per row, or lines for some rows. Sub-messages
-    open with `begin` and close with `end`; their lengths are filled in last and take three bytes each.
+    open with `begin` and close with `end`; their lengths are filled in last, in three bytes or, if one is large, five.
     """
 
     def __init__(self, count: int) -> None:
@@ -99,8 +99,10 @@ class Rows:
         """All rows one after another."""
         for holder, after in self._lengths:
             inside = np.atleast_1d(sum(self._sizes[holder + 1 : after], np.int64(0)))
-            length = padded_varints(inside, 3)
+            width = 3 if int(inside.max(initial=0)) < 1 << 21 else 5
+            length = padded_varints(inside, width)
             self._pieces[holder] = length.tobytes() if len(length) == 1 else length
+            self._sizes[holder] = self._sizes[holder] // 3 * width
         some = sorted(self._rows)
         usual = [n for n in range(len(self._pieces)) if n not in self._rows]
         flat = self._joined(usual)

@@ -104,14 +104,14 @@ class _Encoder:
     def _value_numbers(self, column: pl.Series) -> tuple[pl.Series, Iterable[bytes]]:
         """Numbers as they are; text as numbers of interned strings, with the packets that intern them."""
         if column.dtype.is_numeric():
-            return column, ()
+            return column.alias("number"), ()
         text = column.cast(pl.String)
         distinct = text.drop_nulls().unique(maintain_order=True)
         first = self.strings + 1
         self.strings += len(distinct)
         numbers = pl.Series(range(first, first + len(distinct)), dtype=pl.UInt64)
         numbered = text.cast(pl.Enum(distinct)).to_physical().cast(pl.UInt64) + first
-        return numbered.alias(f"text {column.name}"), _interned(STRINGS, zip(numbers, distinct, strict=True))
+        return numbered.alias("text"), _interned(STRINGS, zip(numbers, distinct, strict=True))
 
     def _flat_events(self, rows: Ints, running: int, columns: list[pl.Series]) -> memoryview:
         """Slices one after the other: each row ends the slice before and begins its own."""
@@ -244,7 +244,7 @@ def _add_annotation(packet: Rows, number: int, column: pl.Series, present: np.nd
 
 def _encoded(values: pl.Series) -> tuple[bytes, Bytes]:
     """The field of a DebugAnnotation that holds such values, and the values' bytes."""
-    if values.name.startswith("text "):
+    if values.name == "text":
         return tag(STRING_IID, 0), padded_varints(values.to_numpy(), 5)
     if values.dtype.is_float():
         return tag(DOUBLE_VALUE, 1), values.to_numpy().astype("<f8").view(np.uint8).reshape(-1, 8)

@@ -83,7 +83,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, damage: str) -> None:
     trace = npuscope.read(write_events(tmp_path / "t.json", [x("a", 0, 10)]))
     trace.write(tmp_path / "kept")
     (tmp_path / "kept" / damage).write_bytes(b"\x00\x01 not a table")
-    with pytest.raises(npuscope.NpuscopeError, match="not a whole npuscope folder|not the meta.json"):
+    with pytest.raises(npuscope.NpuscopeError, match=r"not a whole npuscope folder|not the meta\.json"):
         npuscope.read(tmp_path / "kept")
 
 
