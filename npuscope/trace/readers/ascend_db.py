@@ -95,7 +95,7 @@ class _Database:
             self._calls("PYTORCH_API", "Python"),
             self._calls("CANN_API", "CANN"),
         ]
-        slices = pl.concat([part for part in parts if part.height] or [parts[0]], how="diagonal_relaxed")
+        slices = pl.concat([part for part in parts if part.height] or [_NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
         slices = self._mark_parts(self._with_steps(slices))
         place = ["place", "unit", "device"]
@@ -283,6 +283,15 @@ class _Database:
         ranks = self._rows("RANK_DEVICE_MAP")["rankId"].drop_nulls()
         number = int(ranks[0]) if len(ranks) and 0 <= ranks[0] < 2**31 else None
         return pl.lit(number, dtype=pl.Int32)
+
+
+_NO_SLICES = pl.DataFrame(
+    schema={
+        **dict.fromkeys(("start", "dur"), pl.Int64),
+        **dict.fromkeys(("kernel", "kind", "place", "unit", "table"), pl.String),
+        "device": pl.Int32,
+    }
+)
 
 
 def _kind(table: str, column: str) -> pl.DataType:

@@ -47,7 +47,9 @@ def write(trace: Trace, path: Path) -> Counts:
         file.write(first.getvalue().encode())
         for begin in range(0, cells.height, BATCH):
             progress.report(f"writing {path.name}", begin, cells.height)
-            text = cells.slice(begin, BATCH).write_csv(
+            # Polars puts empty text in quotes, to tell it from null; the profiler writes nothing
+            rows = cells.slice(begin, BATCH).select(pl.when(pl.all() != "").then(pl.all()))
+            text = rows.write_csv(
                 include_header=False, line_terminator=line_end, quote_style="necessary", null_value=""
             )
             file.write(text.encode())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 from builders import write_events, x
 from hypothesis import given
@@ -14,6 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
 
 import npuscope
 from npuscope import Trace
+from npuscope.trace.writers.packets import Rows
 
 
 class Decoded:
@@ -144,3 +147,28 @@ def test_kernel_table_cells_are_arguments(shared: Path, tmp_path: Path) -> None:
     assert args["Input Shapes"] == row["Input Shapes"] == '"2048,2048"'
     assert args["step"] == 3
     assert pl.Series(list(args)).is_in(trace.slices.columns).all()
+
+
+def test_an_argument_called_text_is_still_a_number(tmp_path: Path) -> None:
+    trace = npuscope.read(write_events(tmp_path / "t.json", [x("k", 0, 1, args={"text": 1, "text len": 2})]))
+    trace.write(tmp_path / "t.pftrace")
+    assert Decoded(tmp_path / "t.pftrace").args["k"] == {"text": 1, "text len": 2}
+
+
+def test_messages_longer_than_three_bytes_can_tell_are_whole() -> None:
+    packet = Rows(2)
+    packet.begin(1)
+    packet.begin(2)
+    packet.add_some(np.zeros(300_000, dtype=np.int64), np.full((300_000, 10), 7, dtype=np.uint8))
+    packet.end(2)
+    data = packet.bytes().tobytes()
+    assert data.count(b"\x07") == 3_000_000
+    # outer tag, length in five bytes, inner tag, length in five bytes: then the second, empty row
+    assert len(data) == 2 * (1 + 5 + 1 + 5) + 3_000_000
+
+
+def test_many_crossing_slices_do_not_take_forever(tmp_path: Path) -> None:
+    trace = npuscope.read(write_events(tmp_path / "t.json", [x("k", i, 50_000) for i in range(20_000)]))
+    begin = perf_counter()
+    trace.write(tmp_path / "t.pftrace")
+    assert perf_counter() - begin < 20

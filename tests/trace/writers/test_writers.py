@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import polars as pl
@@ -104,8 +105,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_crumbs(
 
 
 def test_a_folder_is_replaced_only_if_it_is_ours(trace: Trace, tmp_path: Path) -> None:
-    trace.write(tmp_path / "kept")
-    trace.write(tmp_path / "kept")  # ours: replaced
+    for name in ("kept", "kept.npu", "tracr"):
+        trace.write(tmp_path / name)
+        trace.write(tmp_path / name)  # ours: replaced
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("do not lose")
@@ -113,11 +115,49 @@ def test_a_folder_is_replaced_only_if_it_is_ours(trace: Trace, tmp_path: Path) -
         with pytest.raises(npuscope.NpuscopeError, match="already"):
             trace.write(tmp_path / name, format="parquet")
     assert (mine / "thesis.txt").read_text() == "do not lose"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "kept", "mine"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.json", "kept", "kept.npu", "mine", "tracr"]
+
+
+def test_files_of_the_user_inside_a_folder_of_ours_are_not_lost(trace: Trace, tmp_path: Path) -> None:
+    for name in ("kept", "my_tracr"):
+        trace.write(tmp_path / name)
+        (tmp_path / name / "thesis.txt").write_text("do not lose")
+        with pytest.raises(npuscope.NpuscopeError, match="already"):
+            trace.write(tmp_path / name)
+        assert (tmp_path / name / "thesis.txt").read_text() == "do not lose"
+
+
+def test_a_link_keeps_pointing_and_a_device_stays_a_device(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    trace.write(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert npuscope.read(tmp_path / "real.json").slices.height == 4
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(npuscope.NpuscopeError, match="no regular file"):
+        trace.write(tmp_path / "pipe.json")
+
+
+def test_a_key_per_event_does_not_become_a_table_of_rows_times_rows(tmp_path: Path) -> None:
+    events = [x("k", i, 1, args={f"key{i}": i, "common": i}) for i in range(3000)]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    trace.write(tmp_path / "o.json")
+    said = [e["args"] for e in json.loads((tmp_path / "o.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    assert said[2999]["common"] == 2999
+    assert json.loads(said[2999]["further args"]) == {"key2999": 2999}
+
+
+def test_numbers_json_can_write_and_nobody_can_hold(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(
+        '[{"ph":"X","name":"k","ts":1,"dur":1,"args":{"a":1e999}},{"ph":"X","ts":2,"args":{"b":18446744073709551616}}]'
+    )
+    npuscope.read(tmp_path / "t.json").write(tmp_path / "o.json")
+    said = [e["args"] for e in json.loads((tmp_path / "o.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    assert said == [{"args": '{"a":1e999}'}, {"b": "18446744073709551616"}]
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("x.xlsx", "no format ends in .xlsx"), ("nowhere/x.json", "No such file")]
+    ("name", "message"),
+    [("x.xlsx", "no format ends in .xlsx"), ("x.gz", "of which format"), ("nowhere/x.json", "No such file")],
 )
 def test_a_place_that_cannot_be_written_is_told(trace: Trace, tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(npuscope.NpuscopeError, match=message):
