@@ -10,8 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from npuscope.errors import NpuscopeError
 from npuscope.trace import schema
 from npuscope.trace.meta import Counts, Meta, add_counts
+
+Wanted = str | int | Sequence[str] | Sequence[int]  # one value or several
+OUTSIDE = "outside the window"
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,7 @@ class Trace:
 
         Slices are not clipped: analyses clip to `window_ns`, which remembers the cut.
         """
-        stop = pl.col("start") + pl.col("dur")
-        instant_inside = (pl.col("dur") == 0) & (pl.col("start") >= start) & (pl.col("start") < end)
-        condition = (stop > start) & (pl.col("start") < end) | instant_inside
-        kept = self._keep(condition, self.lanes, "outside the window")
+        kept = self._keep(overlaps(start, end), self.lanes, OUTSIDE)
         return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
 
     def select(
@@ -67,15 +68,15 @@ class Trace:
         where: pl.Expr | None = None,
         *,
         kernel: str | None = None,
-        kind: str | Sequence[str] | None = None,
-        unit: str | Sequence[str] | None = None,
-        lane: int | Sequence[int] | None = None,
-        rank: int | Sequence[int] | None = None,
-        step: int | Sequence[int] | None = None,
+        kind: Wanted | None = None,
+        unit: Wanted | None = None,
+        lane: Wanted | None = None,
+        rank: Wanted | None = None,
+        step: Wanted | None = None,
     ) -> Trace:
         """The slices that meet every condition given.
 
-        `kernel` is a regular expression, `where` any Polars expression over `slices`, the others one
+        `kernel` is a regular expression found anywhere in the name (`(?i)` ignores case), `where` any Polars expression over `slices`, the others one
         value or several. Lanes stay if `unit`, `rank` and `lane` allow them, idle or not; edges where a
         slice of both their tasks stays.
         """
@@ -102,10 +103,16 @@ class Trace:
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         return Trace(slices, lanes, edges, replace(self.meta, dropped=dropped))
 
+    def without_twins(self) -> Trace:
+        """The trace without the rows that tell another row's work again, so that sums count everything once."""
+        return self._keep(pl.col("duplicate_of").is_null(), self.lanes, "tells another row's work again")
+
     def with_args(self, *names: str) -> Trace:
         """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""
         from npuscope.trace.json_args import field
 
+        if "args" not in self.slices.columns:
+            raise NpuscopeError(f"a {self.meta.format} trace has no JSON arguments", remedy="Its fields are columns.")
         return replace(self, slices=self.slices.with_columns(field(self.slices["args"], name) for name in names))
 
     def write(self, path: str | Path, format: str | None = None) -> Counts:
@@ -144,6 +151,12 @@ class Trace:
         return f"<table>{body}</table>{self.slices.head(5)._repr_html_()}"
 
 
-def _is_any_of(column: str, wanted: object) -> pl.Expr:
-    values = [wanted] if isinstance(wanted, str | int) else list(wanted)  # type: ignore[call-overload]
-    return pl.col(column).is_in(values)
+def overlaps(start: int, end: int) -> pl.Expr:
+    """True for slices that overlap [start, end); those of no length count where they begin."""
+    begin = pl.col("start")
+    return (begin < end) & ((begin + pl.col("dur") > start) | (begin >= start))
+
+
+def _is_any_of(column: str, wanted: Wanted) -> pl.Expr:
+    several = isinstance(wanted, Sequence) and not isinstance(wanted, str)
+    return pl.col(column).is_in(list(wanted) if several else [wanted])  # type: ignore[arg-type]

@@ -105,10 +105,14 @@ def plain_lanes(table: EventTable) -> pl.DataFrame:
 def _steps(table: EventTable) -> pl.Series:
     """The ProfilerStep annotation a slice begins in, if any."""
     steps = {number: int(m[1]) for number, name in enumerate(table.names) if (m := _PROFILER_STEP.match(name))}
+    none = pl.Series([None], dtype=pl.Int64).new_from_index(0, table.slices.height)
     if not steps:
-        return pl.Series([None], dtype=pl.Int64).new_from_index(0, table.slices.height)
-    marks = table.slices.select("name", "start", "dur").filter(pl.col("name").is_in(list(steps)))
-    marks = marks.unique("name", keep="first").sort("start")
+        return none
+    on_device = [n for n, category in enumerate(table.categories) if category == "gpu_user_annotation"]
+    marks = table.slices.select("name", "start", "dur", "category").filter(pl.col("name").is_in(list(steps)))
+    marks = marks.filter(~pl.col("category").is_in(on_device)).unique("name", keep="first").sort("start")
+    if marks.is_empty():
+        return none
     begin, stop = marks["start"].to_numpy(), (marks["start"] + marks["dur"]).to_numpy()
     number = pl.Series([steps[n] for n in marks["name"]], dtype=pl.Int64)
     blocks = []

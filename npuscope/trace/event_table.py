@@ -82,7 +82,7 @@ class _NeedsExactTimes(Exception):
     """A batch has fractional times beyond what a float64 holds to the nanosecond."""
 
 
-class _Edge(NamedTuple):
+class _Mark(NamedTuple):
     """A begin or an end of a slice; those of one key pair up."""
 
     key: Hashable
@@ -103,16 +103,16 @@ class _Batches:
         self.text_times = 0  # times that the file has in quotes
         self.frames: list[pl.DataFrame] = []
         self.flow_frames: list[pl.DataFrame] = []
-        self.begins_and_ends: list[_Edge] = []
+        self.marks: list[_Mark] = []
 
     def state(self) -> tuple[Any, ...]:
         """Enough to forget a batch that has to be read again."""
         counts = [Counter(c) for c in (self.ledger.merged, self.ledger.dropped, self.ledger.repaired)]
-        return counts, len(self.frames), len(self.flow_frames), len(self.begins_and_ends), self.text_times
+        return counts, len(self.frames), len(self.flow_frames), len(self.marks), self.text_times
 
     def go_back(self, state: tuple[Any, ...]) -> None:
         (self.ledger.merged, self.ledger.dropped, self.ledger.repaired), frames, flows, edges, self.text_times = state
-        del self.frames[frames:], self.flow_frames[flows:], self.begins_and_ends[edges:]
+        del self.frames[frames:], self.flow_frames[flows:], self.marks[edges:]
 
     def add(self, events: list[Event], table: EventTable) -> None:
         complete = [e for e in events if e.ph == "X"]
@@ -125,24 +125,27 @@ class _Batches:
             self._add_rest([e for e in events if e.ph != "X" and e.ph not in FLOWS], table)
 
     def _slice_frame(self, events: list[Event]) -> pl.DataFrame:
-        names, categories, lanes = self.names, self.categories, self.lanes
+        lane = np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32)
         start, start_known = self._times([e.ts for e in events])
         dur, dur_known = self._times([e.dur for e in events])
         start_known = start_known & (dur <= LONGEST_US * 1000)
-        args = [bytes(e.args) or None for e in events]
+        frame = self._frame(events, lane, start, dur)
+        self.ledger.repaired["slice without a duration given zero"] += int((start_known & ~dur_known).sum())
+        return self._only_sound(frame, start_known)
+
+    def _frame(self, events: list[Event], lane: NDArray[np.uint32], start: Ints, dur: Ints) -> pl.DataFrame:
+        names, categories = self.names, self.categories
         columns: dict[str, Any] = {
-            "lane": np.array([lanes[e.pid, e.tid] for e in events], dtype=np.uint32),
+            "lane": lane,
             "start": start,
             "dur": dur,
             "name": np.array([names[e.name] for e in events], dtype=np.uint32),
             "category": np.array([categories[e.cat] for e in events], dtype=np.uint32),
-            "args": self._text(args),
+            "args": self._text([bytes(e.args) or None for e in events]),
         }
         if any(e.other is not None for e in events):
             columns["other"] = self._text([e.other for e in events])
-        frame = pl.DataFrame(columns)
-        self.ledger.repaired["slice without a duration given zero"] += int((start_known & ~dur_known).sum())
-        return self._only_sound(frame, start_known)
+        return pl.DataFrame(columns)
 
     def _text(self, values: list[bytes | None]) -> pl.Series:
         try:
@@ -193,10 +196,10 @@ class _Batches:
         for event, time, usable in zip(paired, times.tolist(), known.tolist(), strict=True):
             if usable and event.ph in BEGIN_END:
                 lane = self.lanes[event.pid, event.tid]
-                self.begins_and_ends.append(_Edge(lane, lane, time, event))
+                self.marks.append(_Mark(lane, lane, time, event))
             elif usable:
                 lane = self.lanes[event.pid, f"async {event.cat}".rstrip()]
-                self.begins_and_ends.append(_Edge((lane, event.id), lane, time, event))
+                self.marks.append(_Mark((lane, event.id), lane, time, event))
         for event in events:
             if event.ph == "M":
                 self._add_metadata(event, table)
@@ -222,7 +225,8 @@ class _Batches:
 
     def _times(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
         """Nanoseconds, and where there was a number that fits. Raises _NeedsExactTimes rather than lose digits."""
-        if not set(map(type, values)) <= {int, float}:
+        kinds = set(map(type, values))
+        if not kinds <= {int, float}:
             return self._times_of_text(values)
         try:
             micros = np.array(values, dtype=np.float64)
@@ -232,7 +236,8 @@ class _Batches:
             known = np.abs(micros) <= LARGEST_US
             whole = np.where(known, np.floor(micros), 0.0)
             fraction = np.where(known, micros - whole, 0.0)
-            if np.any((fraction != 0) & (np.abs(micros) > EXACT_FLOAT_US)):
+            # digits beyond the float64 are gone already, so no such number is trusted, whatever its fraction
+            if float in kinds and np.any(known & (np.abs(micros) > EXACT_FLOAT_US)):
                 raise _NeedsExactTimes
         below = fraction * 1000.0
         nanos = np.rint(below)
@@ -253,8 +258,8 @@ class _Batches:
         return frame["ns"].fill_null(0).to_numpy(), frame["ns"].is_not_null().to_numpy()
 
     def finish(self, table: EventTable) -> None:
-        if pairs := self._pairs():
-            self.frames.append(self._pair_frame(pairs))
+        if self.marks:
+            self.frames.append(self._pairs())
         table.slices = pl.concat(self.frames, how="diagonal") if self.frames else self._slice_frame([])
         table.flows = pl.concat(self.flow_frames, rechunk=True) if self.flow_frames else self._flow_frame([])
         self.frames, self.flow_frames = [], []
@@ -266,38 +271,37 @@ class _Batches:
         if self.text_times:
             table.ledger.notes["times_as_text"] = self.text_times
 
-    def _pairs(self) -> list[tuple[int, int, int, Event]]:
-        """(lane, start, end, event) of each begin; an end closes the newest open begin of its key."""
-        done: list[tuple[int, int, int, Event]] = []
-        open_begins: dict[Hashable, list[_Edge]] = {}
-        self.begins_and_ends.sort(key=lambda edge: edge.time)  # stable: one moment keeps the file's order
-        for edge in self.begins_and_ends:
-            stack = open_begins.setdefault(edge.key, [])
-            if edge.event.ph in "BbS":
-                stack.append(edge)
+    def _pairs(self) -> pl.DataFrame:
+        """A slice per begin; an end closes the newest open begin of its key, and adds its arguments to it."""
+        slices: list[tuple[_Mark, int]] = []  # begin, end
+        open_begins: dict[Hashable, list[_Mark]] = {}
+        self.marks.sort(key=lambda mark: mark.time)  # stable: one moment keeps the file's order
+        for mark in self.marks:
+            stack = open_begins.setdefault(mark.key, [])
+            if mark.event.ph in "BbS":
+                stack.append(mark)
             elif stack:
                 begin = stack.pop()
-                done.append((edge.lane, begin.time, edge.time, begin.event))
+                begin.event.args = _both(begin.event.args, mark.event.args)
+                slices.append((begin, mark.time))
                 self.ledger.merged["end event closed a slice"] += 1
             else:
                 self.ledger.dropped["end event without a begin"] += 1
-        for begin in (begin for stack in open_begins.values() for begin in stack):
-            done.append((begin.lane, begin.time, self._last_moment(), begin.event))
-            self.ledger.repaired["slice never ended, closed at the last event"] += 1
-        return done
-
-    def _last_moment(self) -> int:
         stops = [int((frame["start"] + frame["dur"]).to_numpy().max(initial=0)) for frame in self.frames]
-        return max(self.begins_and_ends[-1].time, *stops)
+        last = max(self.marks[-1].time, *stops)
+        unclosed = [begin for stack in open_begins.values() for begin in stack]
+        self.ledger.repaired["slice never ended, closed at the last event"] += len(unclosed)
+        slices += [(begin, last) for begin in unclosed]
+        start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
+        stop = np.array([end for _, end in slices], dtype=np.int64)
+        lane = np.array([begin.lane for begin, _ in slices], dtype=np.uint32)
+        return self._frame([begin.event for begin, _ in slices], lane, start, stop - start)
 
-    def _pair_frame(self, pairs: list[tuple[int, int, int, Event]]) -> pl.DataFrame:
-        return pl.DataFrame(
-            {
-                "lane": np.array([lane for lane, *_ in pairs], dtype=np.uint32),
-                "start": np.array([start for _, start, *_ in pairs], dtype=np.int64),
-                "dur": np.array([end - start for _, start, end, _ in pairs], dtype=np.int64),
-                "name": np.array([self.names[e.name] for *_, e in pairs], dtype=np.uint32),
-                "category": np.array([self.categories[e.cat] for *_, e in pairs], dtype=np.uint32),
-                "args": self._text([bytes(e.args) or None for *_, e in pairs]),
-            }
-        )
+
+def _both(begin: msgspec.Raw, end: msgspec.Raw) -> msgspec.Raw:
+    """The arguments of a begin and of its end as one object."""
+    first, second = bytes(begin).strip(), bytes(end).strip()
+    if not (first.endswith(b"}") and second.startswith(b"{")) or second[1:-1].strip() == b"":
+        return begin if first else end
+    inner = first[:-1].rstrip()
+    return msgspec.Raw(inner + (b"" if inner == b"{" else b",") + second[1:])

@@ -14,7 +14,7 @@ import polars as pl
 
 from npuscope.errors import BadInput
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import add_counts
+from npuscope.trace.meta import combine
 
 
 def join(bundle: Trace, swimlane: Trace) -> Trace:
@@ -55,27 +55,17 @@ def join(bundle: Trace, swimlane: Trace) -> Trace:
         pl.lit(None, dtype=pl.Int64).alias("task"),  # a bundle has no task ids of its own
     ).drop("new")
     residual = np.abs(clock.apply(there) - here)
-    notes = {
-        **swimlane.meta.notes,
-        "join": {
-            "tasks": both.height,
-            "offset_ns": int(clock.offset),
-            "drift_ppm": round((clock.rate - 1) * 1e6, 3),
-            "residual_ns_median": int(np.median(residual)),
-            "residual_ns_max": int(residual.max()),
-        },
+    told = {
+        "tasks": both.height,
+        "offset_ns": int(clock.offset),
+        "drift_ppm": round((clock.rate - 1) * 1e6, 3),
+        "residual_ns_median": int(np.median(residual)),
+        "residual_ns_max": int(residual.max()),
     }
-    meta = replace(
-        swimlane.meta,
-        format="swimlane+tracr",
-        files=(*swimlane.meta.files, *bundle.meta.files),
-        records=swimlane.meta.records + bundle.meta.records,
-        merged=add_counts(swimlane.meta.merged, bundle.meta.merged, {"TraCR slice joined to its task": both.height}),
-        dropped=add_counts(swimlane.meta.dropped, bundle.meta.dropped),
-        marked=add_counts(swimlane.meta.marked, bundle.meta.marked),
-        repaired=add_counts(swimlane.meta.repaired, bundle.meta.repaired),
-        notes=notes,
-    )
+    joined = {"TraCR slice joined to its task": both.height}
+    metas = {"swimlane": swimlane.meta, "tracr": bundle.meta}
+    meta = combine(metas, "swimlane+tracr", records_merged=joined, **{**swimlane.meta.notes, "join": told})
+    meta = replace(meta, clock=swimlane.meta.clock)
     return Trace.of(
         pl.concat([slices, moved], how="diagonal_relaxed"),
         pl.concat([swimlane.lanes, threads.drop("old")], how="diagonal_relaxed"),
@@ -90,7 +80,8 @@ def _in_order(trace: Trace, begin: str) -> pl.DataFrame:
     cores = cores.select("lane", "unit", pl.int_range(pl.len()).over("unit").alias("nth core"))
     tasks = trace.slices.filter(pl.col("kind") == "task").join(cores, on="lane")
     if tasks[begin].null_count():
-        raise BadInput("the swimlane has no dispatch times (level 1): it cannot be joined with a bundle")
+        path = trace.meta.files[0] if trace.meta.files else None
+        raise BadInput("a task without a dispatch time: this swimlane cannot be joined with a bundle", path=path)
     return tasks.select(
         "unit",
         "nth core",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Counts = Mapping[str, int]
@@ -31,16 +31,31 @@ class Meta:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {
-            k: dict(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v for k, v in plain.items()
-        }
+        return asdict(self)
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Meta:
-        """The inverse of `as_dict`; unknown keys are ignored so that newer files stay readable."""
-        known = {k: v for k, v in data.items() if k in Meta.__dataclass_fields__}
-        return Meta(**{**known, "files": tuple(known.get("files", ()))})
+    def all_notes(self) -> list[Mapping[str, Any]]:
+        """The notes, and those of every capture that went into this trace."""
+        parts = self.notes.get("parts", {})
+        return [self.notes, *(parts.values() if isinstance(parts, Mapping) else ())]
+
+
+def combine(metas: Mapping[str, Meta], format: str, *, records_merged: Counts | None = None, **notes: Any) -> Meta:
+    """The meta of a trace made of several captures, whose own notes stay under `parts` by name."""
+    several = list(metas.values())
+    devices = list(dict.fromkeys(meta.device for meta in several if meta.device))
+    clocks = {meta.clock for meta in several}
+    return Meta(
+        format=format,
+        files=tuple(file for meta in several for file in meta.files),
+        device=", ".join(devices) or None,
+        clock=clocks.pop() if len(clocks) == 1 else "several",
+        records=sum(meta.records for meta in several),
+        merged=add_counts(*(meta.merged for meta in several), records_merged or {}),
+        dropped=add_counts(*(meta.dropped for meta in several)),
+        marked=add_counts(*(meta.marked for meta in several)),
+        repaired=add_counts(*(meta.repaired for meta in several)),
+        notes={"parts": {name: dict(meta.notes) for name, meta in metas.items()}, **notes},
+    )
 
 
 class Ledger:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import polars as pl
 from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
-from npuscope.trace.core import Trace
+from npuscope.trace.core import OUTSIDE, Trace, overlaps
 from npuscope.trace.json_file import read_json
-from npuscope.trace.meta import Meta
+from npuscope.trace.meta import Meta, add_counts
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
 VERSION = 1
 TABLES = ("slices", "lanes", "edges")
 
 
-class StoredMeta(msgspec.Struct):
-    """meta.json, checked; unknown keys are passed over so that newer folders stay readable."""
-
+class Version(msgspec.Struct):
     npuscope_trace: int
-    format: str
-    files: list[str] = []
-    device: str | None = None
-    clock: str | None = None
-    records: int = 0
-    merged: dict[str, int] = {}
-    dropped: dict[str, int] = {}
-    marked: dict[str, int] = {}
-    repaired: dict[str, int] = {}
-    notes: dict[str, Any] = {}
 
 
 def is_folder(path: Path) -> bool:
-    """True for a folder that holds the four files."""
+    """True for a folder that holds a meta.json and slices."""
     return (path / "meta.json").is_file() and (path / "slices.parquet").is_file()
 
 
@@ -48,16 +36,17 @@ def is_ours(path: Path) -> bool:
 
 def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
     """The folder's Trace. With `window`, only the slices that overlap it leave the disk."""
-    stored = read_json(path / "meta.json", StoredMeta, "the meta.json of an npuscope folder")
-    if stored.npuscope_trace != VERSION:
-        what = f"folder version {stored.npuscope_trace}, this npuscope reads {VERSION}"
-        raise BadInput(what, path=path / "meta.json")
-    meta = Meta.from_dict({name: getattr(stored, name) for name in Meta.__dataclass_fields__})
+    version = read_json(path / "meta.json", Version, "the meta.json of an npuscope folder").npuscope_trace
+    if version != VERSION:
+        raise BadInput(f"folder version {version}, this npuscope reads {VERSION}", path=path / "meta.json")
+    meta = read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder")  # newer keys are passed over
     try:
         slices = pl.scan_parquet(path / "slices.parquet")
         if window is not None:
-            start, end = window
-            slices = slices.filter((pl.col("start") < end) & (pl.col("start") + pl.col("dur") >= start))
+            inside = slices.select(overlaps(*window).sum()).collect().item()
+            outside = int(slices.select(pl.len()).collect().item()) - int(inside)
+            meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
+            slices = slices.filter(overlaps(*window))
         lanes, edges = (pl.read_parquet(path / f"{name}.parquet") for name in TABLES[1:])
         trace = Trace.of(slices.collect(), lanes, meta, edges)
     except (PolarsError, OSError) as error:

@@ -13,7 +13,7 @@ import polars as pl
 from npuscope.errors import BadInput, UnknownFormat
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Meta, add_counts
+from npuscope.trace.meta import combine
 
 # one rank's profiler output holds the same run several times: the first of these that is there is read
 PREFERRED = (
@@ -148,23 +148,9 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
     return Trace.of(
         pl.concat(slices, how="diagonal_relaxed"),
         pl.concat(lanes, how="diagonal_relaxed"),
-        _merged_meta([(rank, trace.meta) for rank, trace in parts]),
+        combine(
+            {f"rank {rank}": trace.meta for rank, trace in parts},
+            f"profiler-root ({', '.join(sorted({trace.meta.format for _, trace in parts}))})",
+        ),
         pl.concat(edges, how="diagonal_relaxed"),
-    )
-
-
-def _merged_meta(metas: list[tuple[int, Meta]]) -> Meta:
-    kinds = sorted({meta.format for _, meta in metas})
-    clocks = {meta.clock for _, meta in metas}
-    return Meta(
-        format=f"profiler-root ({', '.join(kinds)})",
-        files=tuple(file for _, meta in metas for file in meta.files),
-        device=next((meta.device for _, meta in metas if meta.device), None),
-        clock=clocks.pop() if len(clocks) == 1 else "several",
-        records=sum(meta.records for _, meta in metas),
-        merged=add_counts(*(meta.merged for _, meta in metas)),
-        dropped=add_counts(*(meta.dropped for _, meta in metas)),
-        marked=add_counts(*(meta.marked for _, meta in metas)),
-        repaired=add_counts(*(meta.repaired for _, meta in metas)),
-        notes={"ranks": {str(rank): dict(meta.notes) for rank, meta in metas}},
     )
