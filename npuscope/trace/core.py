@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from npuscope.errors import NpuscopeError
 from npuscope.trace import schema
+from npuscope.trace.intervals import Ints, depths
 from npuscope.trace.meta import Counts, Meta, add_counts
 
 Wanted = str | int | Sequence[str] | Sequence[int]  # one value or several
@@ -76,9 +76,9 @@ class Trace:
     ) -> Trace:
         """The slices that meet every condition given.
 
-        `kernel` is a regular expression found anywhere in the name (`(?i)` ignores case), `where` any Polars expression over `slices`, the others one
-        value or several. Lanes stay if `unit`, `rank` and `lane` allow them, idle or not; edges where a
-        slice of both their tasks stays.
+        `kernel` is a regular expression found anywhere in the name (`(?i)` ignores case), `where` any Polars
+        expression over `slices`, the others one value or several. Lanes stay if `unit`, `rank` and `lane` allow
+        them, idle or not; edges where a slice of both their tasks stays.
         """
         condition = pl.lit(True) if where is None else where
         if kernel is not None:
@@ -124,10 +124,9 @@ class Trace:
 
         return write(self, path, format)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def arrays(self) -> tuple[Ints, Ints, Ints]:
         """lane, start, dur as int64 arrays, for the arithmetic of `npuscope.trace.intervals`."""
-        lane, start, dur = (self.slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-        return lane, start, dur
+        return arrays_of(self.slices)
 
     def __repr__(self) -> str:
         start, end = self.window_ns
@@ -149,6 +148,17 @@ class Trace:
         ]
         body = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in rows)
         return f"<table>{body}</table>{self.slices.head(5)._repr_html_()}"
+
+
+def arrays_of(slices: pl.DataFrame) -> tuple[Ints, Ints, Ints]:
+    """lane, start and dur of slices as int64 arrays."""
+    lane, start, dur = (slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
+    return lane, start, dur
+
+
+def with_depth(slices: pl.DataFrame) -> pl.DataFrame:
+    """The slices with `depth`: how many others of the lane were open when each began."""
+    return slices.with_columns(pl.Series("depth", depths(*arrays_of(slices)), dtype=pl.UInt32))
 
 
 def overlaps(start: int, end: int) -> pl.Expr:

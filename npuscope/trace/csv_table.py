@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import ComputeError, NoDataError, PolarsError
+from polars.exceptions import NoDataError, PolarsError
 
 from npuscope.errors import BadInput
 from npuscope.trace import source
@@ -23,6 +23,7 @@ class CsvTable:
 
     header: tuple[str, ...]
     cells: pl.DataFrame
+    lines: pl.Series  # the line of each row, unless cells have line breaks inside
     line_end: str
     bom: bool
     blank_lines: int
@@ -52,14 +53,13 @@ def read_csv(path: Path) -> CsvTable:
             data,
             has_header=False,
             skip_lines=1,
-            new_columns=columns,
             schema={name: pl.String() for name in columns},
             empty_string_is_null=False,
             glob=False,
         )
     except NoDataError:
         cells = pl.DataFrame(schema={name: pl.String() for name in columns})
-    except (ComputeError, PolarsError, UnicodeDecodeError) as error:
+    except (PolarsError, UnicodeDecodeError) as error:
         raise _located(path, data, len(header), str(error)) from error
     # Polars fills short rows with empty cells in silence, so rows that end in one are looked at again
     suspects = cells.select((pl.col(columns[-1]) == "").arg_true()).to_series()
@@ -67,9 +67,12 @@ def read_csv(path: Path) -> CsvTable:
     blank_lines = int(cells[suspects.to_list()].select(blank.sum()).item()) if len(suspects) else 0
     if len(suspects) > blank_lines:
         _refuse_short_rows(path, data, len(header))
+    lines = cells.select(pl.int_range(2, pl.len() + 2, dtype=pl.Int64).alias("line"))["line"]
     if blank_lines:
-        cells = cells.filter(~blank)
-    return CsvTable(tuple(header), cells, "\r\n" if b"\r\n" in head else "\n", head.startswith(BOM), blank_lines)
+        is_blank = cells.select(blank.alias("blank"))["blank"]
+        cells, lines = cells.filter(~is_blank), lines.filter(~is_blank)
+    line_end = "\r\n" if b"\r\n" in head else "\n"
+    return CsvTable(tuple(header), cells, lines, line_end, head.startswith(BOM), blank_lines)
 
 
 def unique_names(header: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, 
 from npuscope.trace.intervals import Ints
 from npuscope.trace.json_stream import Event, EventStream
 from npuscope.trace.memory import give_back
-from npuscope.trace.meta import Ledger
+from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, NEVER_ENDED, NO_DURATION, NOT_UTF8, Ledger
 
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
 
@@ -70,7 +70,7 @@ def collect(path: Path) -> EventTable:
             batches.go_back(before)
             batches.add(stream.exact(text), table)
     table.header, table.ledger.records = stream.header, stream.records
-    table.ledger.repaired["byte that is not UTF-8 replaced"] += stream.mended_characters
+    table.ledger.repaired[NOT_UTF8] += stream.mended_characters
     if not stream.closed:
         table.ledger.notes["unclosed_list"] = True
     batches.finish(table)
@@ -130,7 +130,7 @@ class _Batches:
         dur, dur_known = self._times([e.dur for e in events])
         start_known = start_known & (dur <= LONGEST_US * 1000)
         frame = self._frame(events, lane, start, dur)
-        self.ledger.repaired["slice without a duration given zero"] += int((start_known & ~dur_known).sum())
+        self.ledger.repaired[NO_DURATION] += int((start_known & ~dur_known).sum())
         return self._only_sound(frame, start_known)
 
     def _frame(self, events: list[Event], lane: NDArray[np.uint32], start: Ints, dur: Ints) -> pl.DataFrame:
@@ -153,14 +153,14 @@ class _Batches:
         except PolarsError:
             mended = [None if value is None else value.decode(errors="replace") for value in values]
             replaced = sum(text.count("\ufffd") for text in mended if text)
-            self.ledger.repaired["byte that is not UTF-8 replaced"] += replaced
+            self.ledger.repaired[NOT_UTF8] += replaced
             return pl.Series(mended, dtype=pl.String)
 
     def _only_sound(self, frame: pl.DataFrame, known: NDArray[np.bool_]) -> pl.DataFrame:
         self.ledger.dropped["event without a usable time"] += int((~known).sum())
         negative = frame["dur"] < 0
         if negative.any():
-            self.ledger.repaired["negative duration set to zero"] += int((negative.to_numpy() & known).sum())
+            self.ledger.repaired[NEGATIVE] += int((negative.to_numpy() & known).sum())
             frame = frame.with_columns(pl.col("dur").clip(lower_bound=0))
         return frame if known.all() else frame.filter(pl.Series(known))
 
@@ -243,7 +243,7 @@ class _Batches:
         nanos = np.rint(below)
         # three decimals read as a float64 are off by parts of its last place, which grows with the number
         off = np.abs(below - nanos) > np.maximum(1e-6, np.abs(whole) * 3e-13)
-        self.ledger.repaired["time with digits below a nanosecond rounded"] += int(off.sum())
+        self.ledger.repaired[BELOW_NANOSECOND] += int(off.sum())
         return whole.astype(np.int64) * 1000 + nanos.astype(np.int64), known
 
     def _times_of_text(self, values: list[Any]) -> tuple[Ints, NDArray[np.bool_]]:
@@ -254,7 +254,7 @@ class _Batches:
             dtype=pl.String,
         )
         frame = text.to_frame().select(ns=ns_from_us(pl.col("t")), off=needs_rounding(pl.col("t")))
-        self.ledger.repaired["time with digits below a nanosecond rounded"] += int(frame["off"].sum())
+        self.ledger.repaired[BELOW_NANOSECOND] += int(frame["off"].sum())
         return frame["ns"].fill_null(0).to_numpy(), frame["ns"].is_not_null().to_numpy()
 
     def finish(self, table: EventTable) -> None:
@@ -290,7 +290,7 @@ class _Batches:
         stops = [int((frame["start"] + frame["dur"]).to_numpy().max(initial=0)) for frame in self.frames]
         last = max(self.marks[-1].time, *stops)
         unclosed = [begin for stack in open_begins.values() for begin in stack]
-        self.ledger.repaired["slice never ended, closed at the last event"] += len(unclosed)
+        self.ledger.repaired[NEVER_ENDED] += len(unclosed)
         slices += [(begin, last) for begin in unclosed]
         start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
         stop = np.array([end for _, end in slices], dtype=np.int64)

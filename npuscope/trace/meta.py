@@ -13,6 +13,20 @@ from typing import Any
 
 Counts = Mapping[str, int]
 
+# reasons that several readers count under, or that the doctor looks for
+BELOW_NANOSECOND = "time with digits below a nanosecond rounded"
+NEGATIVE = "negative duration set to zero"
+BACKWARDS = "end before start, duration set to zero"
+NO_DURATION = "slice without a duration given zero"
+NEVER_ENDED = "slice never ended, closed at the last event"
+OUT_OF_ORDER = "trace point out of order, sorted"
+NEVER_CLOSED = "slice never closed"
+UNSCHEDULED = "task without dispatch and finish"
+UNRECORDED = "dispatch and finish of a task no core recorded"
+NOT_UTF8 = "byte that is not UTF-8 replaced"
+ZERO_DURATIONS = (NEGATIVE, BACKWARDS, NO_DURATION)
+CUT_OFF = (NEVER_CLOSED, UNSCHEDULED, UNRECORDED)
+
 
 @dataclass(frozen=True)
 class Meta:

@@ -41,7 +41,8 @@ def mark_twins(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
     # a row can be found twice (an AicpuKernel is on AI_CPU too); the first finding stands
     found = pl.concat(pair.with_columns(pl.lit(reason).alias("reason")) for reason, pair in pairs.items())
     found = found.unique("task", keep="first", maintain_order=True)
-    ledger.marked.update(dict(found["reason"].value_counts().iter_rows()))
+    for reason in pairs:
+        ledger.marked[reason] += int((found["reason"] == reason).sum())
     if found.is_empty():
         return facts
     duplicate_of = pl.Series([None], dtype=pl.Int64).new_from_index(0, facts.height)

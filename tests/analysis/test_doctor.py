@@ -109,7 +109,8 @@ def test_graph_replays(tmp_path: Path) -> None:
         x("hipGraphLaunch", 0, 5, cat="cuda_runtime"), x("gemm", 9, 1, pid=0, tid=7, cat="kernel"),
         {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 1}, {**flow, "ph": "f", "pid": 0, "tid": 7, "ts": 9},
     ]  # fmt: skip
-    assert "1 kernels reached" in findings(write_events(tmp_path / "t.json", events))["graph"].example
+    events.append(x("gemm", 12, 1, pid=0, tid=7, cat="kernel"))
+    assert "1 of 2 device tasks" in findings(write_events(tmp_path / "t.json", events))["replay"].example
 
 
 def test_dependencies_that_were_refused_are_told(tmp_path: Path) -> None:
@@ -124,10 +125,30 @@ def test_dependencies_that_were_refused_are_told(tmp_path: Path) -> None:
         ("ascend/longcat_910c/kernel_details.csv", {"twins", "step-outlier", "graph"}),
         ("ascend/msinsight_cnn/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv", {"no-streams"}),
         ("gpu/hta_t1_df_index_resolver.json.gz", {"whole-us"}),
-        ("gpu/tracelens_sglang_qwen3_8b_decode.json.gz", {"graph"}),
+        ("gpu/tracelens_sglang_qwen3_8b_decode.json.gz", {"replay"}),
         ("tracr/flow", {"clock-skew"}),
         ("simpler/tracr/bgemm0_both_quiet/tracr/perfetto.json.gz", {"cut-short"}),
     ],
 )
 def test_real_captures_show_their_known_faults(shared: Path, name: str, ids: set[str]) -> None:
     assert ids <= set(findings(shared / name))
+
+
+def test_an_empty_capture_is_not_sound(tmp_path: Path) -> None:
+    assert "empty" in findings(write_events(tmp_path / "t.json", []))
+
+
+def test_a_register_that_starts_over_loses_nothing(tmp_path: Path) -> None:
+    ids = [65534, 65535, 0, 1]
+    found = findings(write_swimlane(tmp_path, [[0, n, id, 10 + n * 10, 15 + n * 10, 0] for n, id in enumerate(ids)]))
+    assert "lost-tasks" not in found
+
+
+def test_checks_see_through_a_root_of_ranks(tmp_path: Path) -> None:
+    header = ["Name", "Start Time(us)", "Duration(us)"]
+    for rank, start in ((0, "10.001"), (1, "900.001")):
+        (tmp_path / f"rank{rank}").mkdir()
+        write_kernel_table(tmp_path / f"rank{rank}" / "kernel_details.csv", [kernel_row(start=start)], header)
+    found = findings(tmp_path)
+    assert found["no-streams"].count == 2
+    assert found["ranks-apart"].count == 1

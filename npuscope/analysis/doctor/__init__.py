@@ -11,17 +11,31 @@ from npuscope.trace.core import Trace
 __all__ = ["CHECKS", "Diagnosis", "Finding", "diagnose"]
 
 CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
+    rows.empty,
     rows.overlapping_slices,
     rows.twins,
-    times.time_resolution,
+    times.text_times,
+    times.below_nanosecond,
+    times.coarse_times,
     times.unordered,
     times.bad_durations,
-    rows.missing_lanes,
+    rows.idle_cores,
+    rows.no_streams,
     gaps.steps,
-    times.clocks,
+    times.clocks_of_processes,
+    times.clocks_of_cores,
     gaps.full_buffers,
+    gaps.shared_channels,
+    gaps.dropped_records,
+    gaps.lost_tasks,
+    gaps.cut_off,
+    gaps.graphs_of_ascend,
     gaps.graph_replays,
-    rows.refused_companions,
+    rows.refused_dependencies,
+    rows.cut_short,
+    rows.unclosed_list,
+    rows.files_not_read,
+    rows.ranks,
 ]
 
 

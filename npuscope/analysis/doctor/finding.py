@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from npuscope.trace.core import Trace
 
-SEVERITIES = ("note", "warning")  # a note is worth knowing; a warning makes some number wrong if ignored
+Severity = Literal["warning", "note"]  # a warning makes some number wrong if ignored; a note is worth knowing
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found: how often, an example, and what it does to the numbers."""
+    """One thing found: how often, what it does to the numbers, and an example."""
 
     id: str
-    severity: str
+    severity: Severity
     what: str
     count: int
-    example: str
     effect: str
+    example: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,21 @@ class Diagnosis:
     def verdict(self) -> str:
         """One line."""
         warnings = [f for f in self.findings if f.severity == "warning"]
-        notes = len(self.findings) - len(warnings)
         if not self.findings:
             return "sound: nothing found that would touch a number"
         if not warnings:
-            return f"sound, with {notes} {_plural(notes, 'note')}: {'; '.join(f.what for f in self.findings[:2])}"
+            notes = "; ".join(f.what for f in self.findings[:2])
+            return f"sound, with {_counted(len(self.findings), 'note')}: {notes}"
         told = "; ".join(f"{f.count:,} × {f.what}" for f in warnings[:3])
         more = f"; and {len(warnings) - 3} more" if len(warnings) > 3 else ""
-        return f"{len(warnings)} {_plural(len(warnings), 'warning')}: {told}{more}"
+        return f"{_counted(len(warnings), 'warning')}: {told}{more}"
 
     def as_dict(self) -> dict[str, Any]:
         return {"verdict": self.verdict, "findings": [asdict(f) for f in self.findings]}
 
 
 def describe(trace: Trace, row: int) -> str:
+    """A slice in words: its kernel, lane, and time since the trace began."""
     lane, start, kernel = trace.slices.select("lane", "start", "kernel").row(row)
     names = trace.lanes.filter(pl.col("lane") == lane)["name"]
     return f"{kernel} on {names[0] if len(names) else lane} at {microseconds(start - trace.span[0])}"
@@ -57,5 +58,5 @@ def microseconds(nanoseconds: int) -> str:
     return f"{nanoseconds / 1000:,.3f} µs"
 
 
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from npuscope.analysis.doctor.finding import Finding, microseconds
 from npuscope.trace.core import Trace
+from npuscope.trace.meta import CUT_OFF
+
+FULL_FROM = 1 << 14  # trace points; a smaller power of two is no sign of a full buffer
 
 
 def steps(trace: Trace) -> Iterator[Finding]:
@@ -20,125 +24,105 @@ def steps(trace: Trace) -> Iterator[Finding]:
     )
     if per_step.height < 2:
         return
-    ids = per_step["step"]
-    gaps = int((ids.diff().drop_nulls() - 1).sum())
+    gaps = int((per_step["step"].diff().drop_nulls() - 1).sum())
     if gaps:
-        yield Finding("step-gaps", "warning", "step without any row", gaps, "", "Means per step leave these out.")
-    usual = float(per_step["rows"].median() or 0)  # type: ignore[arg-type]
+        yield Finding("step-gaps", "warning", "step without any row", gaps, "Means per step leave these out.")
+    usual = float(np.median(per_step["rows"].to_numpy()))
     cut = per_step.filter(pl.col("rows") < 0.5 * usual)
     if cut.height:
-        yield Finding(
-            "step-cut",
-            "warning",
-            "step with less than half the usual rows",
-            cut.height,
-            f"step {cut['step'][0]}: {cut['rows'][0]} of usually {usual:.0f} rows",
-            "Likely cut by the capture's start or end: leave it out of means.",
-        )
-    middle = float(per_step["span"].median() or 0)  # type: ignore[arg-type]
+        effect = "Likely cut by the capture's start or end: leave it out of means."
+        example = f"step {cut['step'][0]}: {cut['rows'][0]} of usually {usual:.0f} rows"
+        yield Finding("step-cut", "warning", "step with less than half the usual rows", cut.height, effect, example)
+    middle = float(np.median(per_step["span"].to_numpy()))
     odd = per_step.filter(pl.col("span") > 1.5 * middle)
     if odd.height:
-        yield Finding(
-            "step-outlier",
-            "warning",
-            "step longer than 1.5 times the median",
-            odd.height,
-            f"step {odd['step'][0]}: {microseconds(int(odd['span'][0]))}, median {microseconds(int(middle))}",
-            "A mean over all steps is pulled up; the first step is seldom typical.",
-        )
+        effect = "A mean over all steps is pulled up; the first step is seldom typical."
+        example = f"step {odd['step'][0]}: {microseconds(int(odd['span'][0]))}, median {microseconds(int(middle))}"
+        yield Finding("step-outlier", "warning", "step longer than 1.5 times the median", odd.height, effect, example)
 
 
 def full_buffers(trace: Trace) -> Iterator[Finding]:
-    """Signs that the capture lost records because a buffer was full or wrapped."""
-    for name, process in trace.meta.notes.get("processes", {}).items():
-        largest = int(process.get("largest_thread", 0))
-        if largest >= 1 << 14 and largest & (largest - 1) == 0:
-            yield Finding(
-                "full-buffer",
-                "warning",
-                "thread with exactly a power of two of trace points",
-                1,
-                f"{name}: {largest:,}",
-                "Its buffer was probably full: what came later is missing.",
-            )
-        if process.get("channels_of_several_threads"):
-            yield Finding(
-                "shared-channel",
-                "warning",
-                "channel written by several threads",
-                int(process["channels_of_several_threads"]),
-                name,
-                "Their slices cut each other: a slice ends when the other thread sets a marker.",
-            )
-    capture = trace.meta.notes.get("host_capture")
-    if isinstance(capture, Mapping) and capture.get("dropped_records"):
+    """Threads of a TraCR bundle whose number of trace points is just what a buffer holds."""
+    full = [
+        f"{name}: {int(process['largest_thread']):,}"
+        for name, process in _processes(trace)
+        if int(process["largest_thread"]) >= FULL_FROM and int(process["largest_thread"]).bit_count() == 1
+    ]
+    if full:
+        effect = "Its buffer was probably full: what came later is missing."
+        what = "process with a thread of exactly a power of two of trace points"
+        yield Finding("full-buffer", "warning", what, len(full), effect, full[0])
+
+
+def shared_channels(trace: Trace) -> Iterator[Finding]:
+    """Channels of a TraCR bundle that several threads wrote to."""
+    shared = {name: int(process["channels_of_several_threads"]) for name, process in _processes(trace)}
+    if sum(shared.values()):
+        effect = "Their slices cut each other: a slice ends when the other thread sets a marker."
+        example = next(name for name, count in shared.items() if count)
         yield Finding(
-            "dropped-records",
-            "warning",
-            "host record lost by the profiler",
-            int(capture["dropped_records"]),
-            "",
-            "Submit times are incomplete.",
+            "shared-channel", "warning", "channel written by several threads", sum(shared.values()), effect, example
         )
-    if "reg_task_id" in trace.slices.columns:
-        per_core = (
-            trace.slices.filter(pl.col("reg_task_id").is_not_null())
-            .group_by("lane")
-            .agg(
-                missing=pl.col("reg_task_id").max() - pl.col("reg_task_id").min() + 1 - pl.col("reg_task_id").n_unique()
-            )
+
+
+def dropped_records(trace: Trace) -> Iterator[Finding]:
+    """Records the profiler itself says it lost."""
+    captures = [notes.get("host_capture") for notes in trace.meta.all_notes()]
+    lost = sum(int(c.get("dropped_records") or 0) for c in captures if isinstance(c, Mapping))
+    if lost:
+        yield Finding(
+            "dropped-records", "warning", "host record lost by the profiler", lost, "Submit times are incomplete."
         )
-        lost = int(per_core["missing"].sum())
-        if lost:
-            yield Finding(
-                "lost-tasks",
-                "warning",
-                "task missing from a core's sequence",
-                lost,
-                "",
-                "The swimlane's buffer wrapped or was full: busy time is too low.",
-            )
-    for reason in (
-        "slice never closed",
-        "task without dispatch and finish",
-        "dispatch and finish of a task no core recorded",
-    ):
+
+
+def lost_tasks(trace: Trace) -> Iterator[Finding]:
+    """Holes in the sequence of a core's register ids."""
+    if "reg_task_id" not in trace.slices.columns:
+        return
+    ids = trace.slices.filter(pl.col("reg_task_id").is_not_null()).sort("lane", "start").select("lane", "reg_task_id")
+    step = pl.col("reg_task_id").diff().over("lane")
+    # a step back is the register starting over, not a loss
+    lost = int(ids.select((step - 1).filter(step > 1).sum()).item())
+    if lost:
+        effect = "The swimlane's buffer wrapped or was full: busy time is too low."
+        yield Finding("lost-tasks", "warning", "task missing from a core's sequence", lost, effect)
+
+
+def cut_off(trace: Trace) -> Iterator[Finding]:
+    """What was under way when the capture ended."""
+    for reason in CUT_OFF:
         count = trace.meta.dropped.get(reason, 0) + trace.meta.marked.get(reason, 0)
         if count:
-            yield Finding(
-                "cut-off",
-                "warning",
-                reason,
-                count,
-                "",
-                "The capture ended, or a buffer filled, while this was under way.",
-            )
+            effect = "The capture ended, or a buffer filled, while this was under way."
+            yield Finding("cut-off", "warning", reason, count, effect)
+
+
+def graphs_of_ascend(trace: Trace) -> Iterator[Finding]:
+    """Kernels with the id of a graph."""
+    if "Model ID" not in trace.slices.columns:
+        return
+    inside = trace.slices.filter(~pl.col("Model ID").is_in(["4294967295", "N/A", ""]))
+    if inside.height:
+        effect = "Task IDs restart with every replay and host calls cannot be matched to these kernels."
+        example = f"Model ID {inside['Model ID'][0]}"
+        yield Finding("graph", "note", "kernel launched by a graph", inside.height, effect, example)
 
 
 def graph_replays(trace: Trace) -> Iterator[Finding]:
-    """Kernels that a replayed graph launched, so that no host call tells of them one by one."""
-    if "Model ID" in trace.slices.columns:
-        inside = trace.slices.filter(~pl.col("Model ID").is_in(["4294967295", "N/A", ""]))
-        if inside.height:
-            yield Finding(
-                "graph",
-                "note",
-                "kernel launched by a graph",
-                inside.height,
-                f"Model ID {inside['Model ID'][0]}",
-                "Task IDs restart with every replay and host calls cannot be matched to these kernels.",
-            )
+    """Launches of whole graphs, whose kernels no host call tells of one by one."""
     launches = trace.slices.filter(pl.col("kernel").str.contains("GraphLaunch"))
-    if launches.height and "name" in trace.edges.columns:
-        launched = trace.edges.filter(
-            pl.col("src").is_in(launches["task"].implode()) & pl.col("dst").is_not_null()
-        ).height
-        orphans = trace.edges.filter(pl.col("src").is_null()).height
-        yield Finding(
-            "graph",
-            "warning",
-            "graph replay",
-            launches.height,
-            f"{launched} kernels reached by flow, {orphans} without a launching call",
-            "Shapes and CPU ops of replayed kernels are not in this capture.",
-        )
+    if launches.is_empty():
+        return
+    kernels = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))["task"]
+    launched = trace.edges.filter(pl.col("src").is_not_null())["dst"].drop_nulls()
+    orphans = int((~kernels.is_in(launched.implode())).sum())
+    effect = "Shapes and CPU ops of replayed kernels are not in this capture."
+    example = f"{orphans} of {len(kernels)} device tasks have no launching call"
+    yield Finding("replay", "warning", "graph replay", launches.height, effect, example)
+
+
+def _processes(trace: Trace) -> Iterator[tuple[str, Mapping[str, int]]]:
+    for notes in trace.meta.all_notes():
+        processes = notes.get("processes")
+        if isinstance(processes, Mapping):
+            yield from ((name, p) for name, p in processes.items() if isinstance(p, Mapping) and "largest_thread" in p)

@@ -1,4 +1,4 @@
-"""Checks of the rows themselves: told twice, crossing, cut, or without a place."""
+"""Checks of the rows themselves: none, told twice, crossing, or without a place."""
 
 from __future__ import annotations
 
@@ -12,101 +12,106 @@ from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 
 
+def empty(trace: Trace) -> Iterator[Finding]:
+    """A capture without a slice."""
+    if trace.slices.is_empty():
+        yield Finding("empty", "warning", "capture without a slice", 1, "There is nothing to measure.")
+
+
 def overlapping_slices(trace: Trace) -> Iterator[Finding]:
     """Slices of one lane that cross without nesting."""
-    lane, start, dur = trace.arrays()
-    crossed = np.flatnonzero(crossing(lane, start, dur))
+    crossed = np.flatnonzero(crossing(*trace.arrays()))
     if len(crossed):
-        yield Finding(
-            "overlap",
-            "warning",
-            "slice crosses another one of its lane",
-            len(crossed),
-            describe(trace, int(crossed[0])),
-            "Viewers with one open slice per lane drop or cut these; a lane's sum exceeds its busy time.",
-        )
+        effect = "Viewers with one open slice per lane drop or cut these; a lane's sum exceeds its busy time."
+        example = describe(trace, int(crossed[0]))
+        yield Finding("overlap", "warning", "slice crosses another one of its lane", len(crossed), effect, example)
 
 
 def twins(trace: Trace) -> Iterator[Finding]:
     """Rows that tell one piece of work twice."""
     rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
     if rows.height:
-        twice = int(rows["dur"].sum())
-        yield Finding(
-            "twins",
-            "warning",
-            "row tells another row's work again",
-            rows.height,
-            describe(trace, int(rows["row"][0])),
-            f"A plain sum of durations counts {microseconds(twice)} twice; analyses skip rows with duplicate_of.",
-        )
+        twice = microseconds(int(rows["dur"].sum()))
+        effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
+        example = describe(trace, int(rows["row"][0]))
+        yield Finding("twins", "warning", "row tells another row's work again", rows.height, effect, example)
 
 
-def missing_lanes(trace: Trace) -> Iterator[Finding]:
-    """Cores that are there and never ran, and tables that do not say where things ran."""
+def idle_cores(trace: Trace) -> Iterator[Finding]:
+    """Cores that are there and never ran."""
     cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"]))
     idle = cores.filter(~pl.col("lane").is_in(trace.slices["lane"].unique().implode()))
     if idle.height:
-        yield Finding(
-            "idle-cores",
-            "note",
-            "core without a task",
-            idle.height,
-            str(idle["name"][0]),
-            "Utilisation is over all cores of the device, these included.",
-        )
-    header = trace.meta.notes.get("header")
-    if header is not None and "Stream ID" not in header:
-        yield Finding(
-            "no-streams",
-            "warning",
-            "row without a stream",
-            trace.slices.height,
-            "",
-            "All kernels share one lane (profiler level 0): overlap between streams cannot be told.",
-        )
-    told, seen = trace.meta.notes.get("num_cores"), cores.height
-    if isinstance(told, int) and told != seen:
-        yield Finding(
-            "core-count",
-            "warning",
-            "core missing from the core types",
-            abs(told - seen),
-            "",
-            "Utilisation uses the listed cores.",
-        )
-
-
-def refused_companions(trace: Trace) -> Iterator[Finding]:
-    """Files beside the capture that could not be joined, and readings known to be poorer than the source."""
-    for key, what in (
-        ("deps_refused", "deps.json not joined"),
-        ("cut_short", "slice of a pipelined core cut short"),
-    ):
-        if key in trace.meta.notes:
+        effect = "Utilisation is over all cores of the device, these included."
+        yield Finding("idle-cores", "note", "core without a task", idle.height, effect, str(idle["name"][0]))
+    for notes in trace.meta.all_notes()[:1]:
+        told = notes.get("num_cores")
+        if isinstance(told, int) and told != cores.height:
+            missing = abs(told - cores.height)
             yield Finding(
-                key.replace("_", "-"),
+                "core-count",
                 "warning",
-                what,
-                1,
-                str(trace.meta.notes[key]),
-                "Names and dependencies, or busy time, are incomplete.",
+                "core missing from the core types",
+                missing,
+                "Utilisation is over the listed cores.",
             )
+
+
+def no_streams(trace: Trace) -> Iterator[Finding]:
+    """Kernel tables that do not say where things ran."""
+    tables = [notes["header"] for notes in trace.meta.all_notes() if "header" in notes]
+    without = [header for header in tables if "Stream ID" not in header]
+    if without:
+        effect = "All its kernels share one lane (profiler level 0): overlap between streams cannot be told."
+        yield Finding("no-streams", "warning", "kernel table without streams", len(without), effect)
+
+
+def refused_dependencies(trace: Trace) -> Iterator[Finding]:
+    """A deps.json that belongs to another program."""
+    refused = [str(notes["deps_refused"]) for notes in trace.meta.all_notes() if "deps_refused" in notes]
+    if refused:
+        effect = "Kernels have no names and tasks no dependencies."
+        yield Finding("deps-refused", "warning", "deps.json not joined", len(refused), effect, refused[0])
+
+
+def cut_short(trace: Trace) -> Iterator[Finding]:
+    """TraCR's own timeline of pipelined cores."""
+    told = [str(notes["cut_short"]) for notes in trace.meta.all_notes() if "cut_short" in notes]
+    if told:
+        effect = "Busy time is too low: read the bundle itself."
+        yield Finding("cut-short", "warning", "reading that cuts pipelined tasks short", len(told), effect, told[0])
+
+
+def unclosed_list(trace: Trace) -> Iterator[Finding]:
+    """A JSON list of events without its end."""
+    count = sum(bool(notes.get("unclosed_list")) for notes in trace.meta.all_notes())
+    if count:
+        effect = "The file was probably cut off while it was written: later events are missing."
+        yield Finding("unclosed", "warning", "list of events that never ends", count, effect)
+
+
+def files_not_read(trace: Trace) -> Iterator[Finding]:
+    """Captures of a profiler root that could not be opened."""
     broken = trace.meta.notes.get("files_not_read")
     if broken:
         name, reason = next(iter(broken.items()))
         effect = "What they hold is missing from this trace."
-        yield Finding("files-not-read", "warning", "file that cannot be read", len(broken), f"{name}: {reason}", effect)
-    if trace.meta.notes.get("unclosed_list"):
-        effect = "The file was probably cut off while it was written: later events are missing."
-        yield Finding("unclosed", "warning", "list of events that never ends", 1, "", effect)
-    if trace.meta.notes.get("rank_collisions"):
-        count = int(trace.meta.notes["rank_collisions"])
-        yield Finding(
-            "ranks",
-            "warning",
-            "capture that claims a rank already taken",
-            count,
-            "",
-            "It got the next free number.",
-        )
+        yield Finding("files-not-read", "warning", "file that cannot be read", len(broken), effect, f"{name}: {reason}")
+
+
+def ranks(trace: Trace) -> Iterator[Finding]:
+    """Ranks claimed twice, and ranks that did not run at the same time."""
+    if collisions := trace.meta.notes.get("rank_collisions"):
+        what = "capture that claims a rank already taken"
+        yield Finding("ranks", "warning", what, int(collisions), "It got the next free number.")
+    spans = (
+        trace.slices.join(trace.lanes.select("lane", "rank"), on="lane")
+        .filter(pl.col("rank").is_not_null())
+        .group_by("rank")
+        .agg(begin=pl.col("start").min(), end=(pl.col("start") + pl.col("dur")).max())
+        .sort("begin")
+    )
+    apart = int((spans["begin"] > spans["end"].cum_max().shift(1)).sum())
+    if apart:
+        effect = "They are captures of different runs, or their clocks differ: do not compare times across them."
+        yield Finding("ranks-apart", "warning", "rank that began after all earlier ones had ended", apart, effect)

@@ -18,11 +18,10 @@ from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
 from npuscope.trace import source
-from npuscope.trace.core import Trace
+from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
-from npuscope.trace.intervals import depths
-from npuscope.trace.json_file import WHOLE
-from npuscope.trace.meta import Ledger
+from npuscope.trace.json_file import whole_number
+from npuscope.trace.meta import NEGATIVE, Ledger
 
 MAGIC = b"SQLite format 3\x00"
 # the tables read: columns that must be there, and among all columns those that are ids into STRING_IDS
@@ -102,9 +101,7 @@ class _Database:
         lanes = slices.select(place).unique(maintain_order=True).with_row_index("lane")
         slices = slices.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
         edges = self._edges(slices)
-        lane, start, dur = (slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-        slices = slices.with_columns(pl.Series("depth", depths(lane, start, dur), dtype=pl.UInt32))
-        slices = slices.drop("table", "opId", strict=False)
+        slices = with_depth(slices).drop("table", "opId", strict=False)
         lanes = lanes.rename({"place": "name"}).with_columns(self._rank().alias("rank"))
         devices = self._rows("NPU_INFO")["name"].drop_nulls()
         device = str(devices[0]) if len(devices) else None
@@ -151,9 +148,7 @@ class _Database:
         usable = [pl.col(c).is_between(0, LARGEST_US * 1000) for c in ("startNs", "endNs")]
         sound = frame.filter(*usable, pl.col("endNs") - pl.col("startNs") <= LONGEST_US * 1000)
         self.ledger.dropped["row without a usable time"] += frame.height - sound.height
-        self.ledger.repaired["negative duration set to zero"] += sound.filter(
-            pl.col("endNs") < pl.col("startNs")
-        ).height
+        self.ledger.repaired[NEGATIVE] += sound.filter(pl.col("endNs") < pl.col("startNs")).height
         return sound.with_columns(
             pl.col("startNs").alias("start"),
             (pl.col("endNs") - pl.col("startNs")).clip(lower_bound=0).alias("dur"),
@@ -193,7 +188,7 @@ class _Database:
 
     def _collectives(self) -> pl.DataFrame:
         rows = self._rows("COMMUNICATION_OP")
-        whole = rows.unique("opId", keep="first", maintain_order=True)
+        whole = rows.filter(pl.col("opId").is_first_distinct() | pl.col("opId").is_null())
         self.ledger.records += rows.height - whole.height
         self.ledger.dropped["collective listed again under its id"] += rows.height - whole.height
         if whole.is_empty():
@@ -202,7 +197,7 @@ class _Database:
             "start",
             "dur",
             "table",
-            pl.col("opName").alias("kernel"),
+            pl.col("opName").fill_null("").alias("kernel"),
             pl.lit("comm").alias("kind"),
             pl.lit("communication").alias("place"),
             pl.lit("link").alias("unit"),
@@ -313,6 +308,6 @@ def _whole(value: Any) -> int | None:
     """An int of 64 bits; PYTORCH_API has its times as text."""
     if isinstance(value, int):
         return value
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 18 + 1:
-        return int(value) if int(value) < WHOLE else None
+    if isinstance(value, str):
+        return whole_number(value)
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else None

@@ -16,7 +16,7 @@ from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
-from npuscope.trace.meta import Ledger
+from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, Ledger
 from npuscope.trace.twins import is_collective, mark_twins
 
 # our word -> the column's names over the generations
@@ -36,7 +36,7 @@ REQUIRED = ("name", "start", "dur")
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the words we need are in this file; None for an absent one."""
+    """Where the words we need are in this file; absent words are not in it."""
 
     by_word: dict[str, str]
 
@@ -57,24 +57,26 @@ def recognises(head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The table as a Trace: one slice per row, in the file's order; `task` is the row's number."""
     table = read_csv(path)
-    header, cells = _apart_from_ours(table)
+    cells = _apart_from_ours(table.cells)
+    # of columns with one name the first counts
+    column_of = dict(zip(reversed(table.header), reversed(cells.columns), strict=True))
     columns = Columns(
-        {word: name for word, names in ALIASES.items() for name in header if table.header[header.index(name)] in names}
+        {word: column_of[n] for word, names in ALIASES.items() for n in reversed(names) if n in column_of}
     )
     ledger = Ledger()
     ledger.records = cells.height + table.blank_lines
     ledger.dropped["blank line"] = table.blank_lines
     ledger.notes |= {
         "header": list(table.header),
-        "columns": header,
+        "columns": cells.columns,
         "line_end": table.line_end,
         "bom": table.bom,
     }
     # the source's columns are wide: all work is on a narrow frame of our own, laid beside them at the end
     facts = _facts(cells, columns)
-    _refuse_bad_times(facts, cells, columns, path)
-    ledger.repaired["time with digits below a nanosecond rounded"] = int(facts["rounded"].sum())
-    ledger.repaired["negative duration set to zero"] = int((facts["dur"] < 0).sum())
+    _refuse_bad_times(facts, table, columns, path)
+    ledger.repaired[BELOW_NANOSECOND] = int(facts["rounded"].sum())
+    ledger.repaired[NEGATIVE] = int((facts["dur"] < 0).sum())
     facts, lanes = _with_lanes(facts.with_columns(pl.col("dur").clip(lower_bound=0)))
     facts = mark_twins(facts, ledger)
     if not facts["start"].is_sorted():
@@ -84,19 +86,18 @@ def read(path: Path) -> Trace:
     return Trace.of(slices, lanes, ledger.close(format_name, (str(path),), clock="epoch"))
 
 
-def _apart_from_ours(table: CsvTable) -> tuple[list[str], pl.DataFrame]:
+def _apart_from_ours(cells: pl.DataFrame) -> pl.DataFrame:
     """Source columns that happen to have one of our names step aside."""
-    taken = set(table.cells.columns)
+    taken = set(cells.columns)
     renamed = {}
-    for name in table.cells.columns:
+    for name in cells.columns:
         if name in schema.SLICES:
             aside = f"source {name}"
             while aside in taken:
                 aside = f"source {aside}"
             taken.add(aside)
             renamed[name] = aside
-    cells = table.cells.rename(renamed)
-    return cells.columns, cells
+    return cells.rename(renamed)
 
 
 def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
@@ -120,13 +121,13 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     )
 
 
-def _refuse_bad_times(facts: pl.DataFrame, cells: pl.DataFrame, columns: Columns, path: Path) -> None:
+def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: Columns, path: Path) -> None:
     for word in ("start", "dur"):
         if facts[word].null_count():
-            row = int(facts[word].is_null().arg_max() or 0)
-            cell, column = cells[row, columns.by_word[word]], columns.by_word[word]
-            # the header is line 1; cells with line breaks inside would shift this, and no such file is known
-            raise BadInput(f"'{cell}' in column {column} is not a time in microseconds", path=path, line=row + 2)
+            row, column = int(facts[word].is_null().arg_max() or 0), columns.by_word[word]
+            cell = table.cells[row, column]
+            what = f"'{cell}' in column {column} is not a time in microseconds"
+            raise BadInput(what, path=path, line=int(table.lines[row]))
 
 
 def _with_lanes(facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 
 from npuscope.trace import json_args
-from npuscope.trace.core import Trace
+from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LONGEST_US
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.lane_names import LaneUnit, unit_of_lane
-from npuscope.trace.meta import Ledger
+from npuscope.trace.meta import add_counts
 
 CORE_VIEWS = {"Worker View", "AICore View", "Machine View"}
 SCHEDULER_VIEWS = {"Scheduler View", "AICPU View"}
@@ -69,14 +69,13 @@ def dress_up(table: EventTable) -> Trace:
         clock="relative",
     )
     slices = trace.slices.with_columns(label.alias("label"))
-    slices = _from_start_not_receive(slices, table.ledger)
+    slices, moved = _from_start_not_receive(slices)
     slices = _with_scheduler_times(slices, trace.lanes)
     dialect = sorted(set(table.process_names.values()) & (CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS))
-    meta = replace(
-        trace.meta,
-        repaired=dict(+table.ledger.repaired),
-        notes={**trace.meta.notes, "views": dialect or ["blocks"]},
+    repaired = add_counts(
+        trace.meta.repaired, {"bar began at receive, moved to the kernel's start": moved} if moved else {}
     )
+    meta = replace(trace.meta, repaired=repaired, notes={**trace.meta.notes, "views": dialect or ["blocks"]})
     # the views repeat each dependency; one edge per pair of tasks and name is enough
     edges = trace.edges.unique(["src", "dst", "source", "name"], keep="first", maintain_order=True)
     return Trace.of(slices, trace.lanes, meta, edges)
@@ -91,20 +90,23 @@ def _lane_unit(process: str, name: str) -> LaneUnit:
     return unit._replace(kind="task") if unit.unit in ("AIC", "AIV", "AICPU") else unit
 
 
-def _from_start_not_receive(slices: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
-    """In the current dialect a core's bar begins when the core received the task; the kernel begins later."""
+def _from_start_not_receive(slices: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """In the current dialect a core's bar begins when the core received the task; the kernel begins later.
+
+    The slices with their kernels' times and `receive`, and how many were moved.
+    """
     setup = json_args.microseconds(slices["args"], "local_setup_us")
     kernel = json_args.microseconds(slices["args"], "kernel-duration-us")
     if setup.null_count() == slices.height:
-        return slices
+        return slices, 0
     sound = setup.is_between(0, LONGEST_US * 1000) & kernel.is_between(0, LONGEST_US * 1000)
     known = (slices["kind"] == "task") & sound.fill_null(False)
-    ledger.repaired["bar began at receive, moved to the kernel's start"] = int((known & (setup > 0)).sum())
-    return slices.with_columns(
+    moved = slices.with_columns(
         pl.when(known).then(pl.col("start")).alias("receive"),
         pl.when(known).then(pl.col("start") + setup).otherwise("start").alias("start"),
         pl.when(known).then(kernel).otherwise("dur").alias("dur"),
     )
+    return with_depth(moved), int((known & (setup > 0)).sum())
 
 
 def _with_scheduler_times(slices: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:

@@ -13,11 +13,10 @@ import msgspec
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace.core import Trace
+from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.intervals import depths
 from npuscope.trace.json_file import WHOLE, read_json
-from npuscope.trace.meta import Ledger
+from npuscope.trace.meta import BACKWARDS, UNRECORDED, UNSCHEDULED, Ledger
 from npuscope.trace.phases import phase_of
 from npuscope.trace.readers.deps import Deps, read_deps
 from npuscope.trace.readers.name_map import find_name_map
@@ -74,8 +73,11 @@ class _Swimlane:
         # beyond this stamp nanoseconds would not fit
         self.latest = LARGEST_US * 1000 * records.metadata.clock_freq_hz // 1_000_000_000
         self.cores = records.metadata.core_types
+        strange = next((kind for kind in self.cores if kind not in _UNITS), None)
+        if strange is not None:
+            raise BadInput(f"core type '{strange}', expected one of {', '.join(_UNITS)}", path=path)
         self.lanes: list[dict[str, Any]] = [
-            {"name": f"{_UNITS.get(kind, 'AIC')}_{core}", "unit": _UNITS.get(kind, "AIC"), "core": core}
+            {"name": f"{_UNITS[kind]}_{core}", "unit": _UNITS[kind], "core": core}
             for core, kind in enumerate(self.cores)
         ]
 
@@ -83,10 +85,9 @@ class _Swimlane:
         tasks = self._tasks()
         deps = self._deps(set(tasks["task"].to_list()))
         tasks = tasks.with_columns(self._kernels(tasks, deps).alias("kernel"), pl.lit("task").alias("kind"))
-        parts = [tasks, *self._scheduler_parts(), *self._orchestrator_parts(), *self._host_parts()]
+        parts = [tasks, *self._control_parts()]
         slices = pl.concat([p for p in parts if p.height] or [tasks], how="diagonal_relaxed")
-        lane, start, dur = (slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-        slices = slices.with_columns(pl.Series("depth", depths(lane, start, dur), dtype=pl.UInt32))
+        slices = with_depth(slices)
         level = self.records.chip_swimlane_level or self.records.l2_swimlane_level or 1
         metadata = self.records.metadata
         self.ledger.notes |= {
@@ -116,7 +117,7 @@ class _Swimlane:
         self.ledger.dropped["task without start or end"] += ran.height - ran.filter(sound).height
         ran = ran.filter(sound)
         backwards = pl.col("end") < pl.col("start")
-        self.ledger.repaired["end before start, duration set to zero"] += ran.filter(backwards).height
+        self.ledger.repaired[BACKWARDS] += ran.filter(backwards).height
         ran = ran.with_columns(pl.max_horizontal("start", "end").alias("end"))
         # the key may repeat on one core when the register wraps: the nth row meets the nth row
         nth = pl.int_range(pl.len()).over("core", "reg_task_id").alias("nth")
@@ -125,9 +126,9 @@ class _Swimlane:
         joined = ran.with_columns(nth).join(scheduled, on=key, how="left", maintain_order="left")
         matched = joined.filter(pl.col("dispatch").is_not_null()).height
         self.ledger.merged["dispatch and finish joined to a task"] = matched
-        self.ledger.dropped["dispatch and finish of a task no core recorded"] = len(seen) - matched
+        self.ledger.dropped[UNRECORDED] = len(seen) - matched
         if seen:
-            self.ledger.marked["task without dispatch and finish"] = joined.height - matched
+            self.ledger.marked[UNSCHEDULED] = joined.height - matched
         known = pl.col("dispatch", "finish").replace(0, None)  # 0 is a stamp never taken
         return joined.with_columns(known).select(
             pl.col("core").cast(pl.UInt32).alias("lane"),
@@ -188,34 +189,40 @@ class _Swimlane:
             kernels.append("task" if number < 0 else names.get(number, f"func_{number}"))
         return pl.Series(kernels, dtype=pl.String)
 
-    def _scheduler_parts(self) -> list[pl.DataFrame]:
-        return [
-            self._phases(rows, f"Sched_{thread}", "scheduler", "kind")
-            for thread, rows in enumerate(self.records.aicpu_scheduler_phases)
-        ]
+    def _control_parts(self) -> list[pl.DataFrame]:
+        """What the AICPU's threads and the host did, a lane each; the host's clock is brought onto the device's."""
+        records = self.records
+        cycles, host = ("start_cycles", "end_cycles"), ("start_host_ns", "end_host_ns")
+        parts = []
+        for thread, rows in enumerate(records.aicpu_scheduler_phases):
+            parts.append(self._thread(rows, f"Sched_{thread}", "AICPU", "scheduler", "phase", cycles))
+        for thread, rows in enumerate(records.aicpu_orchestrator_phases):
+            parts.append(self._thread(rows, f"Orch_{thread}", "AICPU", "orchestrator", "submit", cycles))
+        for thread, rows in enumerate(records.host_orchestrator_phases):
+            parts.append(self._thread(rows, f"Host_{thread}", "host", "orchestrator", "submit", host))
+        if records.host_device_uploads:
+            parts.append(self._thread(records.host_device_uploads, "H2D", "host", None, "upload", host))
+        return parts
 
-    def _orchestrator_parts(self) -> list[pl.DataFrame]:
-        return [
-            self._phases(rows, f"Orch_{thread}", "orchestrator", None)
-            for thread, rows in enumerate(self.records.aicpu_orchestrator_phases)
-        ]
-
-    def _phases(self, rows: list[dict[str, Any]], lane: str, role: str, kind: str | None) -> pl.DataFrame:
-        """Slices of one AICPU thread; what the rows hold beside their times is kept as columns or as text."""
+    def _thread(
+        self, rows: list[dict[str, Any]], name: str, unit: str, role: str | None, label: str, stamps: tuple[str, str]
+    ) -> pl.DataFrame:
+        """Slices of one thread on a lane of its own; rows without a kind are called `label`."""
         number = len(self.lanes)
-        self.lanes.append({"name": lane, "unit": "AICPU", "role": role})
+        self.lanes.append({"name": name, "unit": unit, "role": role})
         self.ledger.records += len(rows)
-        if not rows:
-            return pl.DataFrame()
-        frame = self._phase_frame(rows, "start_cycles", "end_cycles", self.latest, lane)
-        label = pl.col("kind") if kind else pl.lit("submit")
+        on_host = unit == "host"
+        frame = self._phase_frame(rows, *stamps, LARGEST_US * 1000 if on_host else self.latest, name)
+        offset = self._host_offset() if on_host and rows else 0
+        begin, end = (pl.col(c) + offset if on_host else self._ns(pl.col(c)) for c in ("begin", "end"))
+        told = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
         return frame.select(
             pl.lit(number, dtype=pl.UInt32).alias("lane"),
-            self._ns(pl.col("begin")).alias("start"),
-            (self._ns(pl.col("end")) - self._ns(pl.col("begin"))).alias("dur"),
-            label.alias("kernel"),
-            pl.lit("schedule").alias("kind"),
-            phase_of(label).alias("phase"),
+            begin.alias("start"),
+            (end - begin).alias("dur"),
+            told.alias("kernel"),
+            pl.lit("host" if on_host else "schedule").alias("kind"),
+            phase_of(told).alias("phase"),
             pl.col("task_id").alias("task"),
             *COUNTERS,
             "other",
@@ -228,46 +235,19 @@ class _Swimlane:
             for key in (start, end):
                 if not isinstance(row.get(key), int) or not 0 <= row[key] <= latest:
                     raise BadInput(f"phase {number} of {where} has no usable {key}", path=self.path)
-            self.ledger.repaired["end before start, duration set to zero"] += row[end] < row[start]
+            self.ledger.repaired[BACKWARDS] += row[end] < row[start]
             known = {
                 "begin": row[start],
                 "end": max(row[start], row[end]),
-                "kind": str(row.get("kind", row.get("phase", ""))),
+                "kind": str(row.get("kind") or row.get("phase") or ""),
             }
             for key in ("task_id", *COUNTERS):
                 value = row.get(key)
                 known[key] = value if isinstance(value, int) and abs(value) < WHOLE else None
-            rest = {k: v for k, v in row.items() if k not in (start, end, "kind", "task_id", *COUNTERS)}
+            rest = {k: v for k, v in row.items() if k not in (start, end, "kind") and known.get(k) is None}
             plain.append({**known, "other": msgspec.json.encode(rest).decode() if rest else None})
         numbers = dict.fromkeys(("begin", "end", "task_id", *COUNTERS), pl.Int64)
         return pl.DataFrame(plain, schema={**numbers, "kind": pl.String, "other": pl.String})
-
-    def _host_parts(self) -> list[pl.DataFrame]:
-        """Host-built graphs: the host's submits and uploads, brought onto the device's clock by the anchors."""
-        parts = []
-        threads = [(f"Host_{n}", "submit", rows) for n, rows in enumerate(self.records.host_orchestrator_phases)]
-        if self.records.host_device_uploads:
-            threads.append(("H2D", "upload", self.records.host_device_uploads))
-        for name, label, rows in threads:
-            number = len(self.lanes)
-            self.lanes.append({"name": name, "unit": "host", "role": "orchestrator" if label == "submit" else None})
-            self.ledger.records += len(rows)
-            if not rows:
-                continue
-            frame = self._phase_frame(rows, "start_host_ns", "end_host_ns", LARGEST_US * 1000, name)
-            told = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
-            parts.append(
-                frame.select(
-                    pl.lit(number, dtype=pl.UInt32).alias("lane"),
-                    (pl.col("begin") + self._host_offset()).alias("start"),
-                    (pl.col("end") - pl.col("begin")).alias("dur"),
-                    told.alias("kernel"),
-                    pl.lit("host").alias("kind"),
-                    pl.col("task_id").alias("task"),
-                    "other",
-                )
-            )
-        return parts
 
     def _host_offset(self) -> int:
         """Device ns - host ns, from the anchor taken with the shortest round trip."""

@@ -11,6 +11,7 @@ import polars as pl
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
+from npuscope.trace.meta import add_counts
 
 # process name -> unit and kind; the profiler's other processes hold counters only
 PROCESSES = {
@@ -23,7 +24,9 @@ PROCESSES = {
 }
 EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
 # what the hardware queue holds beside kernels: waiting, recording, profiling and copying orders
-QUEUE_ORDERS = re.compile(r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE)")
+QUEUE_ORDERS = re.compile(
+    r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
+)
 
 
 def recognises(table: EventTable) -> bool:
@@ -48,7 +51,7 @@ def dress_up(table: EventTable) -> Trace:
     is_order = np.array([bool(QUEUE_ORDERS.match(name)) for name in table.names], dtype=bool)
     if len(kind):
         kind = np.where((kind == task) & is_order[table.slices["name"].to_numpy()], schedule, kind)
-    trace = dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch")
+    trace = _mark_parts(dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch"))
     # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
     return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))
 
@@ -56,3 +59,19 @@ def dress_up(table: EventTable) -> Trace:
 def _device(pid: int | str, process: str) -> int | None:
     """msprof packs the device into the low five bits of the pid of its own processes."""
     return pid & 31 if isinstance(pid, int) and process in EVIDENCE - {"CANN"} and pid > 31 else None
+
+
+def _mark_parts(trace: Trace) -> Trace:
+    """HCCL lists a collective whole on its group's lane and in parts on its planes; the parts tell it again."""
+    comm = trace.slices.join(trace.lanes.filter(pl.col("unit") == "link").select("lane", "name"), on="lane")
+    is_part = pl.col("name").str.starts_with("Plane")
+    whole = (
+        comm.filter(~is_part).sort("start").select("start", duplicate_of="task", stop=pl.col("start") + pl.col("dur"))
+    )
+    met = comm.filter(is_part).sort("start").select("task", "start").join_asof(whole, on="start")
+    met = met.filter(pl.col("start") <= pl.col("stop"))
+    if met.is_empty():
+        return trace
+    marks = trace.slices["duplicate_of"].scatter(met["task"], met["duplicate_of"])  # a task here is its slice's row
+    marked = add_counts(trace.meta.marked, {"part of a collective that is listed whole": met.height})
+    return replace(trace, slices=trace.slices.with_columns(marks), meta=replace(trace.meta, marked=marked))

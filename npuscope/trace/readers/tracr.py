@@ -17,12 +17,12 @@ import polars as pl
 
 from npuscope.errors import BadInput
 from npuscope.trace import progress, schema, source
-from npuscope.trace.core import Trace
+from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
 from npuscope.trace.json_file import WHOLE, read_json, whole_number
 from npuscope.trace.lane_names import unit_of_lane
-from npuscope.trace.meta import Ledger
+from npuscope.trace.meta import NEVER_CLOSED, OUT_OF_ORDER, Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
 from npuscope.trace.readers.name_map import find_name_map
 from npuscope.trace.tracr_records import (
@@ -104,8 +104,7 @@ def read(path: Path) -> Trace:
     slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
     edges = None
     if flows.height:
-        lane, start, dur = (slices[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur"))
-        edges = edges_of(flows, Enclosing(lane, start, dur))
+        edges = edges_of(flows, Enclosing(*arrays_of(slices)))
         edges = edges.with_columns(pl.lit("flow").alias("name"))
         lonely = pl.col("src_time").is_null() | pl.col("dst_time").is_null()
         ledger.marked["flow end without its other end"] = int(edges.select(lonely.sum()).item())
@@ -147,7 +146,7 @@ def _fitting(time: int | None) -> int | None:
 
 
 def _read_thread(path: Path, ledger: Ledger) -> Points:
-    data = source.read_all(path) if source.is_packed(path) else path.read_bytes()
+    data = source.read_all(path)
     tail = len(data) % RECORD.itemsize
     if tail:
         ledger.repaired["file with an incomplete last record, its bytes ignored"] += 1
@@ -160,7 +159,7 @@ def _read_thread(path: Path, ledger: Ledger) -> Points:
         points = points.take(~too_late)
     backwards = int(np.count_nonzero(points.time[1:] < points.time[:-1]))
     if backwards:
-        ledger.repaired["trace point out of order, sorted"] += backwards
+        ledger.repaired[OUT_OF_ORDER] += backwards
         points = points.by_time()
     return points
 
@@ -194,7 +193,7 @@ class _Process:
 
     def _slices(self, points: Points) -> pl.DataFrame:
         """Slices in the order of channels, then time."""
-        runs = np.zeros(CHANNELS, dtype=bool)
+        runs = np.zeros(max(CHANNELS, len(self._labels)), dtype=bool)  # by event id
         runs[[event for event, label in enumerate(self._labels) if label in RUN_LABELS]] = True
         is_run = runs[points.event]
         begins, ends, cores, count = [], [], [], 0
@@ -232,7 +231,7 @@ class _Process:
 
     def _count(self, pairs: Pairs, resets: int) -> None:
         ledger = self._ledger
-        ledger.dropped["slice never closed"] += pairs.unclosed
+        ledger.dropped[NEVER_CLOSED] += pairs.unclosed
         ledger.dropped["RESET with nothing open"] += pairs.idle_resets
         ledger.merged["RESET closed a slice"] += resets - pairs.idle_resets
 

@@ -36,9 +36,10 @@ def write(trace: Trace, path: Path) -> Counts:
 def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series]:
     places = _places(trace)
     yield _name_events(trace, places)
+    said = annotation_columns(trace.slices)
     for begin in range(0, trace.slices.height, BATCH):
         progress.report(f"writing {path.name}", begin, trace.slices.height)
-        yield _slice_events(trace.slices.slice(begin, BATCH), places)
+        yield _slice_events(trace.slices.slice(begin, BATCH), [c.slice(begin, BATCH) for c in said], places)
     yield _edge_events(trace, places, ends)
 
 
@@ -62,11 +63,8 @@ def _name_events(trace: Trace, places: pl.DataFrame) -> pl.Series:
     return pl.Series([orjson.dumps(event).decode() for event in events], dtype=pl.String)
 
 
-def _slice_events(slices: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
-    args = [
-        pl.concat_str(pl.lit(f"{orjson.dumps(column.name).decode()}:"), json_text(column))
-        for column in annotation_columns(slices)
-    ]
+def _slice_events(slices: pl.DataFrame, columns: list[pl.Series], places: pl.DataFrame) -> pl.Series:
+    args = [pl.concat_str(pl.lit(f"{orjson.dumps(c.name).decode()}:"), json_text(c)) for c in columns]
     rows = slices.join(places.select("lane", "pid", "tid"), on="lane", maintain_order="left")
     said = pl.concat_str(args, separator=",", ignore_nulls=True) if args else pl.lit("")
     return rows.select(

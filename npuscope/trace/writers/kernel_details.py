@@ -53,8 +53,8 @@ def write(trace: Trace, path: Path) -> Counts:
                 include_header=False, line_terminator=line_end, quote_style="necessary", null_value=""
             )
             file.write(text.encode())
-    left_out = trace.slices.height - cells.height
-    return {"slice that is no device task": left_out} if left_out else {}
+    left_out = {"slice that is no device task": trace.slices.height - cells.height, "edge": trace.edges.height}
+    return {reason: count for reason, count in left_out.items() if count}
 
 
 def _foreign_cells(trace: Trace) -> pl.DataFrame:
@@ -66,12 +66,16 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
         "start"
     )
     end = pl.col("start") + pl.col("dur")
+    # the profiler's own meaning: the gap to the row before, whatever its stream
     wait = (pl.col("start") - end.shift(1)).clip(lower_bound=0).fill_null(0)
     not_known = pl.lit("N/A")
     cells = rows.select(
         pl.col("step").cast(pl.String).fill_null("N/A"),
         pl.col("device").cast(pl.String).fill_null("N/A"),
-        pl.when(pl.col("unit") == "link").then(not_known).otherwise(pl.col("name")).alias("stream"),
+        pl.when(pl.col("unit") == "link")
+        .then(not_known)
+        .otherwise(pl.col("name").str.strip_prefix("stream "))
+        .alias("stream"),
         pl.col("kernel").alias("name"),
         pl.col("kernel").alias("type"),
         pl.when(pl.col("kind") == "comm")

@@ -21,7 +21,7 @@ from npuscope.trace.meta import Counts
 from npuscope.trace.phases import RUN_LABELS
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
 from npuscope.trace.writers.atomic import whole_folder
-from npuscope.trace.writers.edge_ends import edge_ends
+from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")
@@ -51,7 +51,8 @@ def write(trace: Trace, path: Path) -> Counts:
             except CannotWrite as error:
                 raise CannotWrite(error.what, path=path) from error
     columns = [c for c in trace.slices.columns if c not in KEPT and trace.slices[c].null_count() < trace.slices.height]
-    return {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
+    left_out = {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
+    return {**left_out, **edges_not_drawn(trace, int(flows["begins"].not_().sum()))}
 
 
 def _is_ours(folder: Path) -> bool:

@@ -51,3 +51,12 @@ def test_queue_orders_are_scheduling_and_overlap_analysis_describes(tmp_path: Pa
     trace = npuscope.read(write_events(tmp_path / "t.json", events))
     assert trace.slices["kind"].to_list() == ["task", "schedule", "derived"]
     assert trace.lanes["unit"].to_list() == ["stream", "host"]
+
+
+def test_parts_of_a_collective_point_at_the_whole(shared: Path) -> None:
+    folder = shared / "ascend/msinsight_cnn/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    trace = npuscope.read(folder / "trace_view.json")
+    # README: HCCL has 300 events, four of which are the collectives
+    assert trace.meta.marked["part of a collective that is listed whole"] == 296
+    whole = trace.slices.filter(pl.col("task").is_in(trace.slices["duplicate_of"].drop_nulls().implode()))
+    assert whole["kernel"].str.starts_with("hcom_allReduce").all()
