@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -49,10 +49,10 @@ def _run(command: list[str]) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024)
 
 
-def table(title: str, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+def table(title: str, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a Markdown table."""
     print(f"\n### {title}\n")
     print("| " + " | ".join(header) + " |")
-    print("|" + "---|" * len(list(header)))
+    print("|" + "---|" * len(header))
     for row in rows:
         print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)

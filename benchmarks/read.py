@@ -145,11 +145,14 @@ def growth(scratch: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="kineto, kernels, tracr, growth; all if none is named")
+    known = ["kineto", "kernels", "tracr", "growth"]
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(known)}; all if none is named")
     parser.add_argument("--hta", help="a Python with HolisticTraceAnalysis")
     parser.add_argument("--tracr-process", help="TraCR's post-processor")
     arguments = parser.parse_args()
-    parts = arguments.parts or ["kineto", "kernels", "tracr", "growth"]
+    parts = arguments.parts or known
+    if unknown := set(parts) - set(known):
+        parser.error(f"no part is called {unknown.pop()}")
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         if "kineto" in parts:

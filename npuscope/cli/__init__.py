@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from npuscope import __version__
 from npuscope.cli import convert, demo, doctor, formats, info
 from npuscope.errors import NpuscopeError
 
@@ -22,8 +24,22 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for module in (info, doctor, convert, formats, demo):
-    app.command(help=module.__doc__)(module.command)
-    app.registered_commands[-1].name = module.__name__.rpartition(".")[2]
+    app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"npuscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of npuscope itself."""
 
 
 def main() -> None:
@@ -41,6 +57,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # what readers and writers did not foresee about files
+        print(f"npuscope: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+        sys.exit(2)
     except MemoryError:
         print(
             "npuscope: not enough memory for this capture. Read a part of it, or convert it in parts.",

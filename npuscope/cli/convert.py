@@ -22,15 +22,16 @@ from npuscope.cli.progress_bar import progress_bar
 def command(
     path: CapturePath,
     out: Annotated[str, typer.Argument(help="Where to write; `npuscope formats` lists the endings.")],
-    format: Annotated[str | None, typer.Option("--format", help="Format of OUT, if its ending does not tell.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="Format of OUT, if its ending does not tell: one `npuscope formats` lists."),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from pathlib import Path
-
     from npuscope.trace import read
-    from npuscope.trace.writers import format_of
+    from npuscope.trace.writers import check_target
 
-    target = format or format_of(Path(out))  # a wrong name is told before the work, not after
+    target = check_target(out, format)  # a wrong name is told before the work, not after
     with progress_bar():
         trace = read(path)
         left_out = trace.write(out, target)

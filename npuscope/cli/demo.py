@@ -26,11 +26,11 @@ def command(
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if keep is None else keep)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)  # an OSError here names the folder
         capture = folder / "kernel_details.csv"
         write_decode_steps(capture)
         trace = read(capture)
         trace.write(folder / "decode.pftrace")
-        print(info_text(summarise(trace), diagnose(trace)))
+        print(info_text(capture.name, summarise(trace), diagnose(trace)))
         if keep is not None:
             print(f"\nkept {capture} and {folder / 'decode.pftrace'} (open it in ui.perfetto.dev)")

@@ -15,14 +15,13 @@ from npuscope.cli.progress_bar import progress_bar
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
     from npuscope.analysis.doctor import diagnose
-    from npuscope.analysis.summary import summarise
     from npuscope.report.terminal import doctor_text
     from npuscope.trace import read
 
     with progress_bar():
         trace = read(path)
-        summary, diagnosis = summarise(trace), diagnose(trace)
+        diagnosis = diagnose(trace)
     if json:
-        print_json({"format": summary.format, "slices": summary.slices, **diagnosis.as_dict()})
+        print_json({"format": trace.meta.format, "slices": trace.slices.height, **diagnosis.as_dict()})
     else:
-        print(doctor_text(summary, diagnosis))
+        print(doctor_text(path, trace.meta.format, trace.slices.height, diagnosis))

@@ -28,13 +28,17 @@ def command(
     from npuscope.analysis.summary import summarise
     from npuscope.report.terminal import info_text
     from npuscope.trace import read
+    from npuscope.trace.writers import check_target
 
+    target = None if out is None else check_target(out)
     with progress_bar():
         trace = read(path)
         if out is not None:
-            trace.write(out)
+            trace.write(out, target)
         summary, diagnosis = summarise(trace), diagnose(trace)
     if json:
         print_json({**summary.as_dict(), "doctor": diagnosis.verdict})
-    else:
-        print(info_text(summary, diagnosis))
+        return
+    print(info_text(path, summary, diagnosis))
+    if out is not None:
+        print(f"wrote {out} ({target})")

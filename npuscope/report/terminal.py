@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from npuscope.analysis.doctor import Diagnosis
 from npuscope.analysis.summary import Summary
 
+WIDEST = 56  # characters of a kernel's name in a table
 _ACCOUNT = (
     ("merged", "became part of"),
     ("marked", "marked"),
@@ -15,9 +16,9 @@ _ACCOUNT = (
 )
 
 
-def info_text(summary: Summary, diagnosis: Diagnosis) -> str:
-    """What `npuscope info` prints."""
-    lines = [f"{_place(summary.files)}: {summary.format}"]
+def info_text(path: str, summary: Summary, diagnosis: Diagnosis) -> str:
+    """What `npuscope info` prints of the capture at `path`."""
+    lines = [f"{printable(path)}: {summary.format}"]
     rows = [
         ("device", summary.device or "not told"),
         ("lanes", ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items()) or "none"),
@@ -42,9 +43,9 @@ def info_text(summary: Summary, diagnosis: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def doctor_text(summary: Summary, diagnosis: Diagnosis) -> str:
-    """What `npuscope doctor` prints."""
-    lines = [f"{_place(summary.files)}: {summary.format}, {summary.slices:,} slices", diagnosis.verdict]
+def doctor_text(path: str, format: str, slices: int, diagnosis: Diagnosis) -> str:
+    """What `npuscope doctor` prints of the capture at `path`."""
+    lines = [f"{printable(path)}: {format}, {slices:,} slices", diagnosis.verdict]
     for finding in diagnosis.findings:
         lines += ["", f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]"]
         if finding.example:
@@ -54,11 +55,14 @@ def doctor_text(summary: Summary, diagnosis: Diagnosis) -> str:
 
 
 def _kernel_table(summary: Summary) -> list[str]:
-    width = max(len("kernel"), *(min(len(k.kernel), 56) for k in summary.top_kernels))
-    lines = [f"  {'kernel':<{width}}  {'count':>9}  {'sum µs':>14}"]
-    for total in summary.top_kernels:
-        name = total.kernel if len(total.kernel) <= 56 else total.kernel[:55] + "…"
-        lines.append(f"  {printable(name):<{width}}  {total.count:>9,}  {total.total_ns / 1000:>14,.3f}")
+    names = [
+        printable(k.kernel if len(k.kernel) <= WIDEST else k.kernel[: WIDEST - 1] + "…") for k in summary.top_kernels
+    ]
+    counts = [f"{k.count:,}" for k in summary.top_kernels]
+    sums = [f"{k.total_ns / 1000:,.3f}" for k in summary.top_kernels]
+    columns = [["kernel", *names], ["count", *counts], ["sum µs", *sums]]
+    name, count, total = (max(map(len, column)) for column in columns)
+    lines = [f"  {n:<{name}}  {c:>{count}}  {t:>{total}}" for n, c, t in zip(*columns, strict=True)]
     if summary.kernels > len(summary.top_kernels):
         lines.append(f"  … and {summary.kernels - len(summary.top_kernels):,} more kernels")
     return lines
@@ -66,12 +70,6 @@ def _kernel_table(summary: Summary) -> list[str]:
 
 def _counts(word: str, counts: Mapping[str, int]) -> list[str]:
     return [f"  {word:<15} {count:>9,}  {printable(reason)}" for reason, count in counts.items()]
-
-
-def _place(files: tuple[str, ...]) -> str:
-    if not files:
-        return "trace"
-    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def _range(steps: tuple[int, ...]) -> str:

@@ -69,6 +69,23 @@ def test_doctor_in_text_and_json(tmp_path: Path) -> None:
     assert [finding["id"] for finding in data["findings"]] == ["overlap"]
 
 
+def test_the_version_and_the_module_entry() -> None:
+    assert npuscope("--version").stdout.startswith("npuscope 0.")
+    run = subprocess.run([sys.executable, "-m", "npuscope", "--version"], capture_output=True, text=True, timeout=60)
+    assert run.stdout == npuscope("--version").stdout
+
+
+def test_a_wrong_output_is_told_before_the_work(table: Path, tmp_path: Path) -> None:
+    for arguments in (["info", table, "-o", "x.xlsx"], ["convert", table, tmp_path / "x", "--format", "sketch"]):
+        run = npuscope(*arguments)
+        assert run.returncode == 2
+        assert run.stdout == ""
+
+
+def test_output_is_the_same_every_time(tmp_path: Path) -> None:
+    assert len({npuscope("demo").stdout for _ in range(3)}) == 1
+
+
 def test_formats_lists_both_directions() -> None:
     text = npuscope("formats").stdout
     assert "kernel_details" in text
@@ -80,6 +97,7 @@ def test_demo_makes_reads_and_keeps_a_capture(tmp_path: Path) -> None:
     assert run.returncode == 0
     assert "collective listed logically and physically" in run.stdout
     assert (tmp_path / "demo/decode.pftrace").exists()
+    assert npuscope("demo", "--keep", tmp_path / "demo/decode.pftrace").returncode == 2  # a file, not a folder
 
 
 @pytest.mark.parametrize("command", ["info", "doctor", "convert"])

@@ -29,10 +29,28 @@ def write(trace: Trace, path: str | Path, format: str | None = None) -> Counts:
     """Write `trace` to `path`, whole or not at all; returns what the format has no room for (reason -> count).
 
     The format comes from the ending (`.pftrace`, `.json`, `.csv`, each also with `.gz` or `.zst`; a name
-    that ends in `tracr` is a bundle, one without an ending or with `.npu` an npuscope folder) unless `format` names it.
+    that ends in `tracr` is a bundle, one without an ending or with `.npu` an npuscope folder) unless
+    `format` names it.
     """
-    path = Path(path)
-    return _writer(format or format_of(path), path)(trace, path)
+    from npuscope.trace.writers import chrome, kernel_details, parquet, perfetto, tracr
+
+    writers: dict[str, Callable[[Trace, Path], Counts]] = {
+        "perfetto": perfetto.write,
+        "chrome": chrome.write,
+        "kernel_details": kernel_details.write,
+        "tracr": tracr.write,
+        "parquet": parquet.write,
+    }
+    return writers[check_target(path, format)](trace, Path(path))
+
+
+def check_target(path: str | Path, format: str | None = None) -> str:
+    """The format to write to `path`; raises CannotWrite for a name or an ending that no format has."""
+    if format is None:
+        return format_of(Path(path))
+    if format not in FORMATS:
+        raise CannotWrite(f"no format is called {format}", path=path, remedy=f"Known: {', '.join(FORMATS)}.")
+    return format
 
 
 def format_of(path: Path) -> str:
@@ -48,18 +66,3 @@ def format_of(path: Path) -> str:
         return "parquet"
     endings = ", ".join(_BY_ENDING)
     raise CannotWrite(f"no format ends in {suffixes[-1]}", path=path, remedy=f"Use one of {endings}, or name a format.")
-
-
-def _writer(format: str, path: Path) -> Callable[[Trace, Path], Counts]:
-    from npuscope.trace.writers import chrome, kernel_details, parquet, perfetto, tracr
-
-    writers = {
-        "perfetto": perfetto.write,
-        "chrome": chrome.write,
-        "kernel_details": kernel_details.write,
-        "tracr": tracr.write,
-        "parquet": parquet.write,
-    }
-    if format not in writers:
-        raise CannotWrite(f"no format is called {format}", path=path, remedy=f"Known: {', '.join(FORMATS)}.")
-    return writers[format]

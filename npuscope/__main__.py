@@ -1,0 +1,5 @@
+"""`python -m npuscope` is the command."""
+
+from npuscope.cli import main
+
+main()
