@@ -25,6 +25,13 @@ def kind_numbers(kinds: Sequence[str]) -> NDArray[np.uint8]:
     return np.array([_KIND_NUMBER[kind] for kind in kinds], dtype=np.uint8)
 
 
+def recast(table: EventTable, kinds: NDArray[np.uint8], names: re.Pattern[str], of: str, to: str) -> NDArray[np.uint8]:
+    """The kinds of the slices, where those of one kind and a certain name become another kind."""
+    before, after = kind_numbers([of, to])
+    named = np.array([bool(names.search(name)) for name in table.names], dtype=bool)
+    return np.where((kinds == before) & named[table.slices["name"].to_numpy()], after, kinds)
+
+
 def dress(
     table: EventTable,
     format: str,
@@ -74,13 +81,10 @@ def _edges_and_depths(
     table.slices = table.slices.with_columns(table.slices[c].rechunk() for c in ("lane", "start", "dur"))
     enclosing = Enclosing(*(table.slices[c].to_numpy() for c in ("lane", "start", "dur")))
     give_back()
-    edges = edges_of(table.flows, enclosing, None if task is None else task.fill_null(-1).to_numpy())
+    edges = edges_of(table.flows, enclosing, table.ledger, task)
     table.flows = table.flows.clear()
     give_back()
-    lonely = pl.col("src_time").is_null() | pl.col("dst_time").is_null()
-    table.ledger.marked["flow end without its other end"] = int(edges.select(lonely.sum()).item())
     edges = edges.with_columns(
-        *([] if task is None else [pl.col("src", "dst").replace(-1, None)]),
         names.gather(edges["name"]).alias("name"),
         *([pl.col("src_time", "dst_time") + epoch_ns] if epoch_ns else []),
     )

@@ -5,6 +5,8 @@ It has the traps of real files: collectives told twice, tiling on the AI CPU, tw
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,9 +71,10 @@ def write_decode_steps(path: Path) -> None:
                 now += kernel.ns + late + GAP_NS
         now += 40_000
     rows.sort(key=lambda row: row[0])
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEADER, *(cells for _, cells in rows)])
     with whole_file(path) as file:
-        text = (",".join(_quoted(cell) for cell in row) + "\n" for row in [HEADER, *(cells for _, cells in rows)])
-        file.write("".join(text).encode())
+        file.write(text.getvalue().encode())
 
 
 def _rows(step: int, layer: int, position: int, kernel: Kernel, start: int, ns: int) -> list[tuple[int, list[str]]]:
@@ -92,7 +95,3 @@ def _rows(step: int, layer: int, position: int, kernel: Kernel, start: int, ns: 
     if kernel.type == "FusedInferAttentionScore":
         rows.append(row(start - 90_000, 76_480, str(task), "162", kernel.type, "AI_CPU", 0, none))
     return rows
-
-
-def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in '",') else cell

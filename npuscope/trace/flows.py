@@ -7,15 +7,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.trace.intervals import Enclosing, Ints
+from npuscope.trace.meta import Ledger
 
 
-def edges_of(flows: pl.DataFrame, enclosing: Enclosing, task: Ints | None = None) -> pl.DataFrame:
+def edges_of(flows: pl.DataFrame, enclosing: Enclosing, ledger: Ledger, task: pl.Series | None = None) -> pl.DataFrame:
     """One edge per flow end that has a beginning, and one with a null side per end that has none.
 
     `flows` has lane, time, begins, ends, and category, name and flow, which together name one flow;
     `enclosing` finds the slice a moment falls into and `task` has each slice's task (its position if not
     given). An end belongs to the last beginning of its flow not after it; an end stamped before every
-    beginning (clocks of two processes differ) belongs to the first one.
+    beginning (clocks of two processes differ) belongs to the first one. Ends without the other are counted.
     """
     lane, time, name, flow = (flows[column].to_numpy() for column in ("lane", "time", "name", "flow"))
     slice_of = enclosing.find(lane, time)  # first, while nothing else takes memory
@@ -33,6 +34,7 @@ def edges_of(flows: pl.DataFrame, enclosing: Enclosing, task: Ints | None = None
     src = np.concatenate([np.where(origin >= 0, begins[origin], -1) if len(begins) else origin, lonely])
     dst = np.concatenate([ends, none])
     either = np.where(dst >= 0, dst, src)
+    ledger.marked["flow end without its other end"] += int(((src < 0) | (dst < 0)).sum())
     return pl.DataFrame(
         {
             "src": _tasks(src, slice_of, task),
@@ -68,11 +70,10 @@ def _origins(begin_key: Ints, begin_time: Ints, end_key: Ints, end_time: Ints) -
     return origin
 
 
-def _tasks(points: Ints, slice_of: Ints, task: Ints | None) -> pl.Series:
+def _tasks(points: Ints, slice_of: Ints, task: pl.Series | None) -> pl.Series:
     inside = np.where(points >= 0, slice_of[points], -1) if len(slice_of) else points
-    if task is not None:
-        return _at(task, inside)
-    return pl.Series(inside).set(pl.Series(inside < 0), None)
+    rows = pl.Series(inside).set(pl.Series(inside < 0), None)
+    return rows if task is None else task.gather(rows)
 
 
 def _at(values: NDArray[np.generic], places: Ints) -> pl.Series:

@@ -1,12 +1,13 @@
 """Arithmetic on intervals that share lanes: nesting, crossing, who encloses a moment, length of a union.
 
-All functions take NumPy arrays of equal length, one entry per slice, and are vectorised except
-`sublanes`, which runs only over the lanes whose slices cross.
+All functions take NumPy arrays of equal length, one entry per slice. They are vectorised; only lanes on which
+slices overlap are walked one by one, and only `crossing` and `sublanes` walk them slice by slice.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -30,12 +31,16 @@ def depths(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any] | Non
     if order is None:
         order = lane_order(lane, start, dur)
     result = np.zeros(len(lane), dtype=np.int32)
-    begins = _runs(lane[order])
-    # only lanes on which something overlaps are looked at one by one
-    for number in np.unique(np.searchsorted(begins, _overlaps(lane, start, dur, order), side="right") - 1):
-        rows = order[begins[number] : begins[number + 1]]
+    for rows in _crowded(lane, start, dur, order):
         result[rows] = _depths_of_lane(start[rows], dur[rows])
     return result
+
+
+def _crowded(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The slices, in order, of each lane on which any two overlap; most cores and streams have none."""
+    begins = _runs(lane[order])
+    for number in np.unique(np.searchsorted(begins, _overlaps(lane, start, dur, order), side="right") - 1):
+        yield order[begins[number] : begins[number + 1]]
 
 
 def _overlaps(lane: NDArray[Any], start: Ints, dur: Ints, order: NDArray[Any]) -> Ints:
@@ -58,12 +63,14 @@ def _depths_of_lane(starts: Ints, durs: Ints) -> Ints:
 
 
 def crossing(lane: Ints, start: Ints, dur: Ints) -> NDArray[np.bool_]:
-    """True for each slice that begins inside an earlier slice of its lane and ends after it."""
+    """True for each slice that begins inside an earlier slice of its lane and ends after it.
+
+    What a slice is held against are the earlier ones that do not cross themselves, so that leaving out
+    those told leaves lanes that nest.
+    """
     order = lane_order(lane, start, dur)
     result = np.zeros(len(lane), dtype=bool)
-    begins = _runs(lane[order])
-    for number in np.unique(np.searchsorted(begins, _overlaps(lane, start, dur, order), side="right") - 1):
-        rows = order[begins[number] : begins[number + 1]]
+    for rows in _crowded(lane, start, dur, order):
         result[rows] = _crossing_in_lane(start[rows], start[rows] + dur[rows])
     return result
 
@@ -191,5 +198,4 @@ def union_length(start: Ints, dur: Ints) -> int:
     order = np.argsort(start, kind="stable")
     starts, ends = start[order], (start + dur)[order]
     reach = np.maximum.accumulate(ends)
-    covered = np.maximum(ends[1:], reach[:-1]) - np.maximum(starts[1:], reach[:-1])
-    return int(ends[0] - starts[0] + np.maximum(covered, 0).sum())
+    return int(ends[0] - starts[0] + (reach[1:] - np.maximum(starts[1:], reach[:-1])).sum())

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
 from npuscope.trace.event_table import EventTable
 
 DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel"}
@@ -70,14 +71,9 @@ def dress_up(table: EventTable) -> Trace:
     return _steps_of_kernels(trace)
 
 
-def _kinds(table: EventTable) -> np.ndarray:
+def _kinds(table: EventTable) -> NDArray[np.uint8]:
     by_category = kind_numbers([_kind(category) for category in table.categories])
-    kinds = by_category[table.slices["category"].to_numpy()] if table.categories else np.empty(0, dtype=np.uint8)
-    task, comm = kind_numbers(["task", "comm"])
-    is_collective = np.array([bool(COLLECTIVE_KERNEL.search(name)) for name in table.names], dtype=bool)
-    if len(kinds):
-        kinds = np.where((kinds == task) & is_collective[table.slices["name"].to_numpy()], comm, kinds)
-    return kinds
+    return recast(table, by_category[table.slices["category"].to_numpy()], COLLECTIVE_KERNEL, "task", "comm")
 
 
 def _kind(category: str) -> str:

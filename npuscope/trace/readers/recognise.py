@@ -52,26 +52,17 @@ def _file_reader(path: Path) -> Reader | None:
 
 
 def _folder_reader(path: Path) -> Reader | None:
+    from npuscope.trace.join import join
     from npuscope.trace.readers import parquet, swimlane, tracr
 
     if parquet.is_folder(path):
         return parquet.read
     bundle, records = tracr.bundle_root(path), swimlane.records_in(path)
     if bundle and records:
-        return _read_joined
+        return lambda _: join(tracr.read(bundle), swimlane.read(records))
     if bundle:
         return tracr.read
     return None if records is None else lambda _: swimlane.read(records)
-
-
-def _read_joined(path: Path) -> Trace:
-    """A run captured both ways. Captures that turn out to be of two runs are an error that says so."""
-    from npuscope.trace.join import join
-    from npuscope.trace.readers import swimlane, tracr
-
-    records = swimlane.records_in(path)
-    assert records is not None
-    return join(tracr.read(path), swimlane.read(records))
 
 
 def _root_reader(path: Path) -> Trace:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 
 from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
+from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.meta import add_counts
 
@@ -45,12 +44,8 @@ def dress_up(table: EventTable) -> Trace:
             dtype=pl.Int32,
         ),
     )
-    kinds = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
-    kind = kinds[table.slices["lane"].to_numpy()] if len(kinds) else np.empty(0, dtype=np.uint8)
-    task, schedule = kind_numbers(["task", "schedule"])
-    is_order = np.array([bool(QUEUE_ORDERS.match(name)) for name in table.names], dtype=bool)
-    if len(kind):
-        kind = np.where((kind == task) & is_order[table.slices["name"].to_numpy()], schedule, kind)
+    by_lane = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
+    kind = recast(table, by_lane[table.slices["lane"].to_numpy()], QUEUE_ORDERS, "task", "schedule")
     trace = _mark_parts(dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch"))
     # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
     return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
 from npuscope.trace import progress, schema, source
@@ -94,7 +95,7 @@ def read(path: Path) -> Trace:
     folders = sorted((c for c in root.iterdir() if _PROCESS.match(c.name)), key=lambda c: int(c.name[5:]))
     processes = [_read_process(folder, ledger) for folder in folders]
     kernel_names = find_name_map(root.parent) or {}
-    parts = [_Process(process, kernel_names, ledger) for process in processes]
+    parts = [_Tables(process, kernel_names, ledger) for process in processes]
     lanes = pl.concat([part.lanes for part in parts]).with_row_index("lane")
     first_lanes = np.cumsum([0, *(part.lanes.height for part in parts)])[:-1].tolist()
     slices, flows = (
@@ -104,10 +105,8 @@ def read(path: Path) -> Trace:
     slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
     edges = None
     if flows.height:
-        edges = edges_of(flows, Enclosing(*arrays_of(slices)))
+        edges = edges_of(flows, Enclosing(*arrays_of(slices)), ledger)
         edges = edges.with_columns(pl.lit("flow").alias("name"))
-        lonely = pl.col("src_time").is_null() | pl.col("dst_time").is_null()
-        ledger.marked["flow end without its other end"] = int(edges.select(lonely.sum()).item())
     files = tuple(str(folder / "metadata.json") for folder in folders)
     return Trace.of(slices, lanes, ledger.close("tracr", files, clock="monotonic, per process"), edges)
 
@@ -127,18 +126,26 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     for number, thread in enumerate(threads):
         progress.report(f"reading {folder.name}", number, len(threads))
         pieces.append(_read_thread(thread, ledger))
-    writers = sum((np.bincount(p.channel, minlength=CHANNELS) > 0 for p in pieces), np.zeros(CHANNELS, dtype=np.int64))
-    shared = int((writers > 1).sum())
+    shared = _written_by_several([p.channel for p in pieces])
+    # on a core of the simpler runtime that is usual and harmless; elsewhere slices of two threads cut each other
+    setters = _written_by_several([p.channel[p.event < FLOW_END] for p in pieces])
+    cutting = [c for c in setters if unit_of_lane(metadata.channel_name(int(c))).kind != "task"]
     ledger.notes.setdefault("processes", {})[folder.name] = {
         "start_time": _fitting(metadata.start_time),
         "end_time": _fitting(metadata.end_time),
         "threads": len(threads),
         "largest_thread": max(map(len, pieces), default=0),
-        "channels_of_several_threads": shared,
+        "channels_of_several_threads": len(cutting),
     }
     points = Points.concat(pieces)
     # each thread is in order, so a channel is too unless several threads wrote to it
-    return Process(int(folder.name[5:]), metadata, (points.by_time() if shared else points).by_channel())
+    return Process(int(folder.name[5:]), metadata, (points.by_time() if len(shared) else points).by_channel())
+
+
+def _written_by_several(channels: list[NDArray[np.uint16]]) -> NDArray[np.int64]:
+    """The channels that more than one of the threads names."""
+    used = [np.bincount(channel, minlength=CHANNELS) > 0 for channel in channels]
+    return np.flatnonzero(sum(used, np.zeros(CHANNELS, dtype=np.int64)) > 1)
 
 
 def _fitting(time: int | None) -> int | None:
@@ -164,7 +171,7 @@ def _read_thread(path: Path, ledger: Ledger) -> Points:
     return points
 
 
-class _Process:
+class _Tables:
     """Slices, flows and lanes of one process; lanes are numbered from 0 by channel."""
 
     def __init__(self, process: Process, kernel_names: dict[int, str], ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from npuscope.trace.meta import Counts
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
+from npuscope.trace.writers.lane_groups import lane_groups
 
 BATCH = 1 << 17
 
@@ -35,7 +36,7 @@ def write(trace: Trace, path: Path) -> Counts:
 
 def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series]:
     places = _places(trace)
-    yield _name_events(trace, places)
+    yield _name_events(places)
     said = annotation_columns(trace.slices)
     for begin in range(0, trace.slices.height, BATCH):
         progress.report(f"writing {path.name}", begin, trace.slices.height)
@@ -44,20 +45,15 @@ def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series
 
 
 def _places(trace: Trace) -> pl.DataFrame:
-    """Lanes with a pid per (rank, device, source process) and a tid each."""
-    group = [name for name in ("rank", "device", "process") if name in trace.lanes.columns]
-    return trace.lanes.with_columns(
-        pl.struct(group).rank("dense").cast(pl.String).alias("pid"),
-        (pl.col("lane") + 1).cast(pl.String).alias("tid"),
-    )
+    """Lanes with a pid per group and a tid each, as text."""
+    pid, tid = (pl.col("group") + 1).cast(pl.String), (pl.col("lane") + 1).cast(pl.String)
+    return lane_groups(trace).with_columns(pid.alias("pid"), tid.alias("tid"))
 
 
-def _name_events(trace: Trace, places: pl.DataFrame) -> pl.Series:
-    events = []
-    for row in places.unique("pid", keep="first", maintain_order=True).iter_rows(named=True):
-        words = [f"{word} {row[word]}" for word in ("rank", "device") if row[word] is not None]
-        name = ", ".join([*words, *filter(None, [row.get("process")])]) or trace.meta.format
-        events.append({"ph": "M", "name": "process_name", "pid": int(row["pid"]), "args": {"name": name}})
+def _name_events(places: pl.DataFrame) -> pl.Series:
+    events: list[dict[str, object]] = []
+    for pid, name in places.select("pid", "group_name").unique(maintain_order=True).iter_rows():
+        events.append({"ph": "M", "name": "process_name", "pid": int(pid), "args": {"name": name}})
     for name, pid, tid in places.select("name", "pid", "tid").iter_rows():
         events.append({"ph": "M", "name": "thread_name", "pid": int(pid), "tid": int(tid), "args": {"name": name}})
     return pl.Series([orjson.dumps(event).decode() for event in events], dtype=pl.String)

@@ -19,6 +19,7 @@ from npuscope.trace.meta import Counts
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
+from npuscope.trace.writers.lane_groups import lane_groups
 from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varints, tag, varint
 
 BATCH = 1 << 16  # slices encoded at a time
@@ -27,6 +28,7 @@ TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12
 STATE_CLEARED, NEEDS_STATE = 1, 2
 EVENT_TYPE, EVENT_NAME, EVENT_TRACK, EVENT_ANNOTATION, EVENT_FLOWS, EVENT_LAST_FLOWS = 9, 10, 11, 4, 47, 48
 SLICE_BEGIN, SLICE_END = 1, 2
+_FIRST_TRACK = 1 << 20  # uuids below are groups of lanes
 DEEPEST = 512  # measured: Perfetto v52 closes the wrong slices on a track that nests deeper
 NAMES, ANNOTATION_NAMES, STRINGS = 2, 3, 29  # of InternedData
 NAME_IID, INT_VALUE, DOUBLE_VALUE, STRING_IID = 1, 4, 5, 17  # of DebugAnnotation
@@ -47,8 +49,7 @@ class _Encoder:
     def __init__(self, trace: Trace, flows: _Flows, name: str) -> None:
         self.trace, self.flows, self.name = trace, flows, name
         lane, self.start, self.dur = trace.arrays()
-        if len(self.start):
-            self.start = self.start - min(0, int(self.start.min()))
+        self.start = self.start - min(0, trace.span[0])
         self.lane = lane
         self.layer = _layers(lane, self.start, self.dur)
         self.most = int(self.layer.max(initial=0)) + 1
@@ -88,18 +89,14 @@ class _Encoder:
 
     def _descriptors(self) -> Iterator[bytes]:
         """Tracks: a group per rank and device, under it a track per lane, and one more per crossing layer."""
-        lanes = self.trace.lanes
-        group = [c for c in ("rank", "device", "process") if c in lanes.columns]
-        groups = lanes.select(group).unique(maintain_order=True)
-        for number, row in enumerate(groups.iter_rows(named=True)):
-            words = [f"{k} {v}" if k != "process" else str(v) for k, v in row.items() if v is not None]
-            yield _descriptor(1 + number, ", ".join(words) or self.trace.meta.format)
-        parents = lanes.join(groups.with_row_index("parent"), on=group, nulls_equal=True, maintain_order="left")
+        lanes = lane_groups(self.trace)
+        for group, name in lanes.select("group", "group_name").unique(maintain_order=True).iter_rows():
+            yield _descriptor(1 + group, name)
         used = pl.DataFrame({"lane": self.lane, "layer": self.layer}).group_by("lane").agg(pl.col("layer").max())
         layers = dict(used.iter_rows())
-        for lane, name, parent in parents.select("lane", "name", "parent").iter_rows():
+        for lane, name, group in lanes.select("lane", "name", "group").iter_rows():
             for layer in range(int(layers.get(lane, 0)) + 1):
-                yield _descriptor(lane * self.most + layer + 1 + _FIRST_TRACK, name, 1 + parent)
+                yield _descriptor(lane * self.most + layer + 1 + _FIRST_TRACK, name, 1 + group)
 
     def _value_numbers(self, column: pl.Series) -> tuple[pl.Series, Iterable[bytes]]:
         """Numbers as they are; text as numbers of interned strings, with the packets that intern them."""
@@ -254,9 +251,6 @@ def _encoded(values: pl.Series) -> tuple[bytes, Bytes]:
 def _numbers(column: pl.Series, distinct: pl.Series) -> Ints:
     """The 1-based place of each value in `distinct`."""
     return column.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int64) + 1
-
-
-_FIRST_TRACK = 1 << 20  # uuids below are groups
 
 
 def _descriptor(uuid: int, name: str, parent: int | None = None) -> bytes:

@@ -22,6 +22,7 @@ from npuscope.trace.phases import RUN_LABELS
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
 from npuscope.trace.writers.atomic import whole_folder
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
+from npuscope.trace.writers.lane_groups import lane_groups
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")
@@ -30,12 +31,11 @@ _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved o
 
 def write(trace: Trace, path: Path) -> Counts:
     """A bundle with one proc.* folder per process of the trace."""
-    lanes = _with_processes(trace.lanes)
+    lanes = _with_processes(trace)
     if lanes.is_empty():  # a bundle is at least one process
         schema = {"lane": pl.UInt32, "name": pl.String, "process number": pl.Int64}
         lanes = pl.DataFrame([(0, "Channel_1", 1000)], schema=schema, orient="row")
-    start = int(trace.slices["start"].min() or 0) if trace.slices.height else 0  # type: ignore[arg-type]
-    shift = -min(0, start)  # trace points have no time before zero
+    shift = -min(0, trace.span[0])  # trace points have no time before zero
     flows = _flow_points(trace)
     with whole_folder(path, _is_ours) as folder:
         number = lanes.select("lane", "process number")
@@ -61,13 +61,13 @@ def _is_ours(folder: Path) -> bool:
     return bool(files) and all(_BUNDLE_FILE.match(file) for file in files)
 
 
-def _with_processes(lanes: pl.DataFrame) -> pl.DataFrame:
-    """Lanes with the number of their process: TraCR's own pid, else 1000 + the rank or group."""
-    if "pid" in lanes.columns and lanes.schema["pid"].is_integer() and "channel" in lanes.columns:
+def _with_processes(trace: Trace) -> pl.DataFrame:
+    """Lanes with the number of their process: TraCR's own pid, else 1000 and up, one per group of lanes."""
+    lanes = trace.lanes
+    if "channel" in lanes.columns and lanes.schema["pid"].is_integer():
         return lanes.with_columns(pl.col("pid").alias("process number")).sort("process number", "channel")
-    group = [c for c in ("rank", "device", "process") if c in lanes.columns]
-    number = 999 + pl.struct(group).rank("dense").cast(pl.Int64)
-    return lanes.with_columns(number.alias("process number")).sort("process number", "lane")
+    number = (pl.col("group") + 1000).cast(pl.Int64).alias("process number")
+    return lane_groups(trace).with_columns(number).sort("process number", "lane")
 
 
 def _write_process(
