@@ -65,7 +65,7 @@ def summarise(trace: Trace) -> Summary:
     work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
     named = work if work.height else trace.slices
     once = named.filter(pl.col("duplicate_of").is_null())
-    totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").sum())
+    totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
     top = totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP)
     start, end = trace.window_ns
     steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())

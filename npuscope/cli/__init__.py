@@ -6,6 +6,7 @@ Commands import what they need when they run, so that `npuscope --help` stays in
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -47,6 +48,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 still shows the numbers
+    # an ordinary exit, so that half-written files are cleared away
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         app()
     except NpuscopeError as error:

@@ -287,11 +287,15 @@ class _Batches:
                 self.ledger.merged["end event closed a slice"] += 1
             else:
                 self.ledger.dropped["end event without a begin"] += 1
-        stops = [int((frame["start"] + frame["dur"]).to_numpy().max(initial=0)) for frame in self.frames]
-        last = max(self.marks[-1].time, *stops)
+        last = self.marks[-1].time
+        for frame in self.frames:
+            last = int((frame["start"] + frame["dur"]).to_numpy().max(initial=last))
         unclosed = [begin for stack in open_begins.values() for begin in stack]
         self.ledger.repaired[NEVER_ENDED] += len(unclosed)
         slices += [(begin, last) for begin in unclosed]
+        lasting = [(begin, end) for begin, end in slices if end - begin.time <= LONGEST_US * 1000]
+        self.ledger.dropped["event without a usable time"] += len(slices) - len(lasting)
+        slices = lasting
         start = np.array([begin.time for begin, _ in slices], dtype=np.int64)
         stop = np.array([end for _, end in slices], dtype=np.int64)
         lane = np.array([begin.lane for begin, _ in slices], dtype=np.uint32)

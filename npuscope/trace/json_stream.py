@@ -22,9 +22,9 @@ _LONGEST_GAP = 1 << 10  # blanks between two events; more only costs a longer se
 _BETWEEN = re.compile(rb"\}\s{0,500},\s{0,500}\{")
 _BETWEEN_EVENTS = b" \t\r\n,"
 _OPENING = re.compile(rb"\s*:\s*\[")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
-_LONGEST_EVENT = 64 << 20
-_LONGEST_HEADER = 64 << 20
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]|"', re.DOTALL)  # possessive: a long string costs no memory
+_LONGEST_EVENT = 16 << 20
+_LONGEST_HEADER = 16 << 20
 
 
 class Event(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -80,7 +80,7 @@ class EventStream:
         ended, searched, patience = False, 0, 0
         for piece in pieces:
             if len(rest) > _LONGEST_EVENT:
-                raise BadInput("an event of more than 64 MB", path=self.path, record=self.records + 1)
+                raise BadInput("an event of more than 16 MB", path=self.path, record=self.records + 1)
             rest = (rest + piece).lstrip(_BETWEEN_EVENTS)
             if len(rest) < patience:
                 continue
@@ -190,12 +190,19 @@ class EventStream:
         try:
             return _decode(text)
         except msgspec.ValidationError:
+            pass
+        except UnicodeDecodeError:
+            return self._decode_mended(text)
+        try:
             return decode_odd(text)
         except UnicodeDecodeError:
-            mended = text.decode(errors="replace").encode()
-            events = decode_odd(mended)
-            self.mended_characters += mended.count(b"\xef\xbf\xbd") - text.count(b"\xef\xbf\xbd")
-            return events
+            return self._decode_mended(text)
+
+    def _decode_mended(self, text: bytes) -> list[Event]:
+        mended = text.decode(errors="replace").encode()
+        events = decode_odd(mended)
+        self.mended_characters += mended.count(b"\xef\xbf\xbd") - text.count(b"\xef\xbf\xbd")
+        return events
 
     def _bad(self, text: bytes) -> int:
         """The number of the first record that does not decode."""
@@ -293,6 +300,6 @@ def _last_boundary(text: bytes, searched: int) -> int:
 def _is_json(text: bytes) -> bool:
     try:
         _decode_any(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

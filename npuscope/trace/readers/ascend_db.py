@@ -51,6 +51,7 @@ TABLES = {
 }  # fmt: skip
 _TEXT = {"STRING_IDS.value", "NPU_INFO.name"}  # columns that are text themselves
 _REAL = {"TASK_PMU_INFO.value", "COMMUNICATION_OP.count"}
+MOST_ROWS = 20_000_000  # a view can go on for ever
 _PRIVATE = {"callchainId"}  # leads to call stacks, which hold home folders
 
 
@@ -73,7 +74,7 @@ def _read_plain(path: Path, named: Path) -> Trace:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True)) as connection:
             connection.text_factory = lambda text: text.decode(errors="replace")
             return _Database(named, connection).trace()
-    except (sqlite3.Error, PolarsError, OverflowError) as error:
+    except (sqlite3.Error, PolarsError, OverflowError, UnicodeDecodeError) as error:
         raise BadInput(f"not readable as a profiler database ({error})", path=named) from error
 
 
@@ -124,7 +125,9 @@ class _Database:
             raise BadInput(f"table {table} lacks the column {missing[0]}", path=self.path)
         columns = [c for c in columns if c not in _PRIVATE]
         picked = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
-        rows = self.connection.execute(f'select {picked} from "{quoted}"').fetchall()
+        rows = self.connection.execute(f'select {picked} from "{quoted}"').fetchmany(MOST_ROWS + 1)
+        if len(rows) > MOST_ROWS:
+            raise BadInput(f"table {table} has more than {MOST_ROWS:,} rows", path=self.path)
         values = zip(*rows, strict=True) if rows else ([] for _ in columns)
         frame = pl.DataFrame([_series(c, v, _kind(table, c)) for c, v in zip(columns, values, strict=True)])
         for column in text_ids:
@@ -255,12 +258,14 @@ class _Database:
             slices.filter(pl.col("table") == "TASK").select("connectionId", pl.col("task").alias("dst")).drop_nulls()
         )
         cann = slices.filter(pl.col("table") == "CANN_API").select("connectionId", pl.col("task").alias("src"))
+        cann = cann.unique("connectionId", keep="first", maintain_order=True)  # a connection is one call's
         edges = [cann.join(device, on="connectionId").with_columns(pl.lit("HostToDevice").alias("name"))]
         if "CONNECTION_IDS" in self.tables:
-            links = self._rows("CONNECTION_IDS")
+            links = self._rows("CONNECTION_IDS").unique("connectionId", keep="first", maintain_order=True)
             calls = slices.filter(pl.col("table") == "PYTORCH_API").select(
                 pl.col("connectionId").alias("id"), pl.col("task").alias("src")
             )
+            calls = calls.unique("id", keep="first", maintain_order=True)
             torch = calls.join(links, on="id").join(device, on="connectionId")
             edges.append(torch.select("connectionId", "src", "dst").with_columns(pl.lit("torch_to_npu").alias("name")))
         return pl.concat(edges).select("src", "dst", pl.lit("flow").alias("source"), "name")

@@ -31,7 +31,9 @@ def is_folder(path: Path) -> bool:
 def is_ours(path: Path) -> bool:
     """True for a folder that holds the four files, written by npuscope, and nothing else."""
     names = {"meta.json", *(f"{name}.parquet" for name in TABLES)}
-    return {child.name for child in path.iterdir()} == names and f'"{MARK}"' in (path / "meta.json").read_text()[:200]
+    if {child.name for child in path.iterdir()} != names or not all((path / name).is_file() for name in names):
+        return False
+    return f'"{MARK}"'.encode() in (path / "meta.json").read_bytes()[:200]
 
 
 def read(path: Path, window: tuple[int, int] | None = None) -> Trace:

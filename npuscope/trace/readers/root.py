@@ -66,7 +66,11 @@ class _Search:
         if folder.resolve() in self._seen:  # a link that leads back
             return []
         self._seen.add(folder.resolve())
-        preferred = [path for pattern in PREFERRED for path in sorted(folder.glob(pattern)) if self._readable(path)]
+        named = [path for pattern in PREFERRED for path in sorted(folder.glob(pattern))]
+        preferred = [path for path in named if self._readable(path)]
+        for path in named:
+            if path not in preferred:  # it has a capture's name
+                self.broken.setdefault(str(path), "not a capture npuscope knows")
         if preferred:
             return [self._capture(preferred[0])]
         found = []
@@ -122,8 +126,13 @@ def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
     for number, capture in enumerate(captures):
         progress.report(f"reading {root.name}", number, len(captures))
         trace = read_one(capture.path)
-        told = trace.lanes["rank"].drop_nulls()
-        wanted = int(told[0]) if len(told) else capture.rank
+        told = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
+        if len(told) > 1:  # itself a trace of many ranks
+            collisions += len(taken & set(told))
+            taken |= set(told)
+            parts.append((told[0], trace))
+            continue
+        wanted = int(told[0]) if told else capture.rank
         collisions += wanted in taken
         rank = wanted if wanted is not None and wanted not in taken else min(set(range(len(taken) + 1)) - taken)
         taken.add(rank)
@@ -138,8 +147,12 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
     """Traces of several ranks side by side."""
     slices, lanes, edges = [], [], []
     first_lane = 0
+    largest = max(int(trace.slices["task"].fill_null(0).to_numpy().max(initial=0)) for _, trace in parts)
+    stride = max(TASKS_PER_RANK, 1 << largest.bit_length())
+    if stride * len(parts) >= 2**63:
+        raise BadInput(f"task ids up to {largest} of {len(parts)} captures cannot be kept apart in 63 bits")
     for number, (rank, trace) in enumerate(parts):
-        shift = number * TASKS_PER_RANK
+        shift = number * stride
         slices.append(trace.slices.with_columns(pl.col("lane") + first_lane, pl.col("task", "duplicate_of") + shift))
         lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane, pl.lit(rank, dtype=pl.Int32).alias("rank")))
         places = [c for c in ("src_lane", "dst_lane") if c in trace.edges.columns]
@@ -154,3 +167,8 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
         ),
         pl.concat(edges, how="diagonal_relaxed"),
     )
+
+
+def _rank_column(trace: Trace, rank: int) -> pl.Expr:
+    several = trace.lanes["rank"].drop_nulls().n_unique() > 1
+    return pl.col("rank") if several else pl.lit(rank, dtype=pl.Int32).alias("rank")

@@ -23,6 +23,7 @@ from npuscope.trace.readers.name_map import find_name_map
 
 FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
 _UNITS = {"aic": "AIC", "aiv": "AIV"}
+STAMPS = ("start", "end", "dispatch", "finish")
 FASTEST_CLOCK = 4_000_000_000  # hertz; more would overflow the exact conversion, and no counter runs so fast
 COUNTERS = ("loop_iter", "tasks_processed", "pop_hit", "pop_miss", "submit_idx")  # of phases, as columns
 
@@ -150,7 +151,8 @@ class _Swimlane:
                 raise BadInput(what, path=self.path)
             if not 0 <= row[0] < len(self.cores):
                 raise BadInput(f"row {number} of {key} names core {row[0]} of {len(self.cores)}", path=self.path)
-            if min(row) < 0 or max(row) >= WHOLE or max(row[-3:]) > self.latest:
+            stamps = [value for name, value in zip(names, row, strict=False) if name in STAMPS]
+            if min(row) < 0 or max(row) >= WHOLE or max(stamps) > self.latest:
                 raise BadInput(
                     f"row {number} of {key} has a number outside 0 to 2^63, or too late a time", path=self.path
                 )
@@ -258,7 +260,8 @@ class _Swimlane:
             for anchor in (anchors if isinstance(anchors, list) else [])
             if isinstance(anchor, dict)
             and not anchor.get("error")
-            and all(isinstance(anchor.get(stamp), int) and 0 <= anchor[stamp] < WHOLE // 4 for stamp in stamps)
+            and all(isinstance(anchor.get(stamp), int) and 0 <= anchor[stamp] <= LARGEST_US * 1000 for stamp in stamps)
+            and anchor["device_cycles"] <= self.latest
         ]
         if not usable:
             self.ledger.notes["host_clock"] = "no clock anchor: host lanes keep the host's own clock"

@@ -128,7 +128,7 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
         pieces.append(_read_thread(thread, ledger))
     shared = _written_by_several([p.channel for p in pieces])
     # on a core of the simpler runtime that is usual and harmless; elsewhere slices of two threads cut each other
-    setters = _written_by_several([p.channel[p.event < FLOW_END] for p in pieces])
+    setters = _written_by_several([p.channel[p.event < FLOW_END] for p in pieces]) if len(shared) else shared
     cutting = [c for c in setters if unit_of_lane(metadata.channel_name(int(c))).kind != "task"]
     ledger.notes.setdefault("processes", {})[folder.name] = {
         "start_time": _fitting(metadata.start_time),

@@ -15,15 +15,24 @@ MOST_FIELDS = 200
 
 def annotation_columns(slices: pl.DataFrame) -> list[pl.Series]:
     """Columns of numbers and text, nulls where a slice has nothing to say; the JSON of `args` as its fields."""
-    own = [_news(slices[name], slices) for name in slices.columns if name not in PLACE and name not in JSON_COLUMNS]
+    json = [name for name in JSON_COLUMNS if name in slices.columns and slices.schema[name] == pl.String]
+    own = [_news(_sayable(slices[name]), slices) for name in slices.columns if name not in PLACE and name not in json]
     columns = [column for column in own if column.null_count() < slices.height]
     taken = {column.name for column in columns}
-    for name in JSON_COLUMNS:
-        if name in slices.columns:
-            fields = [c.alias(f"{name} {c.name}") if c.name in taken else c for c in _fields(slices[name])]
-            taken |= {column.name for column in fields}
-            columns += fields
+    for name in json:
+        fields = [c.alias(f"{name} {c.name}") if c.name in taken else c for c in _fields(slices[name])]
+        taken |= {column.name for column in fields}
+        columns += fields
     return columns
+
+
+def _sayable(column: pl.Series) -> pl.Series:
+    """Numbers of 64 bits and text as they are; every other type as text."""
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum, pl.Boolean) or column.dtype.is_float():
+        return column
+    if column.dtype.is_integer() and column.dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
+        return column
+    return pl.Series(column.name, [None if value is None else str(value) for value in column], dtype=pl.String)
 
 
 def _news(column: pl.Series, slices: pl.DataFrame) -> pl.Series:

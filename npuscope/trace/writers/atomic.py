@@ -16,7 +16,10 @@ from npuscope.errors import CannotWrite
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write to; a path that ends in .gz or .zst is packed on the way."""
-    path = path.resolve() if path.is_symlink() else path
+    try:
+        path = path.resolve() if path.is_symlink() else path
+    except (OSError, RuntimeError) as error:
+        raise CannotWrite("a link that leads to itself", path=path) from error
     if path.exists() and not path.is_file():
         raise CannotWrite("is a folder" if path.is_dir() else "is no regular file", path=path)
     temporary = Path(_beside(path, _new_file))

@@ -26,6 +26,7 @@ from npuscope.trace.writers.lane_groups import lane_groups
 
 KEPT = {"lane", "start", "dur", "kernel", "kind", "depth", "task", "marker", "extra", "phase"}
 _BUNDLE_FILE = re.compile(r"^proc\.\d+/(metadata\.json|thread\.\d+/traces\.bts)$|^perfetto\.json$")
+MOST_PROCESSES = 10_000  # a folder each
 _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved ones
 
 
@@ -38,6 +39,9 @@ def write(trace: Trace, path: Path) -> Counts:
     shift = -min(0, trace.span[0])  # trace points have no time before zero
     flows = _flow_points(trace)
     with whole_folder(path, _is_ours) as folder:
+        processes = lanes["process number"].n_unique()
+        if processes > MOST_PROCESSES:
+            raise CannotWrite(f"{processes} processes, where a bundle has at most {MOST_PROCESSES}", path=path)
         number = lanes.select("lane", "process number")
         by_process, flow_points = (
             table.join(number, on="lane", maintain_order="left").partition_by("process number", as_dict=True)
@@ -74,7 +78,7 @@ def _write_process(
     folder: Path, slices: pl.DataFrame, lanes: pl.DataFrame, flows: pl.DataFrame, shift: int, trace: Trace
 ) -> None:
     marker = slices["marker"] if "marker" in slices.columns else slices["kernel"]
-    marker = marker.fill_null("")
+    marker = marker.cast(pl.String).fill_null("")
     labels = marker.unique(maintain_order=True)
     channel_of = {lane: number for number, lane in enumerate(lanes["lane"])}
     names = lanes["name"].to_list()
@@ -164,7 +168,7 @@ def _extras(slices: pl.DataFrame) -> np.ndarray:
 def _flow_points(trace: Trace) -> pl.DataFrame:
     """lane, time, flow, begins: as recorded where the edges know it, else drawn from slice to slice."""
     columns = ["lane", "time", "flow", "begins"]
-    if {"src_lane", "src_time", "flow"} <= set(trace.edges.columns):
+    if {"src_lane", "src_time", "dst_lane", "dst_time", "flow"} <= set(trace.edges.columns):
         begins, ends = (
             trace.edges.select(
                 pl.col(f"{side}_lane").alias("lane"),

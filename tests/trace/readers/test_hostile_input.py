@@ -282,3 +282,47 @@ def test_slices_without_their_lanes_are_refused(tmp_path: Path) -> None:
     trace.lanes.clear().write_parquet(tmp_path / "kept/lanes.parquet")
     with pytest.raises(npuscope.NpuscopeError, match="do not belong together"):
         npuscope.read(tmp_path / "kept")
+
+
+def test_bytes_that_are_not_utf8_beside_other_oddities(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_bytes(b'[{"ph":"X","zz":1,"ts":1,"dur":1},{"ph":"X","name":"\xff","ts":1,"dur":1}]')
+    assert npuscope.read(tmp_path / "t.json").slices.height == 2
+    (tmp_path / "t.json").write_bytes(b'[{"ph":"X","name":"\xff","ts":1,"dur":1},{"ph":oops}]')
+    with pytest.raises(npuscope.NpuscopeError, match=r"record [12]"):
+        npuscope.read(tmp_path / "t.json")
+
+
+def test_connections_of_a_database_do_not_multiply(database: Path) -> None:
+    change(
+        database,
+        "create table CANN_API (startNs, endNs, globalTid, name, connectionId)",
+        "update TASK set connectionId = 7",
+    )
+    trace = npuscope.read(change(database, *["insert into CANN_API values (1, 2, 3, 1, 7)"] * 50))
+    assert trace.edges.height == 10  # one call launched ten tasks, however often it is listed
+
+
+def test_sums_of_absurd_durations_do_not_wrap(tmp_path: Path) -> None:
+    from npuscope.analysis.summary import summarise
+
+    rows = [kernel_row(dur="4000000000000") for _ in range(3000)]
+    summary = summarise(npuscope.read(write_kernel_table(tmp_path / "k.csv", rows)))
+    assert summary.top_kernels[0].total_ns == 3000 * 4 * 10**15
+
+
+def test_ranks_whose_ids_are_large_stay_apart(tmp_path: Path) -> None:
+    for rank, task in ((0, 5), (1, 2**50)):
+        events = [*named("Worker View", "AIC_0"), x("k(t1)", 1, 1, args={"taskId": task})]
+        write_events(tmp_path / f"rank{rank}.json", events)
+    assert npuscope.read(tmp_path).slices["task"].n_unique() == 2
+
+
+def test_files_with_the_name_of_a_capture_are_missed_when_broken(tmp_path: Path) -> None:
+    for rank, content in ((0, None), (1, b""), (2, b"xx"), (3, b"a,b\n1,2\n")):
+        folder = tmp_path / f"rank{rank}"
+        folder.mkdir()
+        if content is None:
+            write_kernel_table(folder / "kernel_details.csv", [kernel_row()])
+        else:
+            (folder / "kernel_details.csv").write_bytes(content)
+    assert len(npuscope.read(tmp_path).meta.notes["files_not_read"]) == 3
