@@ -62,13 +62,14 @@ def _depths_of_lane(starts: Ints, durs: Ints) -> Ints:
     return opened - closed
 
 
-def crossing(lane: Ints, start: Ints, dur: Ints) -> NDArray[np.bool_]:
+def crossing(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> NDArray[np.bool_]:
     """True for each slice that begins inside an earlier slice of its lane and ends after it.
 
     What a slice is held against are the earlier ones that do not cross themselves, so that leaving out
     those told leaves lanes that nest.
     """
-    order = lane_order(lane, start, dur)
+    if order is None:
+        order = lane_order(lane, start, dur)
     result = np.zeros(len(lane), dtype=bool)
     for rows in _crowded(lane, start, dur, order):
         result[rows] = _crossing_in_lane(start[rows], start[rows] + dur[rows])
@@ -88,10 +89,13 @@ def _crossing_in_lane(starts: Ints, ends: Ints) -> NDArray[np.bool_]:
     return crossed
 
 
-def sublanes(lane: Ints, start: Ints, dur: Ints) -> Ints:
+def sublanes(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> Ints:
     """A sub-lane number per slice, so that within (lane, sub-lane) slices nest properly. Mostly all zero."""
     result = np.zeros(len(lane), dtype=np.int64)
-    crowded = np.flatnonzero(np.isin(lane, np.unique(lane[crossing(lane, start, dur)])))
+    crossed = crossing(lane, start, dur, order)
+    if not crossed.any():
+        return result
+    crowded = np.flatnonzero(np.isin(lane, np.unique(lane[crossed])))
     order = crowded[lane_order(lane[crowded], start[crowded], dur[crowded])]
     for first, last in pairwise(_runs(lane[order])):
         rows = order[first:last]

@@ -111,8 +111,8 @@ class EventStream:
         """The batch again, with `ts` and `dur` as the file's own text."""
         try:
             events: list[Any] = _decode_exact(text)
-        except msgspec.ValidationError:
-            return decode_odd(text)
+        except (msgspec.ValidationError, UnicodeDecodeError):
+            return decode_odd(text.decode(errors="replace").encode())
         for event in events:
             event.ts, event.dur = _number_text(event.ts), _number_text(event.dur)
         return events

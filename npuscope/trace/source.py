@@ -50,6 +50,8 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
 
 def read_all(path: Path) -> bytes:
     """Every unpacked byte."""
+    if not is_packed(path):
+        return path.read_bytes()
     with open_capture(path) as stream:
         return b"".join(iter(lambda: stream.read(CHUNK), b""))
 

@@ -64,7 +64,7 @@ def _check(trace: Trace, path: Path) -> None:
         for column in columns:
             if missing := table[column].null_count():
                 raise BadInput(f"not a whole npuscope folder: {column} is missing in {missing} rows", path=path)
-    if lanes["lane"].n_unique() < lanes.height or not slices["lane"].is_in(lanes["lane"].implode()).all():
+    if lanes["lane"].n_unique() < lanes.height or not slices["lane"].unique().is_in(lanes["lane"].implode()).all():
         raise BadInput("not a whole npuscope folder: slices and lanes do not belong together", path=path)
     if (slices["dur"] < 0).any():
         raise BadInput("not a whole npuscope folder: a negative duration", path=path)

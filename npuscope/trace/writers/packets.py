@@ -32,6 +32,11 @@ def delimited(field: int, payload: bytes) -> bytes:
     return tag(field, 2) + varint(len(payload)) + payload
 
 
+def varint_width(largest: int) -> int:
+    """How many bytes the varint of a non-negative number takes."""
+    return max(1, -(-largest.bit_length() // 7))
+
+
 def padded_varints(numbers: np.ndarray, width: int) -> Bytes:
     """Each number as a varint of exactly `width` bytes; negative ones, as protobuf has it, need ten."""
     rest = numbers.astype(np.int64).view(np.uint64)
@@ -128,11 +133,15 @@ class Rows:
     def _joined(self, which: list[int]) -> Bytes:
         """The pieces that stand at fixed places: a matrix, from which what a row lacks is masked out."""
         pieces = [self._pieces[n] for n in which]
+        # what is the same in all rows is laid down at once, the rest written over it
+        pattern = b"".join(p if isinstance(p, bytes) else bytes(p.shape[1]) for p in pieces)
         starts = np.cumsum([0, *(len(p) if isinstance(p, bytes) else p.shape[1] for p in pieces)])
-        matrix = np.empty((self.count, starts[-1]), dtype=np.uint8)
+        matrix = np.empty((self.count, len(pattern)), dtype=np.uint8)
+        matrix[:] = np.frombuffer(pattern, dtype=np.uint8)
         mask = np.ones(matrix.shape, dtype=bool) if any(np.ndim(self._sizes[n]) for n in which) else None
         for n, piece, first, last in zip(which, pieces, starts[:-1], starts[1:], strict=True):
-            matrix[:, first:last] = np.frombuffer(piece, dtype=np.uint8) if isinstance(piece, bytes) else piece
+            if not isinstance(piece, bytes):
+                matrix[:, first:last] = piece
             size = self._sizes[n]
             if mask is not None and isinstance(size, np.ndarray):
                 mask[:, first:last] = (size > 0)[:, None]

@@ -20,7 +20,7 @@ from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
 from npuscope.trace.writers.lane_groups import lane_groups
-from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varints, tag, varint
+from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varints, tag, varint, varint_width
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
@@ -51,10 +51,16 @@ class _Encoder:
         lane, self.start, self.dur = trace.arrays()
         self.start = self.start - min(0, trace.span[0])
         self.lane = lane
-        self.layer = _layers(lane, self.start, self.dur)
+        order = lane_order(lane, self.start, self.dur)
+        self.layer = _layers(lane, self.start, self.dur, order)
         self.most = int(self.layer.max(initial=0)) + 1
         self.track = (lane * self.most + self.layer) + 1 + _FIRST_TRACK
+        self.order = order if self.most == 1 else lane_order(self.track, self.start, self.dur)
         self.kernels = trace.slices["kernel"].fill_null("").unique(maintain_order=True)
+        # every number of a kind gets the same width, no more than the largest needs
+        self.time_width = varint_width(int((self.start + self.dur).max(initial=0)))
+        self.track_width = varint_width(int(self.track.max(initial=0)))
+        self.kernel_width = varint_width(len(self.kernels))
         self.strings = 0  # interned so far
 
     def pieces(self) -> Iterator[bytes | memoryview]:
@@ -69,10 +75,11 @@ class _Encoder:
             yield from entries
             numbered.append(values)
         self.kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
-        yield from self._all_events(lane_order(self.track, self.start, self.dur), numbered)
+        yield from self._all_events(numbered)
 
-    def _all_events(self, order: Ints, columns: list[pl.Series]) -> Iterator[memoryview]:
-        """Begins and ends of all slices, so that on every track they nest; `order` goes track by track."""
+    def _all_events(self, columns: list[pl.Series]) -> Iterator[memoryview]:
+        """Begins and ends of all slices, track by track, so that on every track they nest."""
+        order = self.order
         running = -1  # the slice whose end is still to be written
         for first in range(0, len(order), BATCH):
             progress.report(f"writing {self.name}", first, len(order))
@@ -139,7 +146,7 @@ class _Encoder:
     def _add_begin(self, packet: Rows, at: Ints, columns: list[pl.Series], present: np.ndarray | None = None) -> None:
         self._begin_event(packet, self.start[at], SLICE_BEGIN, at, present)
         packet.add(tag(EVENT_NAME, 0), present)
-        packet.add(padded_varints(self.kernel_number[at], 5), present)
+        packet.add(padded_varints(self.kernel_number[at], self.kernel_width), present)
         for number, column in enumerate(columns, 1):
             _add_annotation(packet, number, column.gather(at), present)
         self.flows.add_to(packet, at, present, ends=False)
@@ -148,11 +155,11 @@ class _Encoder:
     def _begin_event(self, packet: Rows, time: Ints, kind: int, at: Ints, present: np.ndarray | None) -> None:
         packet.begin(PACKET, present)
         packet.add(tag(TIMESTAMP, 0), present)
-        packet.add(padded_varints(time, 9), present)
+        packet.add(padded_varints(time, self.time_width), present)
         packet.add(_sequence(NEEDS_STATE), present)
         packet.begin(TRACK_EVENT, present)
         packet.add(tag(EVENT_TYPE, 0) + varint(kind) + tag(EVENT_TRACK, 0), present)
-        packet.add(padded_varints(self.track[at], 5), present)
+        packet.add(padded_varints(self.track[at], self.track_width), present)
 
     def _sequence_of_events(self, rows: Ints) -> tuple[Ints, np.ndarray]:
         """Which slice each event belongs to and whether it begins it, so that on every track ends and begins nest."""
@@ -210,11 +217,11 @@ class _Flows:
         packet.add_some(np.repeat(np.arange(len(at)), count), fields)
 
 
-def _layers(lane: Ints, start: Ints, dur: Ints) -> Ints:
+def _layers(lane: Ints, start: Ints, dur: Ints, order: Ints) -> Ints:
     """A layer per slice, such that on each track of (lane, layer) slices nest, and not deeper than Perfetto goes."""
-    crossing_layer = sublanes(lane, start, dur)
+    crossing_layer = sublanes(lane, start, dur, order)
     most = int(crossing_layer.max(initial=0)) + 1
-    deep = depths(lane * most + crossing_layer, start, dur) // DEEPEST
+    deep = depths(lane * most + crossing_layer, start, dur, order if most == 1 else None) // DEEPEST
     return crossing_layer + most * deep
 
 

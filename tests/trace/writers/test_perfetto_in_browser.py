@@ -225,12 +225,12 @@ def test_slices_nested_deeper_than_perfetto_goes_keep_their_durations(perfetto: 
 
 
 def test_a_damaged_file_is_refused(perfetto: Perfetto, tmp_path: Path) -> None:
-    # GIVEN a trace with zeros written over its middle
+    # GIVEN a trace with garbage written over its middle
     write_decode_steps(tmp_path / "kernel_details.csv")
     npuscope.read(tmp_path / "kernel_details.csv").write(tmp_path / "demo.pftrace")
     whole = (tmp_path / "demo.pftrace").read_bytes()
     middle = len(whole) // 2
-    (tmp_path / "damaged.pftrace").write_bytes(whole[:middle] + bytes(200) + whole[middle + 200 :])
+    (tmp_path / "damaged.pftrace").write_bytes(whole[:middle] + b"\xff" * 400 + whole[middle + 400 :])
     # WHEN Perfetto opens it THEN it objects, so its silence about the others means something
     with pytest.raises(Refused):
         perfetto.open(tmp_path / "damaged.pftrace")
