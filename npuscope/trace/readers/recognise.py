@@ -52,11 +52,13 @@ def _file_reader(path: Path) -> Reader | None:
 
 
 def _folder_reader(path: Path) -> Reader | None:
-    from npuscope.trace.join import join
-    from npuscope.trace.readers import parquet, swimlane, tracr
+    from npuscope.trace.readers import parquet
 
     if parquet.is_folder(path):
         return parquet.read
+    from npuscope.trace.join import join
+    from npuscope.trace.readers import swimlane, tracr
+
     bundle, records = tracr.bundle_root(path), swimlane.records_in(path)
     if bundle and records:
         return lambda _: join(tracr.read(bundle), swimlane.read(records))
