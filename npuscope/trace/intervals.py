@@ -18,6 +18,11 @@ Ints = NDArray[np.int64]
 _BLOCK = 1 << 18  # slices looked at together where memory matters
 
 
+def largest(values: NDArray[Any]) -> int:
+    """The largest of non-negative numbers; 0 for none."""
+    return int(values.max()) if len(values) else 0
+
+
 def lane_order(lane: NDArray[Any], start: Ints, dur: Ints) -> Ints:
     """Positions sorted by lane, then start, then longest first, so that a parent precedes its children."""
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (dur[1:] <= dur[:-1]))

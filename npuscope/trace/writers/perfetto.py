@@ -14,7 +14,7 @@ import polars as pl
 
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
-from npuscope.trace.intervals import Ints, depths, lane_order, sublanes
+from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.meta import Counts
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
@@ -53,13 +53,13 @@ class _Encoder:
         self.lane = lane
         order = lane_order(lane, self.start, self.dur)
         self.layer = _layers(lane, self.start, self.dur, order)
-        self.most = int(self.layer.max(initial=0)) + 1
+        self.most = largest(self.layer) + 1
         self.track = (lane * self.most + self.layer) + 1 + _FIRST_TRACK
         self.order = order if self.most == 1 else lane_order(self.track, self.start, self.dur)
         self.kernels = trace.slices["kernel"].fill_null("").unique(maintain_order=True)
         # every number of a kind gets the same width, no more than the largest needs
-        self.time_width = varint_width(int((self.start + self.dur).max(initial=0)))
-        self.track_width = varint_width(int(self.track.max(initial=0)))
+        self.time_width = varint_width(largest(self.start + self.dur))
+        self.track_width = varint_width(largest(self.track))
         self.kernel_width = varint_width(len(self.kernels))
         self.strings = 0  # interned so far
 
@@ -220,7 +220,7 @@ class _Flows:
 def _layers(lane: Ints, start: Ints, dur: Ints, order: Ints) -> Ints:
     """A layer per slice, such that on each track of (lane, layer) slices nest, and not deeper than Perfetto goes."""
     crossing_layer = sublanes(lane, start, dur, order)
-    most = int(crossing_layer.max(initial=0)) + 1
+    most = largest(crossing_layer) + 1
     deep = depths(lane * most + crossing_layer, start, dur, order if most == 1 else None) // DEEPEST
     return crossing_layer + most * deep
 
