@@ -17,18 +17,7 @@ from npuscope.trace.meta import Counts
 from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
-# what a trace of another origin can say in this table, in the order of the 2026 header
-FOREIGN_HEADER = [
-    "Step Id",
-    "Device_id",
-    "Stream ID",
-    "Name",
-    "Type",
-    "Accelerator Core",
-    "Start Time(us)",
-    "Duration(us)",
-    "Wait Time(us)",
-]
+CORES = {"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU"}  # the profiler's words for our units
 
 
 def write(trace: Trace, path: Path) -> Counts:
@@ -38,8 +27,8 @@ def write(trace: Trace, path: Path) -> Counts:
         header, cells = list(notes["header"]), trace.slices.select(notes["columns"])
         line_end, bom = str(notes.get("line_end", "\n")), bool(notes.get("bom"))
     else:
-        header, cells = FOREIGN_HEADER, _foreign_cells(trace)
-        line_end, bom = "\n", False
+        cells = _foreign_cells(trace)
+        header, line_end, bom = cells.columns, "\n", False
     with whole_file(path) as file:
         file.write(BOM if bom else b"")
         first = io.StringIO()
@@ -68,26 +57,21 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
     end = pl.col("start") + pl.col("dur")
     # the profiler's own meaning: the gap to the row before, whatever its stream
     wait = (pl.col("start") - end.shift(1)).clip(lower_bound=0).fill_null(0)
-    not_known = pl.lit("N/A")
-    cells = rows.select(
-        pl.col("step").cast(pl.String).fill_null("N/A"),
-        pl.col("device").cast(pl.String).fill_null("N/A"),
-        pl.when(pl.col("unit") == "link")
-        .then(not_known)
-        .otherwise(pl.col("name").str.strip_prefix("stream "))
-        .alias("stream"),
-        pl.col("kernel").alias("name"),
-        pl.col("kernel").alias("type"),
+    stream = pl.when(pl.col("unit") != "link").then(pl.col("name").str.strip_prefix("stream "))
+    core = (
         pl.when(pl.col("kind") == "comm")
         .then(pl.lit("COMMUNICATION"))
-        .otherwise(
-            pl.col("unit")
-            .cast(pl.String)
-            .replace({"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU", "stream": "N/A"})
-        )
-        .alias("core"),
-        pl.concat_str(us_from_ns(pl.col("start")), pl.lit("\t")).alias("start"),
-        us_from_ns(pl.col("dur")).alias("dur"),
-        us_from_ns(wait).alias("wait"),
+        .otherwise(pl.col("unit").replace_strict(CORES, default=None))
     )
-    return cells
+    cells = {
+        "Step Id": pl.col("step").cast(pl.String),
+        "Device_id": pl.col("device").cast(pl.String),
+        "Stream ID": stream,
+        "Name": pl.col("kernel"),
+        "Type": pl.col("kernel"),
+        "Accelerator Core": core,
+        "Start Time(us)": pl.concat_str(us_from_ns(pl.col("start")), pl.lit("\t")),
+        "Duration(us)": us_from_ns(pl.col("dur")),
+        "Wait Time(us)": us_from_ns(wait),
+    }
+    return rows.select(cell.fill_null("N/A").alias(name) for name, cell in cells.items())

@@ -68,7 +68,8 @@ def _is_ours(folder: Path) -> bool:
 def _with_processes(trace: Trace) -> pl.DataFrame:
     """Lanes with the number of their process: TraCR's own pid, else 1000 and up, one per group of lanes."""
     lanes = trace.lanes
-    if "channel" in lanes.columns and lanes.schema["pid"].is_integer():
+    # a bundle joined with a swimlane has lanes that no process of TraCR wrote
+    if "channel" in lanes.columns and lanes["channel"].null_count() == 0:
         return lanes.with_columns(pl.col("pid").alias("process number")).sort("process number", "channel")
     number = (pl.col("group") + 1000).cast(pl.Int64).alias("process number")
     return lane_groups(trace).with_columns(number).sort("process number", "lane")

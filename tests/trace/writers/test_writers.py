@@ -250,3 +250,11 @@ def test_slices_that_overlap_on_a_lane_survive_every_format(tmp_path_factory, ro
         moved = back.slices.with_columns(pl.col("start") + shift)
         columns = ["start", "dur", "kernel"]
         assert moved.select(columns).sort(columns).equals(trace.slices.select(columns).sort(columns))
+
+
+@pytest.mark.parametrize("out", ["o.pftrace", "o.json", "o.csv", "tracr", "o.npu"])
+def test_a_bundle_joined_with_its_swimlane_goes_everywhere(shared: Path, tmp_path: Path, out: str) -> None:
+    trace = npuscope.read(shared / "simpler/tracr/pa_varseq4_both")
+    trace.write(tmp_path / out)
+    if out not in ("o.pftrace", "o.csv"):  # not read, or device tasks only
+        assert npuscope.read(tmp_path / out).slices.height == trace.slices.height
