@@ -2,8 +2,9 @@
 
 import os
 
-# Polars' allocator keeps what is freed for a while; a reader frees as much as it keeps. Takes effect if Polars is
-# not loaded yet, costs a few per cent of time and saves a quarter of the memory of a large JSON trace.
+# Polars' allocator keeps what is freed for a while. Giving it back at once lowers the peak of a large JSON trace by 8 %
+# (337 against 367 MB for 2.16 M events) and of a large kernel table by 12 %, and costs the table 25 % more CPU time
+# (3.6 against 2.9 s for a million rows). Set the variable yourself to choose otherwise; it counts only before Polars loads.
 os.environ.setdefault("_RJEM_MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")
 
 from npuscope.trace.core import Trace

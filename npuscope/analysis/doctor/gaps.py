@@ -11,7 +11,9 @@ from npuscope.analysis.doctor.finding import Finding, microseconds
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
 
-FULL_FROM = 1 << 14  # trace points; a smaller power of two is no sign of a full buffer
+# A guess: buffers are usually powers of two, and a thread that recorded exactly that many points probably filled one.
+# How large TraCR's buffers are is not recorded in a bundle. Smaller counts than this are powers of two by accident.
+FULL_FROM = 1 << 14
 
 
 def steps(trace: Trace) -> Iterator[Finding]:
