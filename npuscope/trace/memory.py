@@ -1,7 +1,7 @@
 """Giving freed memory back to the system.
 
-The C library keeps the holes that a reader's temporary arrays leave: after reading 2.16 M events, 98 of 433 MB. Where it
-has no call to ask for them back nothing happens.
+The C library keeps the holes that a reader's temporary arrays leave: after reading 2.16 M events, 98 of 433 MB.
+Where it has no call to ask for them back nothing happens.
 """
 
 from __future__ import annotations
