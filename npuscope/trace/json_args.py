@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
+from npuscope.trace.decimal_time import ns_from_us
+
 
 def field(args: pl.Series, name: str) -> pl.Series:
     """One field of every row's JSON object, as text (a string without its quotes); null where it is absent."""
@@ -26,4 +28,4 @@ def whole_number(args: pl.Series, name: str) -> pl.Series:
 
 def microseconds(args: pl.Series, name: str) -> pl.Series:
     """One field that holds microseconds, as nanoseconds."""
-    return (field(args, name).cast(pl.Float64, strict=False) * 1000).round(0).cast(pl.Int64, strict=False).alias(name)
+    return field(args, name).to_frame().select(ns_from_us(pl.col(name)).alias(name))[name]

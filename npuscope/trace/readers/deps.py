@@ -18,8 +18,6 @@ from npuscope.trace.json_file import read_json, whole_number
 class DepsTask(msgspec.Struct):
     task_id: str
     kernel_ids: list[int] = []  # function of the cube, of vector 0, of vector 1; -1 for none
-    block_num: int = 1
-    early_dispatch: bool = False
 
 
 class DepsEdge(msgspec.Struct):

@@ -13,6 +13,7 @@ import polars as pl
 from npuscope.errors import BadInput, UnknownFormat
 from npuscope.trace import progress
 from npuscope.trace.core import Trace
+from npuscope.trace.intervals import largest
 from npuscope.trace.meta import combine
 
 # one rank's profiler output holds the same run several times: the first of these that is there is read
@@ -125,36 +126,38 @@ def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
     collisions = 0
     for number, capture in enumerate(captures):
         progress.report(f"reading {root.name}", number, len(captures))
-        trace = read_one(capture.path)
+        trace = only = read_one(capture.path)
         told = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
-        if len(told) > 1:  # itself a trace of many ranks
-            collisions += len(taken & set(told))
-            taken |= set(told)
-            parts.append((told[0], trace))
+        if len(told) > 1:  # itself a trace of many ranks, which move up together where one is taken
+            clashes = len(taken & set(told))
+            shift = max(taken) + 1 if clashes else 0
+            collisions += clashes
+            taken |= {rank + shift for rank in told}
+            parts.append((told[0] + shift, _with_ranks(trace, pl.col("rank") + shift)))
             continue
         wanted = int(told[0]) if told else capture.rank
         collisions += wanted in taken
         rank = wanted if wanted is not None and wanted not in taken else min(set(range(len(taken) + 1)) - taken)
         taken.add(rank)
-        parts.append((rank, trace))
-    alone = len(parts) == 1 and captures[0].rank is None
-    trace = parts[0][1] if alone else merge(sorted(parts, key=lambda part: part[0]))
+        parts.append((rank, _with_ranks(trace, pl.lit(rank, dtype=pl.Int32))))
+    alone = len(captures) == 1 and captures[0].rank is None
+    trace = only if alone else merge(sorted(parts, key=lambda part: part[0]))
     notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": broken}
     return replace(trace, meta=replace(trace.meta, notes={name: value for name, value in notes.items() if value}))
 
 
 def merge(parts: list[tuple[int, Trace]]) -> Trace:
-    """Traces of several ranks side by side."""
+    """Traces with their ranks, side by side."""
     slices, lanes, edges = [], [], []
     first_lane = 0
-    largest = max(int(trace.slices["task"].fill_null(0).to_numpy().max(initial=0)) for _, trace in parts)
-    stride = max(TASKS_PER_RANK, 1 << largest.bit_length())
+    highest = max(largest(trace.slices["task"].fill_null(0).to_numpy()) for _, trace in parts)
+    stride = max(TASKS_PER_RANK, 1 << highest.bit_length())
     if stride * len(parts) >= 2**63:
-        raise BadInput(f"task ids up to {largest} of {len(parts)} captures cannot be kept apart in 63 bits")
-    for number, (rank, trace) in enumerate(parts):
+        raise BadInput(f"task ids up to {highest} of {len(parts)} captures cannot be kept apart in 63 bits")
+    for number, (_, trace) in enumerate(parts):
         shift = number * stride
         slices.append(trace.slices.with_columns(pl.col("lane") + first_lane, pl.col("task", "duplicate_of") + shift))
-        lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane, pl.lit(rank, dtype=pl.Int32).alias("rank")))
+        lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane))
         places = [c for c in ("src_lane", "dst_lane") if c in trace.edges.columns]
         edges.append(trace.edges.with_columns(pl.col("src", "dst") + shift, *(pl.col(c) + first_lane for c in places)))
         first_lane += max(trace.lanes["lane"].to_list(), default=-1) + 1
@@ -162,13 +165,12 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
         pl.concat(slices, how="diagonal_relaxed"),
         pl.concat(lanes, how="diagonal_relaxed"),
         combine(
-            {f"rank {rank}": trace.meta for rank, trace in parts},
+            {f"capture {number}, rank {rank}": trace.meta for number, (rank, trace) in enumerate(parts)},
             f"profiler-root ({', '.join(sorted({trace.meta.format for _, trace in parts}))})",
         ),
         pl.concat(edges, how="diagonal_relaxed"),
     )
 
 
-def _rank_column(trace: Trace, rank: int) -> pl.Expr:
-    several = trace.lanes["rank"].drop_nulls().n_unique() > 1
-    return pl.col("rank") if several else pl.lit(rank, dtype=pl.Int32).alias("rank")
+def _with_ranks(trace: Trace, rank: pl.Expr) -> Trace:
+    return replace(trace, lanes=trace.lanes.with_columns(rank.alias("rank")))

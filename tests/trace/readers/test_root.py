@@ -100,3 +100,18 @@ def test_empty_columns_are_kept_typed(tmp_path: Path) -> None:
     back = npuscope.read(tmp_path / "kept")
     assert back.slices.schema["dispatch"] == pl.Int64
     assert back.slices.height == 0
+
+
+def test_a_trace_of_many_ranks_inside_a_root_keeps_its_ranks(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    for rank in (0, 1):
+        rank_folder(inner, rank, 2 + rank)
+    outer.mkdir()
+    npuscope.read(inner).write(outer / "two_ranks.npu")
+    (outer / "other").mkdir()
+    rank_folder(outer / "other", 0, 7)  # claims a rank that the folder has too
+    trace = npuscope.read(outer)
+    counts = trace.slices.join(trace.lanes, on="lane").group_by("rank").len().sort("rank")["len"].to_list()
+    assert sorted(counts) == [2, 3, 7]
+    assert trace.meta.notes["rank_collisions"] == 1
+    assert trace.meta.records == trace.slices.height == 12  # no capture's account is lost
