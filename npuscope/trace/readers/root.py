@@ -121,12 +121,26 @@ def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
             name, reason = next(iter(broken.items()))
             what += f"; {name}: {reason}"
         raise UnknownFormat(what, path=root, remedy="`npuscope formats` lists what a folder may hold.")
+    collisions = 0
+    if len(captures) == 1 and captures[0].rank is None:
+        trace = read_one(captures[0].path)
+    else:
+        parts, collisions = _ranked(root, captures, read_one)
+        trace = merge(sorted(parts, key=lambda part: part[0]))
+    notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": broken}
+    return replace(trace, meta=replace(trace.meta, notes={name: value for name, value in notes.items() if value}))
+
+
+def _ranked(
+    root: Path, captures: list[Capture], read_one: Callable[[Path], Trace]
+) -> tuple[list[tuple[int, Trace]], int]:
+    """Every capture as a trace whose lanes have a rank of their own, by its first rank; and how many were taken."""
     parts: list[tuple[int, Trace]] = []
     taken: set[int] = set()
     collisions = 0
     for number, capture in enumerate(captures):
         progress.report(f"reading {root.name}", number, len(captures))
-        trace = only = read_one(capture.path)
+        trace = read_one(capture.path)
         told = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
         if len(told) > 1:  # itself a trace of many ranks, which move up together where one is taken
             clashes = len(taken & set(told))
@@ -140,10 +154,7 @@ def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
         rank = wanted if wanted is not None and wanted not in taken else min(set(range(len(taken) + 1)) - taken)
         taken.add(rank)
         parts.append((rank, _with_ranks(trace, pl.lit(rank, dtype=pl.Int32))))
-    alone = len(captures) == 1 and captures[0].rank is None
-    trace = only if alone else merge(sorted(parts, key=lambda part: part[0]))
-    notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": broken}
-    return replace(trace, meta=replace(trace.meta, notes={name: value for name, value in notes.items() if value}))
+    return parts, collisions
 
 
 def merge(parts: list[tuple[int, Trace]]) -> Trace:
