@@ -67,6 +67,19 @@ def _depths_of_lane(starts: Ints, durs: Ints) -> Ints:
     return opened - closed
 
 
+def self_times(lane: NDArray[Any], start: Ints, dur: Ints) -> Ints:
+    """Each slice's duration without the slices directly inside it."""
+    order = lane_order(lane, start, dur)
+    own = dur.copy()
+    for rows in _crowded(lane, start, dur, order):
+        depth = _depths_of_lane(start[rows], dur[rows])
+        for level in range(1, largest(depth) + 1):
+            outer, inner = np.flatnonzero(depth == level - 1), np.flatnonzero(depth == level)
+            parent = outer[np.searchsorted(outer, inner) - 1]
+            np.subtract.at(own, rows[parent], dur[rows[inner]])
+    return np.maximum(own, 0)
+
+
 def crossing(lane: Ints, start: Ints, dur: Ints, order: Ints | None = None) -> NDArray[np.bool_]:
     """True for each slice that begins inside an earlier slice of its lane and ends after it.
 

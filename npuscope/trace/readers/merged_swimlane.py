@@ -20,11 +20,19 @@ from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.lane_names import LaneUnit, unit_of_lane
 from npuscope.trace.meta import add_counts
+from npuscope.trace.phases import phase_of
 
 CORE_VIEWS = {"Worker View", "AICore View", "Machine View"}
 SCHEDULER_VIEWS = {"Scheduler View", "AICPU View"}
 CONTROL_VIEWS = {"AICPU Scheduler", "AICPU Orchestrator", "Orchestrator"}
 HOST_VIEWS = {"Host Orchestrator"}
+ROLES = {
+    "AICPU Scheduler": "scheduler",
+    "AICPU Orchestrator": "orchestrator",
+    "Orchestrator": "orchestrator",
+    "Host Orchestrator": "orchestrator",
+    **dict.fromkeys(SCHEDULER_VIEWS, "view of a core"),
+}
 BLOCK = re.compile(r"^block\d+$")  # the distributed dialect has one process per block
 TASK_LABEL = r"^(.*?)(?:\((?:r\d+)?t?\d*\)|#\d+)$"  # qk(r1t2), qk(t2), GEMM#24, 0-1-53()
 
@@ -51,6 +59,7 @@ def dress_up(table: EventTable) -> Trace:
         .otherwise("name")
         .alias("name"),
         pl.col("name").alias("thread"),
+        pl.col("process").replace_strict(ROLES, default=None, return_dtype=pl.String).alias("role"),
     )
     events = table.slices
     args = events["args"]
@@ -68,7 +77,8 @@ def dress_up(table: EventTable) -> Trace:
         kernel=label.str.extract(TASK_LABEL).fill_null(label).alias("kernel"),
         clock="relative",
     )
-    slices = trace.slices.with_columns(label.alias("label"))
+    phase = pl.when(pl.col("kind") == "schedule").then(phase_of(pl.col("kernel")))
+    slices = trace.slices.with_columns(label.alias("label"), phase.alias("phase"))
     slices, moved = _from_start_not_receive(slices)
     slices = _with_scheduler_times(slices, trace.lanes)
     dialect = sorted(set(table.process_names.values()) & (CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS))

@@ -1,0 +1,176 @@
+"""Busy and idle: per lane, per unit and per kernel, and utilisation over time.
+
+Core time is a sum over lanes; on-core time is a union, when at least one lane ran. Busy + idle = window on
+every lane, to the nanosecond. Scheduler and orchestrator threads count as busy while they do anything but wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.work import Work
+from npuscope.trace.core import Trace, arrays_of, overlaps
+from npuscope.trace.interval_sets import Intervals, inside, sum_by, union
+from npuscope.trace.intervals import Ints
+
+BINS = 240
+
+
+@dataclass(frozen=True, repr=False)
+class Busy(Tabular):
+    """`lanes`: lane, name, unit, slices, busy_ns, idle_ns, share. `kernels`: kernel, count, core_ns, on_core_ns,
+    mean_ns, p50_ns, p95_ns, share of all core time."""
+
+    lanes: pl.DataFrame
+    kernels: pl.DataFrame
+    window: tuple[int, int]
+    core_ns: int
+    on_core_ns: int
+
+    @property
+    def window_ns(self) -> int:
+        return self.window[1] - self.window[0]
+
+    @property
+    def units(self) -> pl.DataFrame:
+        """Sums over the lanes of each unit: unit, lanes, busy_ns, idle_ns, share."""
+        sums = self.lanes.group_by("unit", maintain_order=True).agg(
+            lanes=pl.len(), busy_ns=pl.col("busy_ns").sum(), idle_ns=pl.col("idle_ns").sum()
+        )
+        return sums.with_columns(_share("busy_ns", pl.col("busy_ns") + pl.col("idle_ns"))).sort("unit")
+
+    def frame(self) -> pl.DataFrame:
+        return self.kernels
+
+    def title(self) -> str:
+        told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
+        share = percent(self.on_core_ns / self.window_ns if self.window_ns else 0.0)
+        return f"busy {share} of {microseconds(self.window_ns)} µs with any work running; by unit: {told or 'no lanes'}"
+
+    def as_dict(self) -> dict[str, Any]:
+        units = self.units.select("unit", "lanes", "busy_ns", "idle_ns")
+        return {
+            "window_ns": self.window_ns,
+            "core_ns": self.core_ns,
+            "on_core_ns": self.on_core_ns,
+            "units": {row.pop("unit"): row for row in units.to_dicts()},
+            "kernels": self.kernels.rename({"kernel": "name"}).to_dicts(),
+        }
+
+
+def busy(trace: Trace) -> Busy:
+    """Who was busy and for how long."""
+    return busy_of(Work.of(trace))
+
+
+def busy_of(work: Work) -> Busy:
+    """As `busy`, for work already prepared."""
+    anywhere = union(Intervals(np.zeros(len(work.lane), dtype=np.int64), work.start, work.end))
+    lanes = pl.concat([_lane_table(work), _scheduler_table(work)])
+    return Busy(lanes, kernel_table(work), work.window, int((work.end - work.start).sum()), anywhere.length)
+
+
+def kernel_table(work: Work) -> pl.DataFrame:
+    """One row per kernel, largest core time first."""
+    length = work.end - work.start
+    on_core = union(Intervals(work.kernel, work.start, work.end)).lengths(len(work.kernels))
+    table = pl.DataFrame({"number": work.kernel, "ns": length})
+    ns = pl.col("ns")
+    rows = table.group_by("number").agg(
+        count=pl.len(),
+        core_ns=ns.sum(),
+        mean_ns=ns.mean(),
+        p50_ns=ns.quantile(0.5, "lower"),
+        p95_ns=ns.quantile(0.95, "lower"),
+    )
+    names = pl.DataFrame({"number": range(len(work.kernels)), "kernel": work.kernels, "on_core_ns": on_core},
+                         schema={"number": pl.Int64, "kernel": pl.String, "on_core_ns": pl.Int64})  # fmt: skip
+    rows = names.join(rows, on="number").with_columns(_share("core_ns", pl.col("core_ns").sum()))
+    rows = rows.with_columns(pl.col("p50_ns", "p95_ns").cast(pl.Int64))
+    return rows.select("kernel", "count", "core_ns", "on_core_ns", "mean_ns", "p50_ns", "p95_ns", "share").sort(
+        "core_ns", "kernel", descending=[True, False]
+    )
+
+
+def _lane_table(work: Work) -> pl.DataFrame:
+    lanes = work.lanes.height
+    count = np.bincount(work.lane, minlength=lanes)
+    return _lane_rows(work.lanes, count, work.busy.lengths(lanes), work.wall)
+
+
+def _scheduler_table(work: Work) -> pl.DataFrame:
+    """The AICPU's threads that schedule, which are no lanes of the work."""
+    trace, lanes = work.trace, scheduler_lanes(work)
+    slices = trace.slices.filter(pl.col("lane").is_in(lanes["lane"].implode()) & overlaps(*work.window))
+    if "phase" in slices.columns:
+        slices = slices.filter(pl.col("phase").is_null() | (pl.col("phase") != "idle"))
+    lane, start, dur = arrays_of(slices)
+    place = np.searchsorted(lanes["lane"].to_numpy(), lane)
+    covered = union(Intervals(place, np.maximum(start, work.window[0]), np.minimum(start + dur, work.window[1])))
+    return _lane_rows(lanes, np.bincount(place, minlength=lanes.height), covered.lengths(lanes.height), work.wall)
+
+
+def scheduler_lanes(work: Work) -> pl.DataFrame:
+    """Threads of the AICPU. Lanes that show a core as its scheduler saw it tell the core's tasks again."""
+    threads = (pl.col("unit") == "AICPU") & ~pl.col("lane").is_in(work.lanes["lane"].implode())
+    if "role" in work.trace.lanes.columns:
+        threads &= pl.col("role").is_null() | (pl.col("role") != "view of a core")
+    return work.trace.lanes.filter(threads)
+
+
+def _lane_rows(lanes: pl.DataFrame, count: NDArray[Any], busy_ns: Ints, wall: int) -> pl.DataFrame:
+    table = lanes.select("lane", "name", "unit").with_columns(
+        pl.Series("slices", count, dtype=pl.Int64),
+        pl.Series("busy_ns", busy_ns, dtype=pl.Int64),
+        pl.Series("idle_ns", wall - busy_ns, dtype=pl.Int64),
+    )
+    return table.with_columns(_share("busy_ns", pl.lit(wall)))
+
+
+def _share(part: str, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole != 0).then(pl.col(part) / whole).otherwise(0.0).alias("share")
+
+
+@dataclass(frozen=True, repr=False)
+class Utilisation(Tabular):
+    """Busy share of each lane in each bin of time, as a matrix lanes × bins."""
+
+    lanes: pl.DataFrame
+    edges: Ints  # bin boundaries, one more than bins
+    share: NDArray[np.float64]
+
+    def by_unit(self) -> dict[str, NDArray[np.float64]]:
+        """Mean over each unit's lanes."""
+        units = np.array([str(u) for u in self.lanes["unit"].to_list()])
+        return {unit: self.share[units == unit].mean(axis=0) for unit in dict.fromkeys(units.tolist())}
+
+    def frame(self) -> pl.DataFrame:
+        units = {unit: pl.Series(share) for unit, share in self.by_unit().items()}
+        return pl.DataFrame({"start_ns": self.edges[:-1] - self.edges[0], **units})
+
+    def title(self) -> str:
+        return f"utilisation by unit in {len(self.edges) - 1} bins of time"
+
+
+def utilisation(trace: Trace, bins: int = BINS) -> Utilisation:
+    """How busy each lane was over time."""
+    return utilisation_of(Work.of(trace), bins)
+
+
+def utilisation_of(work: Work, bins: int = BINS, lanes: Ints | None = None) -> Utilisation:
+    """As `utilisation`, for work already prepared and for some of its lanes."""
+    chosen = np.arange(work.lanes.height) if lanes is None else lanes
+    start, end = work.window
+    bins = max(1, min(bins, end - start))
+    edges = start + np.arange(bins + 1) * (end - start) // bins
+    asked = Intervals(np.repeat(chosen, bins), np.tile(edges[:-1], len(chosen)), np.tile(edges[1:], len(chosen)))
+    parts = inside(asked, work.busy)
+    covered = sum_by(parts.of, parts.end - parts.start, len(asked.group))
+    width = np.maximum(asked.end - asked.start, 1)
+    return Utilisation(work.lanes[chosen], edges, (covered / width).reshape(len(chosen), bins))

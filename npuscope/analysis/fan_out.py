@@ -1,0 +1,69 @@
+"""Fan-out: tasks and blocks per kernel and per area, and per step where steps are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.areas import Rules, area_of, area_rules
+from npuscope.analysis.table import Tabular
+from npuscope.analysis.work import Work
+from npuscope.trace.core import Trace
+
+
+@dataclass(frozen=True, repr=False)
+class FanOut(Tabular):
+    """Both tables have tasks, blocks and core_ns, per area and per kernel, most tasks first.
+
+    Blocks of one task are one launch; a task that runs several kernels (a MIX task) counts once per kernel and area.
+    """
+
+    areas: pl.DataFrame  # area, kernels, …, tasks per step, share of tasks
+    kernels: pl.DataFrame  # kernel, area, …
+    tasks: int
+    blocks: int
+    steps: int  # 1 where the trace has none
+
+    def frame(self) -> pl.DataFrame:
+        return self.areas
+
+    def title(self) -> str:
+        steps = "one step" if self.steps == 1 else f"{self.steps} steps"
+        kernels = self.kernels.height
+        return f"fan-out: {self.tasks:,} tasks with {self.blocks:,} blocks of {kernels:,} kernels in {steps}"
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps}
+        return {**plain, "areas": self.areas.to_dicts(), "kernels": self.kernels.to_dicts()}
+
+
+def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
+    """Count tasks by kernel and area; `rules` is a TOML file of areas that comes before the built-in ones."""
+    return fan_out_of(Work.of(trace), area_rules(rules))
+
+
+def fan_out_of(work: Work, rules: Rules, steps: int | None = None) -> FanOut:
+    """As `fan_out`, for work already prepared; `steps` where they are known from elsewhere."""
+    area = pl.Series([area_of(name, rules) for name in work.kernels], dtype=pl.String)
+    # a slice without a task id is a task of its own, numbered below all others
+    task = pl.coalesce("task", -1 - pl.int_range(pl.len(), dtype=pl.Int64)).alias("task")
+    slices = work.slices.select(
+        area.gather(work.kernel).alias("area"), "kernel", task, pl.Series("core_ns", work.end - work.start), "step"
+    )
+    counts = {"tasks": pl.col("task").n_unique(), "blocks": pl.len(), "core_ns": pl.col("core_ns").sum()}
+    steps = max(steps or slices["step"].drop_nulls().n_unique(), 1)
+    areas = slices.group_by("area").agg(pl.col("kernel").n_unique().alias("kernels"), **counts)
+    areas = areas.with_columns(
+        (pl.col("tasks") / steps).alias("tasks per step"), (pl.col("tasks") / pl.col("tasks").sum()).alias("share")
+    )
+    kernels = slices.group_by("kernel", "area").agg(**counts)
+    return FanOut(
+        areas.sort("tasks", "area", descending=[True, False]),
+        kernels.sort("tasks", "kernel", descending=[True, False]),
+        tasks=slices["task"].n_unique(),
+        blocks=slices.height,
+        steps=steps,
+    )

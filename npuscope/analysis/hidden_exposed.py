@@ -1,0 +1,234 @@
+"""Hidden and exposed: how much of a kernel set's waiting other kernels covered, and its ping-pong between units.
+
+The set's episodes are when it is under way: while any of its slices runs, and between two of its tasks where one
+waits for the other. Without edges the whole time from its first start to its last end is one episode. During
+episodes, on every lane of the units it uses, time is the set's own run, other kernels' run (hidden), or idle
+(exposed). The three add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.work import NEVER, Work
+from npuscope.errors import NpuscopeError
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, inside, union
+from npuscope.trace.intervals import Ints
+
+
+@dataclass(frozen=True)
+class PingPong:
+    """Time of the episodes by which unit ran the set; `switches` between one unit alone and the other alone."""
+
+    aic_alone_ns: int
+    aiv_alone_ns: int
+    both_ns: int
+    neither_ns: int
+    switches: int
+    longest_ns: int  # the longest stretch in which the two units never ran the set together
+    longest_switches: int
+
+    @property
+    def serial_ns(self) -> int:
+        """One unit at a time, or none while the set is under way."""
+        return self.aic_alone_ns + self.aiv_alone_ns + self.neither_ns
+
+
+@dataclass(frozen=True, repr=False)
+class Overlap(Tabular):
+    """`units`: unit, lanes, run_ns, hidden_ns, exposed_ns during the set's episodes; they sum to lanes × episodes."""
+
+    kernels: tuple[str, ...]
+    slices: int
+    core_ns: int
+    on_core_ns: int
+    episodes: int
+    episode_ns: int
+    alone_ns: int  # of the on-core time, when nothing else ran on the device
+    units: pl.DataFrame
+    ping_pong: PingPong | None
+    note: str
+
+    @property
+    def hidden_share(self) -> float | None:
+        """Of the set's waiting, the share that other kernels covered; None if it never waited."""
+        hidden, exposed = int(self.units["hidden_ns"].sum()), int(self.units["exposed_ns"].sum())
+        return hidden / (hidden + exposed) if hidden + exposed else None
+
+    def frame(self) -> pl.DataFrame:
+        return self.units
+
+    def title(self) -> str:
+        names = ", ".join(self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
+        lines = [
+            f"{names}: on-core {microseconds(self.on_core_ns)} µs of {microseconds(self.episode_ns)} µs "
+            f"under way in {self.episodes:,} episodes; "
+            f"{percent(self.hidden_share)} of its waiting hidden",
+        ]
+        if self.ping_pong is not None:
+            lines.append(ping_pong_sentence(self.ping_pong))
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+    def as_dict(self) -> dict[str, Any]:
+        pong = self.ping_pong
+        return {
+            "kernels": list(self.kernels),
+            "slices": self.slices,
+            "core_ns": self.core_ns,
+            "on_core_ns": self.on_core_ns,
+            "episodes": self.episodes,
+            "episode_ns": self.episode_ns,
+            "alone_ns": self.alone_ns,
+            "hidden_share": self.hidden_share,
+            "units": {row.pop("unit"): row for row in self.units.to_dicts()},
+            "ping_pong": None if pong is None else {**vars(pong), "serial_ns": pong.serial_ns},
+            "note": self.note,
+        }
+
+
+def ping_pong_sentence(pong: PingPong) -> str:
+    """The alternation in words."""
+    return (
+        f"AIC alone {microseconds(pong.aic_alone_ns)} µs, AIV alone {microseconds(pong.aiv_alone_ns)} µs, both "
+        f"{microseconds(pong.both_ns)} µs; {pong.switches:,} switches, the longest serial stretch "
+        f"{microseconds(pong.longest_ns)} µs with {pong.longest_switches:,} switches"
+    )
+
+
+def overlap(trace: Trace, kernels: str) -> Overlap:
+    """What covered the waiting of the kernels whose names the regular expression finds."""
+    work = Work.of(trace)
+    return overlap_of(work, readiness(work), kernels)
+
+
+def overlap_of(work: Work, ready: Readiness, kernels: str) -> Overlap:
+    """As `overlap`, for work already prepared."""
+    chosen = chosen_kernels(work, kernels)
+    ours = np.isin(work.kernel, np.flatnonzero(chosen))
+    run = union(_flat(work.start[ours], work.end[ours]))
+    episodes, note = _episodes(work, ready, ours, run)
+    others = union(_flat(work.start[~ours], work.end[~ours]))
+    together = inside(run, others)
+    return Overlap(
+        kernels=tuple(name for name, kept in zip(work.kernels, chosen, strict=True) if kept),
+        slices=int(ours.sum()),
+        core_ns=int((work.end - work.start)[ours].sum()),
+        on_core_ns=run.length,
+        episodes=len(episodes.start),
+        episode_ns=episodes.length,
+        alone_ns=run.length - int((together.end - together.start).sum()),
+        units=_units(work, ours, episodes),
+        ping_pong=_ping_pong(work, ours, episodes),
+        note=note,
+    )
+
+
+def chosen_kernels(work: Work, pattern: str) -> NDArray[np.bool_]:
+    """Which kernels a regular expression finds; refuses one that finds none."""
+    names = pl.Series(work.kernels, dtype=pl.String)
+    try:
+        chosen = names.str.contains(pattern)
+    except pl.exceptions.ComputeError as error:
+        raise NpuscopeError(f"'{pattern}' is no regular expression", remedy="See Rust's regex syntax.") from error
+    if not chosen.any():
+        known = ", ".join(work.kernels[:5])
+        raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}.")
+    return chosen.to_numpy()
+
+
+def _flat(start: Ints, end: Ints) -> Intervals:
+    return Intervals(np.zeros(len(start), dtype=np.int64), start, end)
+
+
+def _episodes(work: Work, ready: Readiness, ours: NDArray[np.bool_], run: Intervals) -> tuple[Intervals, str]:
+    if len(run.start) == 0:
+        return run, ""
+    if ready.edges == 0:
+        note = "No edges: the set counts as under way from its first start to its last end."
+        return _flat(run.start[:1], run.end[-1:]), note
+    # the wait of each of the set's slices for a producer that is of the set too
+    rows = np.flatnonzero(ours & (ready.data_row >= 0))
+    rows = rows[ours[ready.data_row[rows]] & (ready.data[rows] != NEVER)]
+    start, end = ready.data[rows], work.start[rows]
+    waits = _flat(start, end).of_length()
+    return union(_flat(np.concatenate([run.start, waits.start]), np.concatenate([run.end, waits.end]))), ""
+
+
+def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataFrame:
+    units = np.array(work.units)
+    rows = []
+    for unit in dict.fromkeys(units[np.unique(work.lane[ours])].tolist()):
+        lanes = np.flatnonzero(units == unit)
+        on_unit = np.isin(work.lane, lanes)
+        everywhere = Intervals(
+            np.repeat(lanes, len(episodes.start)),
+            np.tile(episodes.start, len(lanes)),
+            np.tile(episodes.end, len(lanes)),
+        )
+        mine = ours & on_unit
+        run = _covered(everywhere, Intervals(work.lane[mine], work.start[mine], work.end[mine]))
+        any_run = _covered(everywhere, Intervals(work.lane[on_unit], work.start[on_unit], work.end[on_unit]))
+        whole = len(lanes) * episodes.length
+        rows.append((unit, len(lanes), run, any_run - run, whole - any_run))
+    numbers = dict.fromkeys(("lanes", "run_ns", "hidden_ns", "exposed_ns"), pl.Int64)
+    return pl.DataFrame(rows, schema={"unit": pl.String, **numbers}, orient="row")
+
+
+def _covered(asked: Intervals, work: Intervals) -> int:
+    parts = inside(asked, union(work))
+    return int((parts.end - parts.start).sum())
+
+
+def _ping_pong(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> PingPong | None:
+    """Sweep the set's runs on cube and vector cores; None where the capture has no such units."""
+    units = np.array(work.units)
+    sides = []
+    for unit in ("AIC", "AIV"):
+        here = ours & np.isin(work.lane, np.flatnonzero(units == unit))
+        sides.append(union(_flat(work.start[here], work.end[here])))
+    if not all(len(side.start) for side in sides):
+        return None
+    times = np.unique(np.concatenate([*(t for side in sides for t in side[1:]), *episodes[1:]]))
+    start, length = times[:-1], np.diff(times)
+    runs = [_open_at(side, start) for side in sides]
+    under_way = _open_at(episodes, start)
+    state = np.where(under_way, runs[0] + 2 * runs[1], -1)  # 0 neither, 1 cube alone, 2 vector alone, 3 both
+    alone = state[(state == 1) | (state == 2)]
+    longest, switches = _longest_serial(state, length)
+    neither, aic_alone, aiv_alone, both = (int(length[state == code].sum()) for code in range(4))
+    return PingPong(
+        aic_alone_ns=aic_alone,
+        aiv_alone_ns=aiv_alone,
+        both_ns=both,
+        neither_ns=neither,
+        switches=int((alone[1:] != alone[:-1]).sum()),
+        longest_ns=longest,
+        longest_switches=switches,
+    )
+
+
+def _open_at(pieces: Intervals, moments: Ints) -> NDArray[np.int64]:
+    """1 where one of the disjoint pieces is open, else 0."""
+    return np.searchsorted(pieces.start, moments, side="right") - np.searchsorted(pieces.end, moments, side="right")
+
+
+def _longest_serial(state: Ints, length: Ints) -> tuple[int, int]:
+    """The longest stretch without both units at once, within an episode, and its switches."""
+    serial = (state >= 0) & (state != 3)
+    stretch = np.cumsum(~serial)[serial]  # a number per stretch
+    if len(stretch) == 0:
+        return 0, 0
+    lengths = np.bincount(stretch, weights=length[serial])
+    best = int(np.argmax(lengths))
+    inside_best = np.flatnonzero(serial)[stretch == best]
+    alone = state[inside_best]
+    alone = alone[alone > 0]
+    return int(length[inside_best].sum()), int((alone[1:] != alone[:-1]).sum())

@@ -1,0 +1,218 @@
+"""Bubbles: every idle nanosecond of every core lane with exactly one reason.
+
+A gap before a slice is cut at the stamps of that slice's task, in this order (docs/metrics.md draws it):
+
+* before a lane's first slice and after its last: edge; a core that never ran: starved;
+* until the last producer ended: dependency while a producer ran, else dispatch if other work of this unit was
+  ready and not handed out, else starved;
+* until the scheduler had seen the producers' ends: FIN;
+* until the orchestrator had submitted the task: starved;
+* until the slice was handed out: dispatch; from then on: pickup.
+
+Where a capture lacks edges or dispatch times, the reasons that cannot be told apart become one, named after them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.waits import PARTS, Pieces, add_after_data, add_without_edges, kernel_names
+from npuscope.analysis.work import NEVER, NONE, Work
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, inside, outside, union
+from npuscope.trace.intervals import Ints
+
+
+@dataclass(frozen=True, repr=False)
+class Bubbles(Tabular):
+    """`segments`: lane, start, end, reason, kernel that came next, kernel that blocked it. Nanoseconds."""
+
+    segments: pl.DataFrame
+    lanes: int
+    window_ns: int
+    notes: tuple[str, ...]
+
+    @property
+    def total_ns(self) -> int:
+        return int((self.segments["end"] - self.segments["start"]).sum())
+
+    @property
+    def by_reason(self) -> dict[str, int]:
+        """Reason -> nanoseconds over all core lanes, largest first."""
+        return {str(reason): int(ns) for reason, ns in self.frame().select("reason", "idle_ns").iter_rows()}
+
+    def frame(self) -> pl.DataFrame:
+        length = pl.col("end") - pl.col("start")
+        table = self.segments.group_by("reason").agg(idle_ns=length.sum(), bubbles=pl.len())
+        whole = self.lanes * self.window_ns
+        share = (pl.col("idle_ns") / whole).alias("share of core time") if whole else pl.lit(0.0)
+        return table.with_columns(share).sort("idle_ns", "reason", descending=[True, False])
+
+    def by_lane(self) -> pl.DataFrame:
+        """Nanoseconds per lane and reason."""
+        length = pl.col("end") - pl.col("start")
+        return self.segments.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
+
+    def blockers(self, top: int = 10) -> pl.DataFrame:
+        """Who waited for whom, longest first: reason, kernel, blocker, idle_ns, bubbles."""
+        told = self.segments.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
+        length = pl.col("end") - pl.col("start")
+        table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), bubbles=pl.len())
+        return table.sort("idle_ns", "kernel", descending=[True, False]).head(top)
+
+    def sentences(self, top: int = 5) -> list[str]:
+        """The top blockers in words."""
+        return [_sentence(*row) for row in self.blockers(top).iter_rows()]
+
+    def title(self) -> str:
+        whole = self.lanes * self.window_ns
+        share = percent(self.total_ns / whole if whole else 0.0)
+        told = f"bubbles: {microseconds(self.total_ns)} µs idle on {self.lanes} lanes, {share} of their time"
+        return "\n".join([told, *self.notes])
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.by_reason
+
+
+def bubbles(trace: Trace) -> Bubbles:
+    """Why the cores of a trace were idle; needs edges and dispatch and finish times to tell all reasons apart."""
+    work = Work.of(trace)
+    return bubbles_of(work, readiness(work))
+
+
+def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
+    """As `bubbles`, for work already prepared."""
+    idle = work.idle.where(np.isin(work.idle.group, work.core_lanes))
+    row, first = _following(work, idle)
+    never_ran = np.isin(idle.group, np.setdiff1d(work.core_lanes, work.lane))
+    at_edge = ~never_ran & (first | (row == NONE))
+    pieces = Pieces()
+    for reason, kept in (("starved", never_ran), ("edge", at_edge)):
+        pieces.add(reason, *idle.where(kept), row[kept])
+    inner = ~never_ran & ~at_edge
+    _explain(work, ready, idle.where(inner), row[inner], pieces)
+    return Bubbles(_segments(work, ready, pieces), len(work.core_lanes), work.wall, tuple(_notes(work, ready)))
+
+
+def _segments(work: Work, ready: Readiness, pieces: Pieces) -> pl.DataFrame:
+    """The pieces with the names of the kernel that came next and of the one it waited for."""
+    found = pieces.in_order()
+    data_row, seen_row = np.append(ready.data_row, NONE), np.append(ready.seen_row, NONE)  # NONE finds the last
+    waits = np.isin(found.part, [PARTS.index("dependency"), PARTS.index("starved")])
+    blocker = np.where(waits, data_row[found.row], NONE)
+    blocker = np.where(found.part == PARTS.index("FIN"), seen_row[found.row], blocker)
+    return pl.DataFrame(
+        {
+            "lane": work.lanes["lane"].to_numpy()[found.group],
+            "start": found.start,
+            "end": found.end,
+            "reason": found.parts(),
+            "kernel": kernel_names(work, found.row),
+            "blocker": kernel_names(work, blocker),
+        }
+    )
+
+
+def _following(work: Work, idle: Intervals) -> tuple[Ints, NDArray[np.bool_]]:
+    """The row that ends each gap, NONE after a lane's last slice; and whether the gap comes before the first one."""
+    rows = len(work.lane)
+    order = np.lexsort((work.start, work.lane))  # by clipped starts
+    begins = np.searchsorted(work.lane[order], np.arange(work.lanes.height + 1))
+    # gaps and slices alternate on a lane: rank both together by (lane, time)
+    place = _rank_within(work.lane[order], work.start[order], idle.group, idle.end)
+    has_next = place < begins[idle.group + 1]
+    following = np.where(has_next, order[np.minimum(place, max(rows - 1, 0))] if rows else NONE, NONE)
+    return following, place == begins[idle.group]
+
+
+def _rank_within(lane: Ints, start: Ints, asked_lane: Ints, moment: Ints) -> Ints:
+    """How many slices, sorted by (lane, start), come before each (lane, moment)."""
+    both_lane = np.concatenate([asked_lane, lane])
+    both_time = np.concatenate([moment, start])
+    is_slice = np.concatenate([np.zeros(len(asked_lane), dtype=np.int64), np.ones(len(lane), dtype=np.int64)])
+    order = np.lexsort((is_slice, both_time, both_lane))
+    before = np.cumsum(is_slice[order]) - is_slice[order]
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = before
+    return rank[: len(asked_lane)]
+
+
+def _explain(work: Work, ready: Readiness, idle: Intervals, row: Ints, pieces: Pieces) -> None:
+    """Gaps between two slices of a lane."""
+    if not (work.on_cores and ready.edges):
+        add_without_edges(pieces, work, ready, *idle, row)
+        return
+    data = np.clip(ready.data[row], idle.start, idle.end)
+    _before_data(work, ready, Intervals(idle.group, idle.start, data), row, pieces)
+    add_after_data(pieces, ready, idle.group, data, idle.end, row)
+
+
+def _before_data(work: Work, ready: Readiness, waits: Intervals, row: Ints, pieces: Pieces) -> None:
+    """Until the last producer ended."""
+    kept = waits.end > waits.start
+    waits, row = waits.where(kept), row[kept]
+    by_task = Intervals(ready.task[row], waits.start, waits.end)
+    ran = inside(by_task, ready.runs)
+    pieces.add("dependency", waits.group[ran.of], ran.start, ran.end, row[ran.of])
+    rest = outside(by_task, ready.runs)
+    unit, lane = _unit_groups(work), waits.group[rest.of]
+    by_unit = Intervals(unit[lane], rest.start, rest.end)
+    other = union(_ready_not_handed_out(work, ready, unit))
+    for reason, part in (("dispatch", inside(by_unit, other)), ("starved", outside(by_unit, other))):
+        pieces.add(reason, lane[part.of], part.start, part.end, row[rest.of[part.of]])
+
+
+def _unit_groups(work: Work) -> Ints:
+    """A number per lane, equal for lanes of one unit of one device."""
+    place = work.lanes.select(pl.struct("unit", "device", "rank").rank("dense").alias("place"))
+    return place["place"].cast(pl.Int64).to_numpy() - 1
+
+
+def _ready_not_handed_out(work: Work, ready: Readiness, unit: Ints) -> Intervals:
+    """When work of each unit was ready and waited to be handed out. A task with nothing to wait for was ready
+    from the window's beginning."""
+    told = ready.dispatch != NEVER
+    begin = np.maximum(ready.ready[told], work.window[0])
+    return Intervals(unit[work.lane[told]], begin, np.minimum(ready.dispatch[told], work.window[1])).of_length()
+
+
+def _notes(work: Work, ready: Readiness) -> list[str]:
+    """What the capture lacks, in sentences."""
+    if work.spans_dispatch:
+        return [
+            "A slice of this capture reaches from dispatch to retired: waiting inside it counts as busy, and "
+            "the idle time between slices is not split."
+        ]
+    if not work.on_cores:
+        told = int((ready.dispatch != NEVER).sum())
+        launched = f"{told:,} of {len(work.lane):,} slices have a launch" if told else "no slice has a launch"
+        return [f"Lanes are streams, not cores ({launched}): waits between streams are not told."]
+    notes = []
+    missing = int((ready.dispatch == NEVER).sum())
+    if ready.edges == 0:
+        notes.append("No edges: waiting for a producer cannot be told from waiting for the scheduler.")
+    if missing:
+        notes.append(f"{missing:,} of {len(work.lane):,} slices have no dispatch time: their waits are one reason.")
+    elif ready.edges and not (ready.seen != NEVER).any():
+        notes.append("No finish times: FIN is part of dispatch.")
+    return notes
+
+
+def _sentence(reason: str, kernel: str, blocker: str | None, ns: int, count: int) -> str:
+    times = f"in {count:,} bubbles" if count > 1 else "in one bubble"
+    if reason in ("dependency", "FIN") and blocker is not None:
+        verb = "waited" if reason == "dependency" else "waited, after the end was there but not seen,"
+        return f"`{kernel}` {verb} {microseconds(ns)} µs for `{blocker}` {times}"
+    what = {
+        "dispatch": "was ready and not handed out for",
+        "pickup": "was handed out and not started for",
+        "starved": "left its cores without anything ready for",
+    }.get(reason, f"waited ({reason})")
+    return f"`{kernel}` {what} {microseconds(ns)} µs {times}"

@@ -1,0 +1,216 @@
+"""Scheduling as one ledger that adds up: where the core time went, and what of it lies on the critical path.
+
+Upstream's tools give "head overhead" two meanings and count idle cores with ready work whether or not anything
+waits for them. Here the words are fixed: dispatch→start, start→end and end→finish of every task, whose sum is
+dispatch→finish; and cores × window = run + one column of reasons, each with its share of the critical path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.busy_idle import scheduler_lanes
+from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
+from npuscope.analysis.path import CriticalPath, path_of
+from npuscope.analysis.readiness import readiness
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.waits import PARTS
+from npuscope.analysis.work import NEVER, Work
+from npuscope.trace.core import Trace, arrays_of, overlaps
+from npuscope.trace.intervals import self_times
+
+
+@dataclass(frozen=True, repr=False)
+class Scheduling(Tabular):
+    """Means are over the task records that have the stamps; None where none has."""
+
+    tasks: int  # records: one per block on a core
+    launches: int  # distinct tasks
+    cores: int  # of the device
+    cores_seen: int
+    window_ns: int
+    stamped: int  # tasks with dispatch and finish
+    mean_run_ns: float | None
+    mean_dispatch_to_start_ns: float | None
+    mean_end_to_finish_ns: float | None
+    mean_dispatch_to_finish_ns: float | None
+    overhead: float | None  # 1 - run / (dispatch -> finish)
+    in_flight: float | None  # Little's law: tasks per second × mean dispatch -> finish
+    ledger: pl.DataFrame  # part, core_ns, share, path_ns, path_share
+    threads: pl.DataFrame  # thread, role, phase, count, self_ns, share
+    spmd: pl.DataFrame  # kernel, launches, blocks, width, waves, tail_ns, tail_share, efficiency
+    notes: tuple[str, ...]
+
+    @property
+    def tasks_per_second(self) -> float:
+        return self.tasks / (self.window_ns / 1e9) if self.window_ns else 0.0
+
+    def frame(self) -> pl.DataFrame:
+        return self.ledger
+
+    def title(self) -> str:
+        told = [
+            f"{self.tasks:,} tasks, one per {microseconds(self.window_ns / self.tasks if self.tasks else None)} µs, "
+            f"mean run {microseconds(self.mean_run_ns)} µs, dispatch→finish "
+            f"{microseconds(self.mean_dispatch_to_finish_ns)} µs, overhead {percent(self.overhead)}"
+        ]
+        if self.in_flight is not None:
+            told.append(f"{self.in_flight:.1f} tasks in flight on {self.cores} cores")
+        return "\n".join(["; ".join(told), *self.notes])
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {name: value for name, value in vars(self).items() if not isinstance(value, pl.DataFrame)}
+        tables = {name: getattr(self, name).to_dicts() for name in ("ledger", "threads", "spmd")}
+        return {**plain, "tasks_per_second": self.tasks_per_second, "notes": list(self.notes), **tables}
+
+
+def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
+    """The ledger; `cores` is the device's number of cores where the capture does not tell it."""
+    work = Work.of(trace)
+    ready = readiness(work)
+    return scheduling_of(work, bubbles_of(work, ready), path_of(work, ready), cores)
+
+
+def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | None = None) -> Scheduling:
+    """As `scheduling`, from what is already known."""
+    on_core = np.isin(work.lane, work.core_lanes)
+    run = (work.end - work.start)[on_core]
+    dispatch, finish = work.dispatch[on_core], work.finish[on_core]
+    start = work.slices["start"].to_numpy()[on_core]
+    end = start + work.slices["dur"].to_numpy()[on_core]
+    if work.spans_dispatch:
+        dispatch, finish = start, end
+    stamped = (dispatch != NEVER) & (finish != NEVER)
+    whole = int((finish - dispatch)[stamped].sum())
+    told = int(stamped.sum())
+    runs = int((end - start)[stamped].sum())
+    flight = whole / told * len(run) / work.wall if told and work.wall else None
+    known = _core_count(work, cores)
+    return Scheduling(
+        tasks=len(run),
+        launches=work.slices["task"].filter(pl.Series(on_core)).n_unique(),
+        cores=known,
+        cores_seen=len(work.core_lanes),
+        window_ns=work.wall,
+        stamped=told,
+        mean_run_ns=float((end - start).mean()) if len(run) and not work.spans_dispatch else None,
+        mean_dispatch_to_start_ns=_mean(start - dispatch, dispatch != NEVER) if not work.spans_dispatch else None,
+        mean_end_to_finish_ns=_mean(finish - end, finish != NEVER) if not work.spans_dispatch else None,
+        mean_dispatch_to_finish_ns=whole / told if told else None,
+        overhead=1 - runs / whole if whole and not work.spans_dispatch else None,
+        in_flight=flight,
+        ledger=_ledger(work, idle, path, known),
+        threads=_threads(work),
+        spmd=_spmd(work),
+        notes=tuple(_notes(work, known, told, len(run))),
+    )
+
+
+def _mean(values: Any, known: Any) -> float | None:
+    return float(values[known].mean()) if known.any() else None
+
+
+def _core_count(work: Work, told: int | None) -> int:
+    """The device's cores: as told, as the capture tells, at least those seen."""
+    capture = [n for notes in work.trace.meta.all_notes()[:1] if isinstance(n := notes.get("num_cores"), int)]
+    return max([len(work.core_lanes), *capture, *([told] if told is not None else [])])
+
+
+def _ledger(work: Work, idle: Bubbles, path: CriticalPath, cores: int) -> pl.DataFrame:
+    """cores × window, and the window along the path, split into the same parts."""
+    lanes = len(work.core_lanes)
+    run = lanes * work.wall - idle.total_ns
+    on_cores = {"run": run, **idle.by_reason}
+    on_path = path.by_part()
+    rows = [(part, on_cores.get(part, 0), on_path.get(part, 0)) for part in PARTS]
+    rows = [row for row in rows if row[1] or row[2]]
+    if cores > lanes:
+        rows.append(("cores not in the capture", (cores - lanes) * work.wall, 0))
+    schema = {"part": pl.String, "core_ns": pl.Int64, "path_ns": pl.Int64}
+    table = pl.DataFrame(rows, schema=schema, orient="row")
+    core, wall = max(cores * work.wall, 1), max(work.wall, 1)
+    return table.select(
+        "part",
+        "core_ns",
+        (pl.col("core_ns") / core).alias("share"),
+        "path_ns",
+        (pl.col("path_ns") / wall).alias("path_share"),
+    )
+
+
+def _threads(work: Work) -> pl.DataFrame:
+    """What each thread of the AICPU did, inner phases not counted again in outer ones."""
+    lanes = scheduler_lanes(work)
+    slices = work.trace.slices.filter(pl.col("lane").is_in(lanes["lane"].implode()) & overlaps(*work.window))
+    begin = pl.max_horizontal("start", pl.lit(work.window[0]))
+    stop = pl.min_horizontal(pl.col("start") + pl.col("dur"), pl.lit(work.window[1]))
+    slices = slices.with_columns(begin.alias("start"), (stop - begin).alias("dur"))
+    own = pl.Series("self_ns", self_times(*arrays_of(slices)), dtype=pl.Int64)
+    phase = pl.coalesce("phase", "kernel") if "phase" in slices.columns else pl.col("kernel")
+    role = pl.col("role") if "role" in lanes.columns else pl.lit(None, dtype=pl.String).alias("role")
+    table = slices.select("lane", phase.alias("phase"), own)
+    table = table.group_by("lane", "phase").agg(pl.len().alias("count"), pl.col("self_ns").sum())
+    named = table.join(lanes.select("lane", pl.col("name").alias("thread"), role), on="lane")
+    share = pl.col("self_ns") / max(work.wall, 1)
+    return named.select("thread", "role", "phase", "count", "self_ns", share.alias("share")).sort(
+        "thread", "self_ns", descending=[False, True]
+    )
+
+
+def _spmd(work: Work) -> pl.DataFrame:
+    """Waves and tails of tasks with several blocks, per kernel.
+
+    A launch's width is the number of lanes it used, its waves the most blocks any lane got, its tail the time from
+    the moment the first of those lanes had nothing left to do until the last block ended.
+    """
+    columns = {"lane": work.lane, "start": work.start, "end": work.end}
+    tasks = work.slices.select("task", "kernel").with_columns(pl.Series(*column) for column in columns.items())
+    tasks = tasks.filter(pl.col("task").is_not_null())
+    if tasks["task"].n_unique() < tasks.height:
+        lanes = tasks.group_by("task", "kernel", "lane").agg(
+            blocks=pl.len(),
+            start=pl.col("start").min(),
+            end=pl.col("end").max(),
+            core_ns=(pl.col("end") - pl.col("start")).sum(),
+        )
+        launches = lanes.group_by("task", "kernel").agg(
+            blocks=pl.col("blocks").sum(),
+            width=pl.len(),
+            waves=pl.col("blocks").max(),
+            span_ns=pl.col("end").max() - pl.col("start").min(),
+            tail_ns=pl.col("end").max() - pl.col("end").min(),
+            core_ns=pl.col("core_ns").sum(),
+        )
+    else:
+        numbers = dict.fromkeys(("blocks", "width", "waves", "span_ns", "tail_ns", "core_ns"), pl.Int64)
+        launches = pl.DataFrame(schema={"kernel": pl.String, **numbers})
+    several = launches.filter(pl.col("blocks") > 1)
+    return (
+        several.group_by("kernel")
+        .agg(
+            launches=pl.len(),
+            blocks=pl.col("blocks").mean(),
+            width=pl.col("width").mean(),
+            waves=pl.col("waves").mean(),
+            tail_ns=pl.col("tail_ns").mean(),
+            tail_share=pl.col("tail_ns").sum() / pl.col("span_ns").sum(),
+            efficiency=pl.col("core_ns").sum() / (pl.col("width") * pl.col("span_ns")).sum(),
+        )
+        .sort("kernel")
+    )
+
+
+def _notes(work: Work, cores: int, stamped: int, tasks: int) -> list[str]:
+    notes = []
+    if work.spans_dispatch:
+        notes.append("TraCR slices reach from dispatch to retired: the run inside them is not told.")
+    elif stamped < tasks:
+        what = "no task has" if stamped == 0 else f"{tasks - stamped:,} of {tasks:,} tasks lack"
+        notes.append(f"{what[0].upper()}{what[1:]} dispatch and finish times: overhead and tasks in flight need them.")
+    if work.on_cores and cores == len(work.core_lanes) and "num_cores" not in work.trace.meta.notes:
+        notes.append(f"The capture names {cores} cores and does not say how many the device has.")
+    return notes

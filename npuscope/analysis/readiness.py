@@ -1,0 +1,147 @@
+"""When each piece of work could have started: its producers' ends, when the scheduler saw them, when it was handed out.
+
+Dependencies are the runtime's edges (tensormap, creator, explicit) and flows named so. Tasks that never run,
+such as allocations and barriers, pass on what their own producers say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.work import NEVER, NONE, Work
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, union
+from npuscope.trace.intervals import Ints
+
+DEPENDENCIES = ["tensormap", "creator", "explicit"]
+LAUNCHES = ["ac2g", "async_cpu_to_gpu", "HostToDevice"]  # flows from a host's call to what it put on a stream
+
+
+@dataclass(frozen=True, repr=False)
+class Readiness:
+    """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is told."""
+
+    edges: int  # dependencies between tasks of the work
+    task: Ints  # a number per task, which groups `runs`
+    data: Ints  # when the last producer ended
+    data_row: Ints  # the slice that ended then
+    seen: Ints  # when the scheduler had seen every producer's end
+    seen_row: Ints
+    submitted: Ints  # when the orchestrator had submitted the task
+    dispatch: Ints  # when the slice was handed out: to its core, or to its stream
+    src: Ints  # edges between task numbers, barriers included
+    dst: Ints
+    runs: Intervals  # union of each task's producers, from first start to last end; group = task
+
+    @property
+    def ready(self) -> Ints:
+        """When the scheduler could hand out each slice."""
+        return np.maximum(np.maximum(self.data, self.seen), self.submitted)
+
+
+def readiness(work: Work) -> Readiness:
+    """The stamps of every slice."""
+    tasks, edges = work.slices["task"], dependencies(work.trace)
+    known = pl.concat([tasks, edges["src"], edges["dst"]]).drop_nulls().unique().sort().to_numpy()
+    task = _numbers(tasks, known)
+    src, dst = np.searchsorted(known, edges["src"].to_numpy()), np.searchsorted(known, edges["dst"].to_numpy())
+    order = np.lexsort((src, dst))
+    src, dst = src[order], dst[order]
+    has_slice = np.zeros(len(known) + 1, dtype=bool)
+    has_slice[task] = True
+    end, end_row = _latest(task, work.end, len(known) + 1)
+    finish, finish_row = _latest(task, work.finish, len(known) + 1)
+    data, data_row = _pass_on(src, dst, end, end_row, has_slice)
+    seen, seen_row = _pass_on(src, dst, finish, finish_row, has_slice)
+    submitted = _submissions(work.trace, known)
+    dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
+    ran = has_slice[src]
+    begin = np.full(len(known) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(begin, task, work.start)
+    runs = union(Intervals(dst[ran], begin[src[ran]], end[src[ran]]))
+    return Readiness(
+        edges=len(src),
+        task=task,
+        data=data[task],
+        data_row=data_row[task],
+        seen=seen[task],
+        seen_row=seen_row[task],
+        submitted=submitted[task],
+        dispatch=dispatch,
+        src=src,
+        dst=dst,
+        runs=runs,
+    )
+
+
+def dependencies(trace: Trace) -> pl.DataFrame:
+    """The edges that say one task waits for another, with both ends known, each pair once."""
+    edges = trace.edges
+    waits = pl.col("source").is_in(DEPENDENCIES)
+    if "name" in edges.columns:
+        waits |= pl.col("name") == "dependency"
+    both = pl.col("src").is_not_null() & pl.col("dst").is_not_null() & (pl.col("src") != pl.col("dst"))
+    return edges.filter(waits & both).select("src", "dst").unique()
+
+
+def _numbers(tasks: pl.Series, known: Ints) -> Ints:
+    """The place of each task among the known ones; slices without a task share the place after the last."""
+    return np.where(tasks.is_null().to_numpy(), len(known), np.searchsorted(known, tasks.fill_null(0).to_numpy()))
+
+
+def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
+    """The latest stamp of each task and the row that has it. No task at all, the last place, has none."""
+    order = np.argsort(stamp, kind="stable")
+    latest, row = np.full(tasks, NEVER), np.full(tasks, NONE)
+    latest[task[order]], row[task[order]] = stamp[order], order  # of equal places the last assignment stays
+    latest[-1], row[-1] = NEVER, NONE
+    return latest, row
+
+
+def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Per task, the latest stamp among its producers; what never ran stands for its own producers."""
+    waits, waits_row = np.full(len(stamp), NEVER), np.full(len(stamp), NONE)
+    if len(src) == 0:
+        return waits, waits_row
+    stamp, row = stamp.copy(), row.copy()
+    silent = np.flatnonzero(~ran)
+    while True:
+        order = np.lexsort((stamp[src], dst))
+        last = np.flatnonzero(np.append(dst[order][1:] != dst[order][:-1], True))
+        producer = src[order][last]
+        waits[dst[order][last]], waits_row[dst[order][last]] = stamp[producer], row[producer]
+        if np.array_equal(stamp[silent], waits[silent]):
+            return waits, waits_row
+        stamp[silent], row[silent] = waits[silent], waits_row[silent]
+
+
+def _submissions(trace: Trace, known: Ints) -> Ints:
+    """When the orchestrator was done submitting each task, where it left a record of that."""
+    submitted = np.full(len(known) + 1, NEVER)
+    if "role" not in trace.lanes.columns:
+        return submitted
+    lanes = trace.lanes.filter(pl.col("role") == "orchestrator")["lane"]
+    told = trace.slices.filter(pl.col("lane").is_in(lanes.implode()) & pl.col("task").is_in(pl.Series(known).implode()))
+    place = np.searchsorted(known, told["task"].to_numpy())
+    np.maximum.at(submitted, place, (told["start"] + told["dur"]).to_numpy())
+    return submitted
+
+
+def _launches(work: Work) -> Ints:
+    """When the host's call that put each slice on its stream returned."""
+    edges = work.trace.edges
+    nothing = np.full(len(work.lane), NEVER)
+    if work.on_cores or "name" not in edges.columns:
+        return nothing
+    edges = edges.filter(pl.col("name").is_in(LAUNCHES)).select("src", pl.col("dst").alias("task"))
+    if edges.is_empty():
+        return nothing
+    host = work.trace.slices.lazy().filter(pl.col("kind") == "host")
+    calls = host.select(pl.col("task").alias("src"), (pl.col("start") + pl.col("dur")).alias("returned"))
+    launched = edges.lazy().join(calls, on="src").group_by("task").agg(pl.col("returned").max())
+    met = work.slices.lazy().select("task").join(launched, on="task", how="left", maintain_order="left").collect()
+    return met["returned"].fill_null(NEVER).to_numpy()

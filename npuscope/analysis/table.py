@@ -1,0 +1,85 @@
+"""Results that print as a table, show as one in a notebook, and convert to a Polars frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import polars as pl
+
+WIDEST = 56  # characters of a text cell
+MOST = 20  # rows printed of a long table
+
+
+class Tabular:
+    """A result whose heart is one table. Subclasses are frozen dataclasses with `repr=False`."""
+
+    def frame(self) -> pl.DataFrame:
+        """The result as a Polars frame; times are integer nanoseconds."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """One line above the table."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return "\n".join([self.title(), *frame_lines(self.frame())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.title())}</p>{self.frame()._repr_html_()}"
+
+
+def frame_lines(frame: pl.DataFrame, most: int = MOST) -> list[str]:
+    """A frame as aligned text. Columns that end in `_ns` are shown in microseconds, floats as they are read."""
+    names = [name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns]
+    rows = [
+        [_cell(name, value) for name, value in zip(frame.columns, row, strict=True)] for row in frame.head(most).rows()
+    ]
+    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
+    lines = aligned([names, *rows], numeric)
+    if frame.height > most:
+        lines.append(f"  … and {frame.height - most:,} more rows")
+    return lines
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Iterable[bool]) -> list[str]:
+    """Rows of cells as lines of even columns, some to the right."""
+    sides = list(right)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, sides, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def printable(text: str) -> str:
+    """Names come from captures: what would move a terminal's cursor is shown, not obeyed."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def short(text: str, width: int = WIDEST) -> str:
+    """A name that fits a table."""
+    return printable(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def microseconds(ns: float | None) -> str:
+    """Nanoseconds as microseconds with three decimals; a dash for none."""
+    return "–" if ns is None else f"{ns / 1000:,.3f}"
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "–"
+    if name.endswith("_ns") and isinstance(value, int | float):
+        return microseconds(value)
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return short(str(value))

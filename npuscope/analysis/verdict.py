@@ -1,0 +1,146 @@
+"""What bounds a run, in words, with the numbers that say so.
+
+With edges, the window is split along the critical path into five shares that add up: waits for the scheduler
+(dispatch), runs that waited for their core (core), runs that waited for a producer or for nothing (dependency), and
+the last stretch in which nothing starts any more (tail). The largest is the bound. A core bound is called bandwidth
+where counters say that cores moved data longer than they computed. Without edges the shares of idle time decide, as
+far as they can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.ledger import Scheduling
+from npuscope.analysis.path import CriticalPath
+from npuscope.analysis.table import microseconds, percent
+from npuscope.analysis.waits import SCHEDULING
+from npuscope.analysis.work import Work
+
+BUSY_ENOUGH = 0.7  # of a unit's core time, or of the window on streams: more idle time than this leaves is the bound
+FEW_IN_FLIGHT = 0.5  # tasks in flight per core
+MOVES = ("aic_mte2_ratio", "aiv_mte2_ratio")
+COMPUTES = ("aic_mac_ratio", "aiv_vec_ratio")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`bound`: dispatch, dependency, core, bandwidth, tail, or unknown where the capture cannot tell."""
+
+    bound: str
+    sentence: str
+    numbers: dict[str, float]
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def verdict_of(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
+    """The bound of a run from its ledger and its path."""
+    if len(work.lane) == 0 or work.wall == 0:
+        return Verdict("unknown", "Nothing ran in this window.", {})
+    if path.kind == "chain":
+        return _from_path(work, ledger, path)
+    return _from_idle(work, ledger, path)
+
+
+def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
+    parts, links, wall = path.by_part(), path.by_link(), work.wall
+    last_start = int(work.start.max())
+    run = path.segments.filter(pl.col("part") == "run")
+    in_tail = int((run["end"].clip(lower_bound=last_start) - run["start"].clip(lower_bound=last_start)).sum())
+    shares = {
+        "dispatch": sum(parts.get(reason, 0) for reason in (*SCHEDULING, "starved")) / wall,
+        "core": links.get("core", 0) / wall,
+        "dependency": (links.get("dependency", 0) + links.get("none", 0)) / wall,
+        "tail": in_tail / wall,
+    }
+    # the tail's run is taken out of the link it came by
+    last = str(run["link"][-1]) if run.height else "none"
+    shares["core" if last == "core" else "dependency"] -= shares["tail"]
+    bound = max(shares, key=lambda name: shares[name])
+    if bound == "core" and (counters := _counters(work)):
+        bound = _core_or_bandwidth(counters)
+        shares |= counters
+    told = {
+        "dispatch": f"waits for the scheduler are {percent(shares['dispatch'])} of the critical path "
+        f"({_reasons(parts, wall)}){_flight(ledger)}",
+        "core": f"{percent(shares['core'])} of the critical path runs back to back on busy cores",
+        "bandwidth": f"{percent(shares['core'])} of the critical path runs on busy cores that mostly move data",
+        "dependency": f"{percent(shares['dependency'])} of the critical path is tasks that waited for one another, "
+        f"{path.slices:,} in a row",
+        "tail": f"{percent(shares['tail'])} of the window passes after the last task has started",
+    }
+    return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares)
+
+
+def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
+    parts, wall = path.by_part(), work.wall
+    units = np.array(work.units)
+    lengths = work.busy.lengths(work.lanes.height)
+    named = {
+        unit: float(lengths[units == unit].sum() / (wall * (units == unit).sum()))
+        for unit in ("AIC", "AIV")
+        if (units == unit).any()
+    }
+    any_running = parts.get("run", 0) / wall
+    unit, used = max(named.items(), key=lambda item: item[1], default=("the device", any_running))
+    numbers = {"busy": used, "running": any_running}
+    if used >= BUSY_ENOUGH:
+        counters = _counters(work)
+        bound = _core_or_bandwidth(counters)
+        why = f", of which counters give {percent(counters['moving'])} to moving data and " if counters else ""
+        why += f"{percent(counters['computing'])} to computing" if counters else ""
+        return Verdict(bound, f"{bound}-bound: {unit} is busy {percent(used)} of the window{why}.", numbers | counters)
+    if not work.on_cores:
+        launch = parts.get("dispatch", 0) / wall
+        if launch > 1 - any_running - launch:
+            what = f"the device idles {percent(launch)} of the window because the host has not launched anything yet"
+            return Verdict("dispatch", f"dispatch-bound: {what}.", {**numbers, "dispatch": launch})
+    if ledger.in_flight is not None and ledger.in_flight < FEW_IN_FLIGHT * ledger.cores:
+        numbers |= {"in_flight": ledger.in_flight, "cores": ledger.cores, "overhead": ledger.overhead or 0.0}
+        caution = "no edges, so waiting for producers is part of this"
+        return Verdict("dispatch", f"dispatch-bound: {_flight(ledger).removeprefix('; ')} ({caution}).", numbers)
+    missing = "neither edges nor dispatch times" if ledger.stamped == 0 else "no edges"
+    sentence = f"{unit} is busy {percent(used)} of the window, and the capture has {missing} to say why not more."
+    return Verdict("unknown", f"unknown: {sentence}", numbers)
+
+
+def _reasons(parts: dict[str, int], wall: int) -> str:
+    named = [(reason, parts.get(reason, 0)) for reason in (*SCHEDULING, "starved")]
+    return ", ".join(f"{reason} {percent(ns / wall)}" for reason, ns in named if ns)
+
+
+def _flight(ledger: Scheduling) -> str:
+    if ledger.in_flight is None or not ledger.tasks:
+        return ""
+    overhead = "" if ledger.overhead is None else f", {percent(ledger.overhead)} of dispatch→finish is not run"
+    return (
+        f"; {ledger.in_flight:.1f} tasks in flight on {ledger.cores} cores, one task per "
+        f"{microseconds(ledger.window_ns / ledger.tasks)} µs{overhead}"
+    )
+
+
+def _core_or_bandwidth(counters: dict[str, float]) -> str:
+    return "bandwidth" if counters and counters["moving"] > counters["computing"] else "core"
+
+
+def _counters(work: Work) -> dict[str, float]:
+    """Shares of the kernels' time in which a core moved data in, and in which it computed; nothing without counters."""
+    if not all(column in work.slices.columns for column in (*MOVES, *COMPUTES)):
+        return {}
+    ratio = pl.col(*MOVES, *COMPUTES).cast(pl.Float64, strict=False)
+    told = work.slices.select("dur", ratio).drop_nulls()
+    whole = int(told["dur"].sum())
+    if whole == 0:
+        return {}
+    weighted = [(pl.max_horizontal(*columns) * pl.col("dur")).sum() / whole for columns in (MOVES, COMPUTES)]
+    moving, computing = told.select(weighted[0].alias("moving"), weighted[1].alias("computing")).row(0)
+    return {"moving": float(moving), "computing": float(computing)}

@@ -1,0 +1,99 @@
+"""The reasons for which work waits, and how the stamps of a slice cut the wait before it.
+
+Used twice: for the idle gaps of every lane (`idle_reasons`) and for the waits on the critical path (`path`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.readiness import Readiness
+from npuscope.analysis.work import NEVER, Work
+from npuscope.trace.intervals import Ints
+
+REASONS = (
+    "dependency",
+    "FIN",
+    "dispatch",
+    "pickup",
+    "starved",
+    "edge",
+    "FIN+dispatch+pickup",  # edges, no dispatch times
+    "dependency+FIN+dispatch+starved",  # dispatch times, no edges
+    "dependency+pickup",  # a stream whose work was launched
+    "dependency+dispatch+pickup",  # a stream, launch unknown
+    "dependency+FIN+dispatch+pickup+starved",  # neither
+)
+SCHEDULING = ("FIN", "dispatch", "pickup", "FIN+dispatch+pickup")  # what a faster scheduler would shorten
+PARTS = ("run", *REASONS)
+# without edges: before the slice was handed out, after that, and where nobody says when it was
+_ON_CORES = ("dependency+FIN+dispatch+starved", "pickup", "dependency+FIN+dispatch+pickup+starved")
+_ON_STREAMS = ("dispatch", "dependency+pickup", "dependency+dispatch+pickup")
+
+
+class Columns(NamedTuple):
+    """Pieces of time: a group (a lane, say), start, end, the row of the slice it belongs to, and the part's number."""
+
+    group: Ints
+    start: Ints
+    end: Ints
+    row: Ints
+    part: Ints
+
+    def parts(self) -> pl.Series:
+        """The parts by name."""
+        return pl.Series(PARTS, dtype=pl.Enum(PARTS)).gather(self.part)
+
+
+class Pieces:
+    """Pieces of time, gathered as they are found. Empty ones are left out."""
+
+    def __init__(self) -> None:
+        self._found: list[Columns] = []
+
+    def add(self, part: str, group: Ints, start: Ints, end: Ints, row: Ints) -> None:
+        kept = end > start
+        number = np.full(int(kept.sum()), PARTS.index(part))
+        self._found.append(Columns(group[kept], start[kept], end[kept], row[kept], number))
+
+    def in_order(self) -> Columns:
+        """All pieces by group, then start."""
+        columns = [np.concatenate(column) for column in zip(*self._found, strict=True)]
+        order = np.lexsort((columns[1], columns[0]))
+        return Columns(*(column[order] for column in columns))
+
+
+def add_after_data(pieces: Pieces, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints) -> None:
+    """The waits of slices whose producers have ended: FIN, then not submitted, then dispatch, then pickup."""
+    told = ready.dispatch[row] != NEVER
+    pieces.add("FIN+dispatch+pickup", group[~told], start[~told], end[~told], row[~told])
+    group, start, end, row = group[told], start[told], end[told], row[told]
+    seen = np.clip(ready.seen[row], start, end)
+    submitted = np.clip(ready.submitted[row], seen, end)
+    handed = np.clip(ready.dispatch[row], submitted, end)
+    pieces.add("FIN", group, start, seen, row)
+    pieces.add("starved", group, seen, submitted, row)
+    pieces.add("dispatch", group, submitted, handed, row)
+    pieces.add("pickup", group, handed, end, row)
+
+
+def add_without_edges(
+    pieces: Pieces, work: Work, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints
+) -> None:
+    """Waits of which only the moment of handing out may be known."""
+    before, after, untold = _ON_CORES if work.on_cores else _ON_STREAMS
+    told = ready.dispatch[row] != NEVER
+    pieces.add(untold, group[~told], start[~told], end[~told], row[~told])
+    group, start, end, row = group[told], start[told], end[told], row[told]
+    handed = np.clip(ready.dispatch[row], start, end)
+    pieces.add(before, group, start, handed, row)
+    pieces.add(after, group, handed, end, row)
+
+
+def kernel_names(work: Work, rows: Ints) -> pl.Series:
+    """The kernels of rows; null for NONE, which is -1 and so finds the entry at the end."""
+    names = pl.Series([*work.kernels, None], dtype=pl.String)
+    return names.gather(np.append(work.kernel, len(work.kernels))[rows])

@@ -1,0 +1,144 @@
+"""The device work of a trace, in the form every analysis starts from.
+
+Work is what counts once: slices of kind task and comm without second tellings, or every slice where a
+capture has neither (a trace of host threads). Times are clipped to the window, which is the trace's own cut
+or else reaches from the first start to the last end of the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.summary import kernel_group
+from npuscope.trace.core import Trace, overlaps
+from npuscope.trace.interval_sets import Intervals, gaps, union
+from npuscope.trace.intervals import Ints, lane_order
+
+CORES = ("AIC", "AIV")
+NONE = -1  # a row that is not there
+NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every other one
+
+
+@dataclass(frozen=True, repr=False)
+class Work:
+    """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`."""
+
+    trace: Trace
+    slices: pl.DataFrame
+    lanes: pl.DataFrame  # device lanes, idle ones too, in the trace's order
+    kernels: list[str]
+    window: tuple[int, int]
+    lane: Ints
+    start: Ints
+    end: Ints
+    kernel: Ints
+
+    @staticmethod
+    def of(trace: Trace) -> Work:
+        is_work = pl.col("kind").is_in(["task", "comm"])
+        everything = trace.slices.filter(is_work)
+        if everything.is_empty():
+            is_work = pl.col("kind") != "derived"
+            everything = trace.slices.filter(is_work)
+        window = _window(trace, everything)
+        here = everything.filter(pl.col("duplicate_of").is_null() & overlaps(*window))
+        lanes = _lanes_of(trace, here)
+        here = here.with_columns(kernel_group(here))
+        lane = _dense(here["lane"], lanes["lane"])
+        start = here["start"].to_numpy()
+        order = lane_order(lane, start, here["dur"].to_numpy())
+        if not np.array_equal(order, np.arange(len(order))):
+            here, lane, start = here[order], lane[order], start[order]
+        kernels = here["kernel"].unique(maintain_order=True).to_list()
+        codes = here["kernel"].cast(pl.Enum(kernels)).to_physical().cast(pl.Int64).to_numpy()
+        end = start + here["dur"].to_numpy()
+        return Work(trace, here, lanes, kernels, window, lane, np.maximum(start, window[0]), np.minimum(end, window[1]),
+                    codes)  # fmt: skip
+
+    @property
+    def wall(self) -> int:
+        """Nanoseconds of the window."""
+        return self.window[1] - self.window[0]
+
+    @cached_property
+    def units(self) -> list[str]:
+        """The unit of each lane."""
+        return [str(unit) for unit in self.lanes["unit"].to_list()]
+
+    @cached_property
+    def core_lanes(self) -> Ints:
+        """The lanes whose idle time is looked into: cores; streams where a capture has none; else all."""
+        for wanted in (CORES, ("stream",), ("link",)):
+            found = [n for n, unit in enumerate(self.units) if unit in wanted]
+            if found:
+                return np.array(found, dtype=np.int64)
+        return np.arange(self.lanes.height)
+
+    @cached_property
+    def on_cores(self) -> bool:
+        """True when slices ran on AIC and AIV lanes, not on streams or threads."""
+        return any(unit in CORES for unit in self.units)
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """The union of each lane's slices."""
+        return union(Intervals(self.lane, self.start, self.end))
+
+    @cached_property
+    def idle(self) -> Intervals:
+        """The rest of the window, lane by lane."""
+        return gaps(self.busy, self.lanes.height, self.window)
+
+    @cached_property
+    def spans_dispatch(self) -> bool:
+        """True when a core's slice reaches from dispatch to retired, as TraCR bundles have it, and not start to end."""
+        if not self.trace.meta.format.startswith("tracr") or not self.on_cores:
+            return False
+        return "phase" in self.slices.columns and bool((self.slices["phase"] == "run").any())
+
+    @cached_property
+    def dispatch(self) -> Ints:
+        """When each slice was handed out; NEVER where the capture does not say."""
+        return _stamps(self.slices["dispatch"])
+
+    @cached_property
+    def finish(self) -> Ints:
+        """When the scheduler saw each slice's end; NEVER where the capture does not say."""
+        return _stamps(self.slices["finish"])
+
+    @cached_property
+    def previous(self) -> Ints:
+        """The row of the same lane that began last before each row; NONE for a lane's first."""
+        rows = np.arange(len(self.lane))
+        first = np.concatenate([[True], self.lane[1:] != self.lane[:-1]]) if len(rows) else np.zeros(0, dtype=bool)
+        return np.where(first, NONE, rows - 1)
+
+
+def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:
+    if "window_ns" in trace.meta.notes:
+        return trace.window_ns
+    if work.is_empty():
+        return (0, 0)
+    start, end = work.select(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")).row(0)
+    return int(start), int(end)
+
+
+def _lanes_of(trace: Trace, work: pl.DataFrame) -> pl.DataFrame:
+    """Lanes with work, and cores without. A lane that holds only second tellings is no place of its own."""
+    used = pl.col("lane").is_in(work["lane"].unique().implode())
+    return trace.lanes.filter(used | pl.col("unit").is_in(list(CORES)))
+
+
+def _dense(values: pl.Series, known: pl.Series) -> Ints:
+    """The place of each value among the known ones, which are distinct."""
+    numbers = known.to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    return order[np.searchsorted(numbers[order], values.to_numpy())]
+
+
+def _stamps(column: pl.Series) -> Ints:
+    return column.fill_null(NEVER).to_numpy()
