@@ -88,9 +88,9 @@ def critical_path(trace: Trace) -> CriticalPath:
     return path_of(work, readiness(work))
 
 
-def path_of(work: Work, ready: Readiness) -> CriticalPath:
-    """As `critical_path`, for work already prepared."""
-    if ready.edges and work.on_cores and len(work.lane):
+def path_of(work: Work, ready: Readiness, *, cover: bool = False) -> CriticalPath:
+    """As `critical_path`, for work already prepared; `cover` asks for the one that needs no edges."""
+    if not cover and ready.edges and work.on_cores and len(work.lane):
         return _chain(work, ready)
     return _cover(work, ready)
 

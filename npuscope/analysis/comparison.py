@@ -1,0 +1,164 @@
+"""A against B: the same metrics side by side, kernel by kernel, and what is not like for like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.hidden_exposed import chosen_kernels
+from npuscope.analysis.likeness import differences
+from npuscope.analysis.matching import Match, match_kernels, places
+from npuscope.analysis.path import path_of
+from npuscope.analysis.table import Tabular, microseconds
+from npuscope.analysis.waterfall import Waterfall, waterfall_of
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, sum_by, union
+from npuscope.trace.intervals import Ints
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabular):
+    """`kernels`: kernel, rule, count, core_ns, on_core_ns and mean_ns of A and of B, gap_ns and ratio (B over A)."""
+
+    a: Explanation
+    b: Explanation
+    kernels_asked: str | None
+    totals: Mapping[str, tuple[int, int]]  # core_ns, on_core_ns of the kernels asked for, wall_ns
+    kernels: pl.DataFrame
+    waterfall: Waterfall
+    not_like_for_like: tuple[str, ...]
+
+    def frame(self) -> pl.DataFrame:
+        return self.kernels
+
+    def gaps(self) -> pl.DataFrame:
+        """The totals as a table: metric, A, B, gap, ratio."""
+        rows = [(name, a, b, b - a, b / a if a else None) for name, (a, b) in self.totals.items()]
+        schema = {"metric": pl.String, "A_ns": pl.Int64, "B_ns": pl.Int64, "gap_ns": pl.Int64, "ratio": pl.Float64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def title(self) -> str:
+        (a, b), what = self.totals["on_core_ns"], self.kernels_asked or "all work"
+        ratio = f"{b / a:.2f}x" if a else "–"
+        return f"on-core time of {what}: {microseconds(a)} → {microseconds(b)} µs, {ratio}\n{self.waterfall.title()}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of `npuscope compare --json` (docs/json.md)."""
+        sides = [None if side.overlap is None else side.overlap.as_dict() for side in (self.a, self.b)]
+        return {
+            "verdicts": [self.a.verdict.sentence, self.b.verdict.sentence],
+            "kernels_asked": self.kernels_asked,
+            "totals": {name: list(pair) for name, pair in self.totals.items()},
+            "kernels": self.kernels.rename({"kernel": "name"}).to_dicts(),
+            "waterfall": self.waterfall.bars.to_dicts(),
+            "waterfall_kernels": self.waterfall.kernels.to_dicts(),
+            "waterfall_along": self.waterfall.kind,
+            "not_like_for_like": list(self.not_like_for_like),
+            "overlap": None if self.kernels_asked is None else sides,
+        }
+
+
+def compare(a: Trace, b: Trace, kernels: str | None = None, pairs: Mapping[str, str] | None = None) -> Comparison:
+    """A against B. `kernels` limits totals and table to names the regular expression finds in either trace;
+    `pairs` says which kernel of B stands for one of A."""
+    return compare_explained(explain(a), explain(b), kernels, pairs)
+
+
+def compare_explained(
+    a: Explanation, b: Explanation, kernels: str | None = None, pairs: Mapping[str, str] | None = None
+) -> Comparison:
+    """As `compare`, for traces already explained (with `kernels`, if hidden and exposed are wanted)."""
+    matches = match_kernels(a.work.kernels, b.work.kernels, pairs)
+    sides = [
+        _Side(e, places(e.work.kernels, matches, side), kernels, len(matches)) for e, side in ((a, "in_a"), (b, "in_b"))
+    ]
+    alike = a.path.kind == b.path.kind
+    paths = [e.path if alike else path_of(e.work, e.ready, cover=True) for e in (a, b)]
+    return Comparison(
+        a=a,
+        b=b,
+        kernels_asked=kernels,
+        totals={
+            "core_ns": (sides[0].total_core, sides[1].total_core),
+            "on_core_ns": (sides[0].total_on_core, sides[1].total_on_core),
+            "wall_ns": (a.work.wall, b.work.wall),
+        },
+        kernels=_table(sides[0], sides[1], matches),
+        waterfall=waterfall_of((a.work, paths[0], sides[0].place), (b.work, paths[1], sides[1].place), matches),
+        not_like_for_like=tuple(differences(a, b, matches)),
+    )
+
+
+class _Side:
+    """Counts and times per match, and the totals of the kernels asked for."""
+
+    def __init__(self, explained: Explanation, place: Ints, asked: str | None, matches: int) -> None:
+        work = explained.work
+        self.place = place
+        kept = np.ones(len(work.kernel), dtype=bool)
+        if asked is not None:
+            kept = chosen_kernels(work, asked)[work.kernel]
+        match = place[work.kernel[kept]] if len(place) else work.kernel
+        start, end = work.start[kept], work.end[kept]
+        self.count = np.bincount(match, minlength=matches)
+        self.core = sum_by(match, end - start, matches)
+        self.on_core = union(Intervals(match, start, end)).lengths(matches)
+        self.total_core = int((end - start).sum())
+        self.total_on_core = union(Intervals(np.zeros_like(match), start, end)).length
+
+
+def _table(a: _Side, b: _Side, matches: list[Match]) -> pl.DataFrame:
+    table = pl.DataFrame(
+        {
+            "kernel": [match.kernel for match in matches],
+            "in_b": [", ".join(match.in_b) if match.rule in ("given", "bare name") else None for match in matches],
+            "rule": [match.rule for match in matches],
+            "count_a": a.count, "count_b": b.count,
+            "core_a_ns": a.core, "core_b_ns": b.core,
+            "on_core_a_ns": a.on_core, "on_core_b_ns": b.on_core,
+        },
+        schema_overrides={"kernel": pl.String, "in_b": pl.String, "rule": pl.String},
+    )  # fmt: skip
+    gap = pl.col("core_b_ns") - pl.col("core_a_ns")
+    ratio = pl.when(pl.col("core_a_ns") > 0).then(pl.col("core_b_ns") / pl.col("core_a_ns"))
+    means = [
+        pl.when(pl.col(f"count_{s}") > 0).then(pl.col(f"core_{s}_ns") / pl.col(f"count_{s}")).alias(f"mean_{s}_ns")
+        for s in ("a", "b")
+    ]
+    table = table.with_columns(*means, gap.alias("gap_ns"), ratio.alias("ratio"))
+    present = (pl.col("count_a") > 0) | (pl.col("count_b") > 0)
+    return table.filter(present).sort(pl.col("gap_ns").abs(), pl.col("kernel"), descending=[True, False])
+
+
+def trend(traces: Mapping[str, Trace], kernels: str | None = None) -> pl.DataFrame:
+    """One row per trace: wall, core and on-core time of the kernels asked for, busy share, tasks, overhead, bound."""
+    return trend_of({name: explain(trace) for name, trace in traces.items()}, kernels)
+
+
+def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -> pl.DataFrame:
+    """As `trend`, for traces already explained."""
+    rows = []
+    for name, e in explained.items():
+        side = _Side(e, np.zeros(len(e.work.kernels), dtype=np.int64), kernels, 1)
+        rows.append(
+            {
+                "trace": name,
+                "wall_ns": e.work.wall,
+                "core_ns": side.total_core,
+                "on_core_ns": side.total_on_core,
+                "running": e.busy.on_core_ns / e.work.wall if e.work.wall else 0.0,
+                "tasks": e.scheduling.tasks,
+                "overhead": e.scheduling.overhead,
+                "in_flight": e.scheduling.in_flight,
+                "bound": e.verdict.bound,
+            }
+        )
+    table = pl.DataFrame(
+        rows, infer_schema_length=None, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64}
+    )
+    return table.with_columns((pl.col("wall_ns") / pl.col("wall_ns").first()).alias("wall to first"))

@@ -1,0 +1,107 @@
+"""All questions about one trace asked together, sharing what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.areas import area_rules
+from npuscope.analysis.busy_idle import Busy, busy_of
+from npuscope.analysis.fan_out import FanOut, fan_out_of
+from npuscope.analysis.hidden_exposed import Overlap, overlap_of
+from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
+from npuscope.analysis.ledger import Scheduling, scheduling_of
+from npuscope.analysis.path import CriticalPath, path_of
+from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.repetition import Steps, steps_of
+from npuscope.analysis.table import Tabular
+from npuscope.analysis.verdict import Verdict, verdict_of
+from npuscope.analysis.work import Work
+from npuscope.trace import progress
+from npuscope.trace.core import Trace
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation(Tabular):
+    """What one trace says; each field is the result of the analysis of that name."""
+
+    work: Work
+    ready: Readiness
+    verdict: Verdict
+    busy: Busy
+    bubbles: Bubbles
+    path: CriticalPath
+    scheduling: Scheduling
+    fan_out: FanOut
+    steps: Steps
+    overlap: Overlap | None  # of the kernel set asked for
+
+    @property
+    def trace(self) -> Trace:
+        return self.work.trace
+
+    def frame(self) -> pl.DataFrame:
+        return self.busy.kernels
+
+    def title(self) -> str:
+        return f"{self.verdict}\n{self.busy.title()}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of `npuscope report --json` (docs/json.md)."""
+        return {
+            "format": self.trace.meta.format,
+            "files": list(self.trace.meta.files),
+            "device": self.trace.meta.device,
+            "verdict": self.verdict.sentence,
+            "bound": self.verdict.bound,
+            "verdict_numbers": self.verdict.numbers,
+            **self.busy.as_dict(),
+            "bubbles": self.bubbles.by_reason,
+            "bubble_notes": list(self.bubbles.notes),
+            "blockers": self.bubbles.blockers().to_dicts(),
+            "scheduling": self.scheduling.as_dict(),
+            "critical_path": self.path.as_dict(),
+            "fan_out": self.fan_out.as_dict(),
+            "steps": self.steps.as_dict(),
+            "overlap": None if self.overlap is None else self.overlap.as_dict(),
+        }
+
+
+def explain(
+    trace: Trace, kernels: str | None = None, areas: str | Path | None = None, cores: int | None = None
+) -> Explanation:
+    """Every analysis of the trace.
+
+    `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
+    rules, `cores` the device's number of cores where the capture does not tell it.
+    """
+    rules = area_rules(areas)
+    parts = 7
+    progress.report("explaining", 0, parts)
+    work = Work.of(trace)
+    ready = readiness(work)
+    progress.report("explaining", 1, parts)
+    found = bubbles_of(work, ready)
+    progress.report("explaining", 2, parts)
+    path = path_of(work, ready)
+    ledger = scheduling_of(work, found, path, cores)
+    progress.report("explaining", 4, parts)
+    cut = steps_of(work)
+    chosen = None if kernels is None else overlap_of(work, ready, kernels)
+    result = Explanation(
+        work=work,
+        ready=ready,
+        verdict=verdict_of(work, ledger, path),
+        busy=busy_of(work),
+        bubbles=found,
+        path=path,
+        scheduling=ledger,
+        fan_out=fan_out_of(work, rules, cut.table.height if cut.source == "column" else None),
+        steps=cut,
+        overlap=chosen,
+    )
+    progress.report("explaining", parts, parts)
+    return result

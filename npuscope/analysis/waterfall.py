@@ -1,0 +1,117 @@
+"""The gap waterfall: the difference of two wall times, split on the paths that decide the two ends.
+
+Both windows are tiled by their path (see `path`), so the differences of its parts add up to the difference of the
+walls, to the nanosecond. A kernel's part is split again, in this order: its time on A's path grows by the ratio of
+the two traces' counts (more or fewer tasks), then by the ratio of bytes per task where both captures tell them
+(larger or smaller tasks), then by the ratio of mean durations that is left (slower or faster); what then differs
+from its time on B's path is work that moved onto the path or off it (exposed or hidden).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.matching import Match
+from npuscope.analysis.path import CriticalPath
+from npuscope.analysis.table import Tabular, microseconds
+from npuscope.analysis.traffic import tensor_bytes
+from npuscope.analysis.waits import REASONS
+from npuscope.analysis.work import Work
+from npuscope.trace.interval_sets import sum_by
+from npuscope.trace.intervals import Ints
+
+TASKS, SIZE, SPEED, PLACE = (
+    "more or fewer tasks",
+    "larger or smaller tasks",
+    "slower or faster kernels",
+    "work moved onto or off the path",
+)
+UNATTRIBUTED = "not attributed"
+_UNTOLD = {"edge", *(reason for reason in REASONS if "dependency+" in reason)}  # reasons that name no single cause
+
+
+@dataclass(frozen=True, repr=False)
+class Waterfall(Tabular):
+    """`bars`: part, ns; they sum to B's wall minus A's. `kernels`: kernel and its four parts."""
+
+    bars: pl.DataFrame
+    kernels: pl.DataFrame
+    wall: tuple[int, int]
+    kind: str  # chain or cover, the same for both sides
+
+    @property
+    def gap_ns(self) -> int:
+        return self.wall[1] - self.wall[0]
+
+    def frame(self) -> pl.DataFrame:
+        return self.bars.rename({"ns": "gap_ns"})
+
+    def title(self) -> str:
+        a, b = (microseconds(wall) for wall in self.wall)
+        along = "critical paths" if self.kind == "chain" else "covers of the timelines"
+        return f"waterfall: {a} → {b} µs, a gap of {microseconds(self.gap_ns)} µs along the {along}"
+
+
+def waterfall_of(
+    a: tuple[Work, CriticalPath, Ints], b: tuple[Work, CriticalPath, Ints], matches: Sequence[Match]
+) -> Waterfall:
+    """Each side is its work, its path, and the match of each of its kernels."""
+    sides = [_Side(work, path, place, len(matches)) for work, path, place in (a, b)]
+    parts_of = _split(*sides)
+    kernels = pl.DataFrame({"kernel": pl.Series([m.kernel for m in matches], dtype=pl.String), **parts_of})
+    moved = pl.sum_horizontal(pl.col(*parts_of).abs())
+    kernels = kernels.filter(moved > 0).sort(moved, descending=True)
+    names = dict(zip(parts_of, (TASKS, SIZE, SPEED, PLACE), strict=True))
+    parts = [(names[part], int(ns.sum())) for part, ns in parts_of.items()]
+    waits = [side.path.by_part() for side in sides]
+    difference = {reason: waits[1].get(reason, 0) - waits[0].get(reason, 0) for reason in REASONS}
+    parts += [(f"wait: {reason}", ns) for reason, ns in difference.items() if reason not in _UNTOLD]
+    parts.append((UNATTRIBUTED, sum(ns for reason, ns in difference.items() if reason in _UNTOLD)))
+    kept = [(part, ns) for part, ns in parts if ns or part in (TASKS, SPEED, PLACE, UNATTRIBUTED)]
+    bars = pl.DataFrame(kept, schema={"part": pl.String, "ns": pl.Int64}, orient="row")
+    return Waterfall(bars, kernels, (a[0].wall, b[0].wall), a[1].kind)
+
+
+class _Side:
+    """Per match: nanoseconds on the path; and of the whole trace slices, nanoseconds, and bytes where all tell them."""
+
+    def __init__(self, work: Work, path: CriticalPath, place: Ints, matches: int) -> None:
+        self.path = path
+        run = path.segments.filter(pl.col("part") == "run")
+        self.on_path = sum_by(
+            place[work.kernel[run["row"].to_numpy()]], (run["end"] - run["start"]).to_numpy(), matches
+        )
+        match = place[work.kernel]
+        self.slices = np.bincount(match, minlength=matches)
+        self.core = sum_by(match, work.end - work.start, matches)
+        told = tensor_bytes(work.slices)
+        self.bytes = sum_by(match, told.fill_null(0).to_numpy(), matches)
+        untold = sum_by(match, told.is_null().to_numpy().astype(np.int64), matches)
+        self.has_bytes = (untold == 0) & (self.bytes > 0)
+
+
+def _split(a: _Side, b: _Side) -> dict[str, Ints]:
+    """The gap of each match in four parts that sum to it exactly."""
+    gap = b.on_path - a.on_path
+    both = (a.slices > 0) & (b.slices > 0)
+    count = _ratio(b.slices, a.slices, both)
+    mean = _ratio(b.core, a.core, both & (a.core > 0)) / np.where(both, count, 1.0)
+    size = _ratio(b.bytes, a.bytes, both & a.has_bytes & b.has_bytes) / np.where(
+        both & a.has_bytes & b.has_bytes, count, 1.0
+    )
+    levels = [a.on_path.astype(np.float64)]
+    for factor in (count, size, mean / size):
+        levels.append(levels[-1] * factor)
+    whole = [np.rint(level).astype(np.int64) for level in levels]
+    tasks = np.where(both, whole[1] - whole[0], gap)  # a kernel that only one side has is work, all of it
+    bigger, slower = (np.where(both, whole[i + 1] - whole[i], 0) for i in (1, 2))
+    return {"tasks_ns": tasks, "size_ns": bigger, "speed_ns": slower, "place_ns": gap - tasks - bigger - slower}
+
+
+def _ratio(above: Ints, below: Ints, known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.divide(above, below, out=np.ones(len(above)), where=known)
