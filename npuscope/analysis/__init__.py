@@ -1,1 +1,35 @@
-"""One question per module: a pure function from a Trace to a small typed result."""
+"""One question per module: a pure function from a Trace to a small typed result.
+
+Every function here takes a `Trace`; its result prints as a table, shows as one in a notebook, and has `frame()` for
+Polars and `as_dict()` for JSON. docs/metrics.md defines each number with a drawn example.
+"""
+
+from npuscope.analysis.budget import gate, read_budget
+from npuscope.analysis.busy_idle import busy, utilisation
+from npuscope.analysis.changes import Change, whatif
+from npuscope.analysis.comparison import compare, trend
+from npuscope.analysis.explanation import explain
+from npuscope.analysis.fan_out import fan_out
+from npuscope.analysis.hidden_exposed import overlap
+from npuscope.analysis.idle_reasons import bubbles
+from npuscope.analysis.ledger import scheduling
+from npuscope.analysis.path import critical_path
+from npuscope.analysis.repetition import steps
+
+__all__ = [
+    "Change",
+    "bubbles",
+    "busy",
+    "compare",
+    "critical_path",
+    "explain",
+    "fan_out",
+    "gate",
+    "overlap",
+    "read_budget",
+    "scheduling",
+    "steps",
+    "trend",
+    "utilisation",
+    "whatif",
+]

@@ -158,7 +158,5 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
                 "bound": e.verdict.bound,
             }
         )
-    table = pl.DataFrame(
-        rows, infer_schema_length=None, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64}
-    )
+    table = pl.DataFrame(rows, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64})
     return table.with_columns((pl.col("wall_ns") / pl.col("wall_ns").first()).alias("wall to first"))

@@ -26,14 +26,11 @@ def tensor_bytes(slices: pl.DataFrame) -> pl.Series:
     found = [side for side in sides if side is not None]
     if not found:
         return pl.Series("bytes", [None], dtype=pl.Int64).new_from_index(0, slices.height)
-    texts = slices.select(pl.concat_str([pl.col(c).fill_null("") for side in found for c in side], separator="|"))
-    distinct = texts.to_series().unique()
-    sizes = [_bytes(text) for text in distinct]
-    return (
-        texts.to_series()
-        .replace_strict(distinct, pl.Series(sizes, dtype=pl.Int64), return_dtype=pl.Int64)
-        .alias("bytes")
-    )
+    columns = [pl.col(name).fill_null("") for side in found for name in side]
+    texts = slices.select(pl.concat_str(columns, separator="|")).to_series()
+    distinct = texts.unique()
+    sizes = pl.Series([_bytes(text) for text in distinct], dtype=pl.Int64)
+    return texts.replace_strict(distinct, sizes, return_dtype=pl.Int64).alias("bytes")
 
 
 def _columns(slices: pl.DataFrame, shapes: str, dtypes: str) -> tuple[str, str] | None:

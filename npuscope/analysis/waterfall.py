@@ -83,9 +83,8 @@ class _Side:
     def __init__(self, work: Work, path: CriticalPath, place: Ints, matches: int) -> None:
         self.path = path
         run = path.segments.filter(pl.col("part") == "run")
-        self.on_path = sum_by(
-            place[work.kernel[run["row"].to_numpy()]], (run["end"] - run["start"]).to_numpy(), matches
-        )
+        row, length = run["row"].to_numpy(), (run["end"] - run["start"]).to_numpy()
+        self.on_path = sum_by(place[work.kernel[row]], length, matches)
         match = place[work.kernel]
         self.slices = np.bincount(match, minlength=matches)
         self.core = sum_by(match, work.end - work.start, matches)

@@ -1,0 +1,196 @@
+"""The performance gate: limits from a TOML file, held against one or several captures of a run, and a baseline.
+
+A limit fails only where the excess is larger than the noise: half the relative range of three or more captures, else
+the budget's `noise`. Counts have no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.table import Tabular
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.trace.core import Trace
+from npuscope.trace.toml_file import read_toml
+
+NOISE = 0.05  # single captures differ by 3 to 5 % (pypto-lib docs/debug-and-tune/performance-tuning.md)
+ENOUGH = 3  # captures from which the noise is measured
+COUNTS = ("tasks", "count")
+PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running")
+PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")
+PER_UNIT = ("busy", "idle_us")
+PER_REASON = ("bubble_us", "path_us")
+
+
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a budget. `max` and `min` are absolute, `max_increase` is a share of the baseline."""
+
+    metric: str
+    kernel: str | None = None
+    unit: str | None = None
+    reason: str | None = None
+    max: float | None = None
+    min: float | None = None
+    max_increase: float | None = None
+
+    @property
+    def name(self) -> str:
+        of = self.kernel or self.unit or self.reason
+        return self.metric if of is None else f"{self.metric} of {of}"
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: `noise` and a list of [[limit]] tables."""
+
+    limit: list[Limit]
+    noise: float = NOISE
+
+
+@dataclass(frozen=True, repr=False)
+class Gate(Tabular):
+    """`table`: limit, value, allowed, baseline, change, noise, status (ok, within noise, FAIL)."""
+
+    table: pl.DataFrame
+    captures: tuple[int, int]  # of the run, of the baseline
+
+    @property
+    def passed(self) -> bool:
+        return not (self.table["status"] == "FAIL").any()
+
+    def frame(self) -> pl.DataFrame:
+        return self.table
+
+    def title(self) -> str:
+        failed = int((self.table["status"] == "FAIL").sum())
+        told = "gate passed" if self.passed else f"gate FAILED: {failed} of {self.table.height} limits"
+        baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
+        return f"{told} ({self.captures[0]} capture(s){baseline})"
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"passed": self.passed, "captures": list(self.captures), "limits": self.table.to_dicts()}
+
+
+def read_budget(path: str | Path) -> Budget:
+    """A budget from its file, checked."""
+    path = Path(path)
+    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/gate.md)")
+    for number, limit in enumerate(budget.limit, 1):
+        known = _known(limit)
+        if limit.metric not in known:
+            what = f"limit {number}: no metric '{limit.metric}' here"
+            raise BadInput(what, path=path, remedy=f"Choose one of {', '.join(known)}.")
+        if limit.max is None and limit.min is None and limit.max_increase is None:
+            raise BadInput(f"limit {number} ({limit.name}) has neither max, min nor max_increase", path=path)
+    if not budget.limit:
+        raise BadInput("a budget without a [[limit]]", path=path)
+    if not 0 <= budget.noise < 1:
+        raise BadInput(f"noise is {budget.noise}; it is a share from 0 to 1", path=path)
+    return budget
+
+
+def _known(limit: Limit) -> tuple[str, ...]:
+    for given, metrics in ((limit.kernel, PER_KERNEL), (limit.unit, PER_UNIT), (limit.reason, PER_REASON)):
+        if given is not None:
+            return metrics
+    return PER_TRACE
+
+
+def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:
+    """Hold captures of one run against a budget, and against captures of a baseline where limits ask for it."""
+    return gate_explained([explain(t) for t in traces], budget, [explain(t) for t in baseline])
+
+
+def gate_explained(run: Sequence[Explanation], budget: Budget, baseline: Sequence[Explanation] = ()) -> Gate:
+    """As `gate`, for captures already explained."""
+    if not baseline and any(limit.max_increase is not None for limit in budget.limit):
+        raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
+    rows = [_row(limit, budget.noise, run, baseline) for limit in budget.limit]
+    schema = {"limit": pl.String, "value": pl.Float64, "allowed": pl.String, "baseline": pl.Float64,
+              "change": pl.Float64, "noise": pl.Float64, "status": pl.String}  # fmt: skip
+    return Gate(pl.DataFrame(rows, schema=schema, orient="row"), (len(run), len(baseline)))
+
+
+def _row(limit: Limit, noise: float, run: Sequence[Explanation], baseline: Sequence[Explanation]) -> tuple[Any, ...]:
+    value, spread = _median(limit, run, noise)
+    before, before_spread = _median(limit, baseline, noise)
+    spread = max(spread, before_spread if before is not None else 0.0)
+    change = None if value is None or not before else value / before - 1
+    allowed = " and ".join(
+        text
+        for text in (
+            "" if limit.max is None else f"at most {limit.max:g}",
+            "" if limit.min is None else f"at least {limit.min:g}",
+            "" if limit.max_increase is None else f"at most {limit.max_increase:+.1%}",
+        )
+        if text
+    )
+    if value is None:
+        return (limit.name, None, allowed, before, None, spread, "FAIL")  # what is limited must be there
+    excess = [0.0]
+    if limit.max is not None:
+        excess.append(_beyond(value, limit.max))
+    if limit.min is not None:
+        excess.append(_beyond(limit.min, value))
+    if limit.max_increase is not None:
+        excess.append(0.0 if change is None or change <= limit.max_increase else change)
+    worst = max(excess)
+    status = "ok" if worst <= 0 else "within noise" if worst <= spread else "FAIL"
+    return (limit.name, value, allowed, before, change, spread, status)
+
+
+def _beyond(larger: float, smaller: float) -> float:
+    """By which share the one exceeds the other."""
+    if larger <= smaller:
+        return 0.0
+    return larger / smaller - 1 if smaller > 0 else float("inf")
+
+
+def _median(limit: Limit, explained: Sequence[Explanation], noise: float) -> tuple[float | None, float]:
+    """The median over captures and its noise; None where a capture does not have what is limited."""
+    values = [_value(limit, e) for e in explained]
+    known = [v for v in values if v is not None]
+    if not values or len(known) < len(values):
+        return None, 0.0
+    middle = float(np.median(known))
+    if limit.metric in COUNTS:
+        return middle, 0.0
+    if len(known) < ENOUGH:
+        return middle, noise
+    return middle, (max(known) - min(known)) / 2 / middle if middle else 0.0
+
+
+def _value(limit: Limit, e: Explanation) -> float | None:
+    if limit.kernel is not None:
+        rows = e.busy.kernels.filter(pl.col("kernel") == limit.kernel).to_dicts()
+        column = limit.metric.replace("_us", "_ns")
+        return _told(rows[0][column], limit.metric) if rows else None
+    if limit.unit is not None:
+        rows = e.busy.units.filter(pl.col("unit").cast(pl.String) == limit.unit).to_dicts()
+        column = "share" if limit.metric == "busy" else "idle_ns"
+        return _told(rows[0][column], limit.metric) if rows else None
+    if limit.reason is not None:
+        parts = e.bubbles.by_reason if limit.metric == "bubble_us" else e.path.by_part()
+        return _told(parts.get(limit.reason, 0), limit.metric)
+    wall = e.work.wall
+    values = {
+        "wall_us": wall,
+        "core_us": e.busy.core_ns,
+        "on_core_us": e.busy.on_core_ns,
+        "tasks": e.scheduling.tasks,
+        "overhead": e.scheduling.overhead,
+        "in_flight": e.scheduling.in_flight,
+        "running": e.busy.on_core_ns / wall if wall else 0.0,
+    }
+    return _told(values[limit.metric], limit.metric)
+
+
+def _told(value: float | None, metric: str) -> float | None:
+    return None if value is None else value / 1000 if metric.endswith("_us") else float(value)

@@ -1,0 +1,227 @@
+"""What-if on a measured trace: change its task graph, replay it, and say how far to trust the answer.
+
+The interval has three sources, all stated: how well the replay reproduces the measured wall without a change,
+whether the scheduler's waits belong to each task or come from a queue that shortens with the number of tasks, and,
+without edges, whether lanes depended on one another at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.analysis.hidden_exposed import chosen_kernels
+from npuscope.analysis.readiness import readiness
+from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.work import NEVER, Work
+from npuscope.errors import NpuscopeError
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to change. Kernels are named by regular expressions that match the whole name."""
+
+    scale: Mapping[str, float] = field(default_factory=dict)  # kernel -> factor on its duration
+    merge: Sequence[tuple[str, ...]] = ()  # kernels whose nth tasks become one task that runs them one after another
+    halve: Sequence[str] = ()  # half as many tasks, each with the work of two
+    remove: Sequence[str] = ()
+    cores: Mapping[str, int] = field(default_factory=dict)  # unit -> number of cores
+    dispatch_cost: float = 1.0  # factor on every wait for the scheduler
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Tabular):
+    """Wall times in nanoseconds; `low_ns` to `high_ns` is where the changed run should end up."""
+
+    measured_ns: int
+    replayed_ns: int  # without a change
+    new_ns: int
+    low_ns: int
+    high_ns: int
+    tasks: tuple[int, int]  # before and after
+    notes: tuple[str, ...]
+
+    @property
+    def replay_error(self) -> float:
+        """The replay without a change over the measured wall, minus one."""
+        return self.replayed_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    @property
+    def change(self) -> float:
+        return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    def frame(self) -> pl.DataFrame:
+        rows = [("measured", self.measured_ns), ("replayed without a change", self.replayed_ns)]
+        rows += [("with the change", self.new_ns), ("at least", self.low_ns), ("at most", self.high_ns)]
+        return pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row")
+
+    def title(self) -> str:
+        told = (
+            f"what if: {microseconds(self.measured_ns)} → {microseconds(self.new_ns)} µs ({self.change:+.1%}), between "
+            f"{microseconds(self.low_ns)} and {microseconds(self.high_ns)} µs; "
+            f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
+        )
+        return "\n".join([told, *self.notes])
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {**vars(self), "tasks": list(self.tasks), "notes": list(self.notes)}
+        return {**plain, "replay_error": self.replay_error, "change": self.change}
+
+
+def whatif(trace: Trace, change: Change) -> WhatIf:
+    """The wall time the trace would have had."""
+    work = Work.of(trace)
+    if len(work.lane) == 0:
+        raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
+    ready = readiness(work)
+    if work.on_cores and ready.edges:
+        jobs, units = jobs_with_edges(work, ready)
+        models = [jobs]
+        notes = ["A task goes to the first free core of its unit; blocks of a MIX task are placed one by one."]
+    else:
+        units = {}
+        models = [jobs_in_order(work, ready, across=across) for across in (True, False)]
+        notes = [
+            "No edges: one end of the interval keeps work in order with what had ended before it on any lane, the "
+            "other only with its own lane."
+        ]
+        if not work.on_cores and (ready.dispatch != NEVER).any():
+            notes.append("The host's launches keep their times, though a host that waits for the device would not.")
+        if change.cores:
+            raise NpuscopeError("another number of cores needs edges, and this trace has none")
+    before = [replay(model) for model in models]
+    walls = []
+    tasks = models[0].tasks, models[0].tasks
+    for model, base in zip(models, before, strict=True):
+        for queueing in (False, True):
+            changed = changed_jobs(work, model, change, units, queueing=queueing)
+            tasks = model.tasks, changed.tasks
+            walls.append(round(_replayed(changed, change) * (work.wall / base)) if base else 0)
+    error = abs(before[0] - work.wall)
+    return WhatIf(
+        measured_ns=work.wall,
+        replayed_ns=before[0],
+        new_ns=walls[0],
+        low_ns=max(min(walls) - error, 0),
+        high_ns=max(walls) + error,
+        tasks=tasks,
+        notes=tuple(notes),
+    )
+
+
+def _replayed(jobs: Jobs, change: Change) -> int:
+    try:
+        return replay(jobs)
+    except Cycle as error:
+        merged = ", ".join(["+".join(names) for names in change.merge] + [f"{name}+{name}" for name in change.halve])
+        what = f"merging {merged} would make a task wait for itself"
+        raise NpuscopeError(what, remedy="One depends on the other through a third task.") from error
+
+
+def changed_jobs(
+    work: Work, jobs: Jobs, change: Change, units: Mapping[str, list[int]], *, queueing: bool = False
+) -> Jobs:
+    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks."""
+    _check(change, units)
+    before = jobs.tasks
+    for pattern, factor in change.scale.items():
+        here = _named(work, jobs, pattern)
+        jobs = replace(jobs, dur=np.where(here, np.rint(jobs.dur * factor).astype(np.int64), jobs.dur))
+    for names in change.merge:
+        jobs = _merge(work, jobs, names)
+    for pattern in change.halve:
+        jobs = _contract(work, jobs, *_neighbours(jobs, _named(work, jobs, pattern)))
+    for pattern in change.remove:
+        jobs = _without(jobs, _named(work, jobs, pattern))
+    cores = dict(jobs.cores)
+    for unit, count in change.cores.items():
+        cores |= dict.fromkeys(units[unit], count)
+    factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
+    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in ("delay", "late")}
+    floor = np.rint(jobs.not_before * change.dispatch_cost).astype(np.int64)
+    return replace(jobs, cores=cores, not_before=floor, **scaled)
+
+
+def _check(change: Change, units: Mapping[str, list[int]]) -> None:
+    for what, factor in {**change.scale, "dispatch-cost": change.dispatch_cost}.items():
+        if not 0 <= factor < 1e6:
+            raise NpuscopeError(f"the factor of '{what}' is {factor}; it must be between 0 and a million")
+    for unit, count in change.cores.items():
+        if unit not in units:
+            raise NpuscopeError(f"no unit '{unit}' in this trace", remedy=f"It has {', '.join(units)}.")
+        if not 0 < count <= 1_000_000:
+            raise NpuscopeError(f"{count} cores of {unit} cannot run anything; ask for 1 to a million")
+
+
+def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
+    return chosen_kernels(work, f"^(?:{pattern})$")[jobs.kernel]
+
+
+def _without(jobs: Jobs, gone: NDArray[np.bool_]) -> Jobs:
+    """Tasks that lose all blocks stay in the graph as barriers, so that order is kept."""
+    kept = ~gone
+    columns = ("kernel", "task", "unit", "dur", "delay", "late", "not_before", "order")
+    return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
+
+
+def _merge(work: Work, jobs: Jobs, names: Sequence[str]) -> Jobs:
+    """The nth task of every further kernel becomes part of the nth task of the first."""
+    first = _named(work, jobs, names[0])
+    for name in names[1:]:
+        second = _named(work, jobs, name)
+        if (first & second).any():
+            raise NpuscopeError(f"'{names[0]}' and '{name}' name the same kernel; to merge it with itself use halve")
+        if set(jobs.unit[first].tolist()) != set(jobs.unit[second].tolist()):
+            raise NpuscopeError(f"'{names[0]}' and '{name}' run on different units, so one task cannot hold both")
+        a, b = _tasks_in_order(jobs, first), _tasks_in_order(jobs, second)
+        pairs = min(len(a), len(b))
+        jobs = _contract(work, jobs, a[:pairs], b[:pairs])
+        first = _named(work, jobs, names[0])
+    return jobs
+
+
+def _tasks_in_order(jobs: Jobs, here: NDArray[np.bool_]) -> Ints:
+    """The distinct tasks of some jobs, by first hand-out."""
+    rows = np.flatnonzero(here)
+    rows = rows[np.argsort(jobs.order[rows], kind="stable")]
+    tasks = jobs.task[rows]
+    _, first = np.unique(tasks, return_index=True)
+    return tasks[np.sort(first)]
+
+
+def _neighbours(jobs: Jobs, here: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    tasks = _tasks_in_order(jobs, here)
+    pairs = len(tasks) // 2
+    return tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2]
+
+
+def _contract(work: Work, jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
+    """Make each task of `gone` part of its partner: nth block onto nth block, edges of both."""
+    partner = np.arange(int(max(jobs.task.max(), jobs.src.max(initial=0), jobs.dst.max(initial=0))) + 1)
+    partner[gone] = into
+    # nth block of each task and unit, so that a block meets its like
+    order = np.lexsort((jobs.order, jobs.unit, jobs.task))
+    key = np.stack([jobs.task[order], jobs.unit[order]])
+    begins = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
+    nth = np.empty(len(order), dtype=np.int64)
+    nth[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+    home = {k: row for row, k in enumerate(zip(jobs.task.tolist(), jobs.unit.tolist(), nth.tolist(), strict=True))}
+    dur, kept = jobs.dur.copy(), np.ones(len(order), dtype=bool)
+    for row in np.flatnonzero(np.isin(jobs.task, gone)).tolist():
+        target = home.get((int(partner[jobs.task[row]]), int(jobs.unit[row]), int(nth[row])))
+        if target is not None:
+            dur[target] += dur[row]
+            kept[row] = False
+    src, dst = partner[jobs.src], partner[jobs.dst]
+    apart = src != dst
+    both = np.unique(np.stack([src[apart], dst[apart]]), axis=1)
+    merged = replace(jobs, dur=dur, task=partner[jobs.task], src=both[0], dst=both[1])
+    return _without(merged, ~kept)

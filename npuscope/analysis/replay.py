@@ -1,0 +1,148 @@
+"""Replaying a measured task graph: jobs with durations, delays and predecessors on the cores of their unit.
+
+A job is one block on one core. It starts when every task it waits for was seen to finish and a core of its unit is
+free, plus the delay measured for it; jobs are handed out in their measured order as far as the graph allows.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.analysis.readiness import Readiness
+from npuscope.analysis.work import NEVER, NONE, Work
+from npuscope.errors import NpuscopeError
+from npuscope.trace.intervals import Ints
+
+
+class Cycle(NpuscopeError):
+    """A graph that cannot run."""
+
+
+@dataclass(frozen=True, repr=False)
+class Jobs:
+    """Columns per job, nanoseconds from the window's start; edges between tasks."""
+
+    kernel: Ints
+    task: Ints
+    unit: Ints  # which pool of cores; a lane of its own where jobs keep their lane
+    dur: Ints
+    delay: Ints  # from "could start" to start, as measured
+    late: Ints  # from end to the scheduler's seeing it
+    not_before: Ints  # an outside event: the host's launch
+    order: Ints  # measured order of hand-out
+    src: Ints
+    dst: Ints
+    cores: Mapping[int, int]  # cores per unit
+
+    @property
+    def tasks(self) -> int:
+        return len(np.unique(self.task))
+
+
+def jobs_with_edges(work: Work, ready: Readiness) -> tuple[Jobs, dict[str, list[int]]]:
+    """Jobs of a trace with edges, and the pools of each unit by name. Any core of the unit may take a job."""
+    places = list(zip(work.units, work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
+    pools = list(dict.fromkeys(places))
+    pool_of_lane = np.array([pools.index(place) for place in places], dtype=np.int64)
+    free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
+    seen = np.where(ready.seen != NEVER, ready.seen, ready.data)
+    could = np.maximum(np.maximum(seen, ready.submitted), np.maximum(free, work.window[0]))
+    start = np.maximum(work.start, work.window[0])
+    late = np.where(work.finish != NEVER, work.finish - work.end, 0)
+    named: dict[str, list[int]] = {}
+    for number, (unit, _, _) in enumerate(pools):
+        named.setdefault(unit, []).append(number)
+    jobs = Jobs(
+        kernel=work.kernel,
+        task=ready.task,
+        unit=pool_of_lane[work.lane],
+        dur=work.end - work.start,
+        delay=np.maximum(start - could, 0),
+        late=np.maximum(late, 0),
+        not_before=np.maximum(ready.submitted - work.window[0], 0),
+        order=np.where(ready.dispatch != NEVER, ready.dispatch, work.start),
+        src=ready.src,
+        dst=ready.dst,
+        cores={n: int((pool_of_lane == n).sum()) for n in range(len(pools))},
+    )
+    return jobs, named
+
+
+def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
+    """Jobs of a trace without edges: each keeps its lane and follows the one before it there; with `across`, also
+    the one that had ended last on any lane when it began."""
+    rows = np.arange(len(work.lane))
+    followers = rows[work.previous != NONE]
+    src, dst = work.previous[followers], followers
+    ended = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
+    if across:
+        by_end = np.argsort(work.end, kind="stable")
+        place = np.searchsorted(work.end[by_end], work.start, side="right") - 1
+        last = np.where(place >= 0, by_end[np.maximum(place, 0)], NONE)
+        last = np.where((last == rows) | (work.start[last] >= work.start), NONE, last)
+        met = rows[last != NONE]
+        src, dst = np.append(src, last[met]), np.append(dst, met)
+        ended = np.maximum(ended, np.where(last == NONE, work.window[0], work.end[last]))
+    launched = np.maximum(ready.dispatch, work.window[0])
+    could = np.maximum(ended, launched)
+    return Jobs(
+        kernel=work.kernel,
+        task=rows,
+        unit=work.lane,
+        dur=work.end - work.start,
+        delay=np.maximum(work.start - could, 0),
+        late=np.zeros_like(rows),
+        not_before=launched - work.window[0],
+        order=work.start,
+        src=src,
+        dst=dst,
+        cores=dict.fromkeys(range(work.lanes.height), 1),
+    )
+
+
+def replay(jobs: Jobs) -> int:
+    """The wall time of the jobs, in nanoseconds."""
+    tasks = int(max(jobs.task.max(initial=-1), jobs.src.max(initial=-1), jobs.dst.max(initial=-1))) + 1
+    waits = np.bincount(jobs.dst, minlength=tasks).tolist()
+    consumers = _grouped(jobs.src, jobs.dst, tasks)
+    blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)
+    first = np.full(tasks, np.iinfo(np.int64).max)
+    np.minimum.at(first, jobs.task, jobs.order)
+    first_order = first.tolist()
+    unit, dur, delay, late, floor = (c.tolist() for c in (jobs.unit, jobs.dur, jobs.delay, jobs.late, jobs.not_before))
+    order = jobs.order.tolist()
+    cores = {number: [0] * count for number, count in jobs.cores.items()}
+    ready = [0] * tasks
+    queue = [(first_order[t], t) for t in range(tasks) if waits[t] == 0]
+    heapq.heapify(queue)
+    wall = done = 0
+    while queue:
+        _, task = heapq.heappop(queue)
+        done += 1
+        seen = ready[task]  # a task without blocks passes on what it waited for
+        for job in sorted(blocks[task], key=order.__getitem__):
+            free = cores[unit[job]]
+            start = max(ready[task], free[0], floor[job]) + delay[job]
+            end = start + dur[job]
+            heapq.heapreplace(free, end)
+            seen = max(seen, end + late[job])
+            wall = max(wall, end)
+        for consumer in consumers[task]:
+            ready[consumer] = max(ready[consumer], seen)
+            waits[consumer] -= 1
+            if waits[consumer] == 0:
+                heapq.heappush(queue, (first_order[consumer], consumer))
+    if done < tasks:
+        raise Cycle("the task graph has a cycle: a task would wait for itself")
+    return wall
+
+
+def _grouped(keys: Ints, values: Ints, groups: int) -> list[list[int]]:
+    lists: list[list[int]] = [[] for _ in range(groups)]
+    for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+        lists[key].append(value)
+    return lists
