@@ -18,12 +18,8 @@ from npuscope.trace.interval_sets import Intervals, union
 from npuscope.trace.intervals import Ints
 
 DEPENDENCIES = ["tensormap", "creator", "explicit"]
-LAUNCHES = [
-    "ac2g",
-    "async_cpu_to_gpu",
-    "async_gpu",
-    "HostToDevice",
-]  # flows from a host's call to what it put on a stream
+# flows from a host's call to what it put on a stream
+LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
 
 
 @dataclass(frozen=True, repr=False)

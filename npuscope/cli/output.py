@@ -1,4 +1,4 @@
-"""How commands print: text for people, JSON for programs."""
+"""How commands take options that several share, and how they print: text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import typer
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
+KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
+HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
+MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
+AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
 
 
 def print_json(data: Any) -> None:
@@ -15,3 +19,46 @@ def print_json(data: Any) -> None:
     import json
 
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+def write_text(path: str, text: str) -> None:
+    """A file, whole or not at all."""
+    from pathlib import Path
+
+    from npuscope.trace.writers.atomic import whole_file
+
+    with whole_file(Path(path)) as file:
+        file.write(text.encode())
+
+
+def reproduce(command: str, paths: list[str], kernels: str | None) -> str:
+    """The command line that makes a report again."""
+    import shlex
+
+    return shlex.join(["npuscope", command, *paths, *(["--kernels", kernels] if kernels is not None else [])])
+
+
+def pairs_of(options: list[str], option: str) -> dict[str, str]:
+    """`a=b` options as a mapping."""
+    from npuscope.errors import NpuscopeError
+
+    pairs = {}
+    for text in options:
+        left, sign, right = text.rpartition("=")
+        if not sign or not left or not right:
+            raise NpuscopeError(f"{option} takes name=value, not '{text}'")
+        pairs[left] = right
+    return pairs
+
+
+def numbers_of(options: list[str], option: str) -> dict[str, float]:
+    """`name=number` options as a mapping."""
+    from npuscope.errors import NpuscopeError
+
+    numbers = {}
+    for name, text in pairs_of(options, option).items():
+        try:
+            numbers[name] = float(text)
+        except ValueError:
+            raise NpuscopeError(f"{option} takes name=number, and '{text}' is no number") from None
+    return numbers

@@ -1,0 +1,69 @@
+"""Compare traces: two in detail, with the gap split into its causes; three and more as a trend.
+
+Examples:
+
+  npuscope compare before.json after.json
+
+  npuscope compare cce.json pypto.json --kernels 'attention|fa_fused' --html gap.html
+
+  npuscope compare A B --match 'QKV_proj=qkv'   (kernels that have other names in B)
+
+  npuscope compare monday tuesday wednesday   (a trend)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, print_json
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    paths: Annotated[list[str], typer.Argument(help="Captures: A and B, or three and more.", metavar="A B [C…]")],
+    kernels: KernelsRegex = None,
+    match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
+    html: HtmlFile = None,
+    md: MdFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.analysis import explain
+    from npuscope.analysis.comparison import compare_explained, trend_of
+    from npuscope.cli.output import pairs_of, reproduce, write_text
+    from npuscope.errors import NpuscopeError
+    from npuscope.report.explain_text import compare_text, names_of, trend_text
+    from npuscope.trace import read
+
+    if len(paths) < 2:
+        raise NpuscopeError("comparing needs at least two captures")
+    pairs = pairs_of(match or [], "--match")
+    names = names_of(paths)
+    with progress_bar():
+        explained = [explain(read(path), kernels) for path in paths]
+        if len(paths) > 2:
+            if html is not None or md is not None:
+                raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
+            table = trend_of(dict(zip(names, explained, strict=True)), kernels)
+            if json:
+                print_json({"trend": table.to_dicts()})
+            else:
+                print(trend_text(table, kernels))
+            return
+        result = compare_explained(explained[0], explained[1], kernels, pairs)
+        both = (names[0], names[1])
+        if html is not None:
+            from npuscope.report.html import compare_page
+
+            write_text(html, compare_page(both, result))
+        if md is not None:
+            from npuscope.report.markdown import compare_markdown
+
+            write_text(md, compare_markdown(both, result, reproduce("compare", paths, kernels)))
+    if json:
+        print_json(result.as_dict())
+        return
+    print(compare_text(both, result))
+    for written in filter(None, (html, md)):
+        print(f"wrote {written}")

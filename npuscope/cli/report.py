@@ -1,0 +1,54 @@
+"""Explain a trace: the verdict, who was busy, who waited for what, scheduling, fan-out, the critical path.
+
+Examples:
+
+  npuscope report run/chip_swimlane_records.json
+
+  npuscope report run/tracr --kernels 'fa_fused|softmax'   (and what of its waiting is hidden)
+
+  npuscope report kernel_details.csv --html report.html --md report.md
+
+  npuscope report kernel_details.csv --json
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import AreasFile, CapturePath, HtmlFile, JsonFlag, KernelsRegex, MdFile, print_json
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    path: CapturePath,
+    kernels: KernelsRegex = None,
+    html: HtmlFile = None,
+    md: MdFile = None,
+    json: JsonFlag = False,
+    areas: AreasFile = None,
+    cores: Annotated[int | None, typer.Option(help="Cores of the device, where the capture does not tell.")] = None,
+) -> None:
+    from npuscope.analysis import explain
+    from npuscope.cli.output import reproduce, write_text
+    from npuscope.report.explain_text import names_of, report_text
+    from npuscope.trace import read
+
+    with progress_bar():
+        explained = explain(read(path), kernels, areas, cores)
+        name = names_of([path])[0]
+        if html is not None:
+            from npuscope.report.html import report_page
+
+            write_text(html, report_page(name, explained))
+        if md is not None:
+            from npuscope.report.markdown import report_markdown
+
+            write_text(md, report_markdown(name, explained, reproduce("report", [path], kernels)))
+    if json:
+        print_json(explained.as_dict())
+        return
+    print(report_text(path, explained))
+    for written in filter(None, (html, md)):
+        print(f"wrote {written}")

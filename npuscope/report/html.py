@@ -1,0 +1,67 @@
+"""Self-contained HTML pages: one offline file with its style, its script and its data inside.
+
+The script is a handful of small modules in `page/`, joined here; nothing is fetched, and a content security policy
+forbids it. What came from a trace reaches the page as JSON and is only ever shown as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from npuscope.analysis.comparison import Comparison
+from npuscope.analysis.explanation import Explanation
+from npuscope.report.timeline import timeline
+
+MODULES = ("format", "colors", "decode", "swimlane", "charts", "table", "sections", "main")  # each after its imports
+Links = Sequence[tuple[str, str]]
+
+
+def report_page(name: str, explained: Explanation, links: Links = ()) -> str:
+    """The page of one trace."""
+    work = explained.work
+    subtitle = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
+    return _page(name, subtitle, [_side(name, explained)], None, links)
+
+
+def compare_page(names: tuple[str, str], comparison: Comparison) -> str:
+    """The page of two traces, left and right on one time axis."""
+    sides = [_side(name, side) for name, side in zip(names, (comparison.a, comparison.b), strict=True)]
+    return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, comparison.as_dict(), ())
+
+
+def _side(name: str, explained: Explanation) -> dict[str, Any]:
+    return {"name": name, "report": explained.as_dict(), "timeline": timeline(explained)}
+
+
+def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: Any, links: Links) -> str:
+    data = {"title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links)}
+    text = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
+    # inside a script element only "<" could end it or open a comment
+    safe = text.replace("<", "\\u003c")
+    page = _asset("page.html").replace("/*STYLE*/", _asset("page.css")).replace("/*SCRIPT*/", _script())
+    return page.replace("/*DATA*/", safe)
+
+
+@cache
+def _script() -> str:
+    """The modules as one: in order, without the words that tie them together."""
+    joined = "\n".join(_asset(f"{name}.js") for name in MODULES)
+    joined = re.sub(r"^import \* as section from .*$", "const section = { " + ", ".join(_exported("sections")) + " };",
+                    joined, flags=re.MULTILINE)  # fmt: skip
+    joined = re.sub(r"^import .*$\n", "", joined, flags=re.MULTILINE)
+    return re.sub(r"^export ", "", joined, flags=re.MULTILINE)
+
+
+def _exported(module: str) -> list[str]:
+    return re.findall(r"^export function (\w+)", _asset(f"{module}.js"), flags=re.MULTILINE)
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("npuscope.report").joinpath("page", name).read_text(encoding="utf-8")

@@ -1,0 +1,72 @@
+// Puts a page together: one trace explained, or two side by side on one time axis.
+
+import { element } from "./format.js";
+import { readData } from "./decode.js";
+import * as section from "./sections.js";
+
+function themeButton(repaint) {
+  const root = document.documentElement;
+  const button = element("button", { "aria-label": "Switch between light and dark" }, "◐");
+  button.addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    repaint();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  return button;
+}
+
+function heading(data, repaint) {
+  const links = data.links.map(([text, address]) => element("a", { href: address }, text));
+  return element("header", {}, element("h1", {}, data.title), element("span", { class: "soft" }, data.subtitle), element("span", { class: "grow" }), ...links, themeButton(repaint));
+}
+
+function onePage(data, swimlanes) {
+  const side = data.sides[0], report = side.report;
+  const lanes = section.timeline(side, swimlanes);
+  const marked = section.steps(report);
+  return [
+    element("p", { class: "verdict", id: "verdict" }, report.verdict),
+    section.tiles(report),
+    section.titled("Timeline", section.timelineTools(swimlanes), lanes),
+    section.titled("Utilisation of every lane", section.heat(side)),
+    section.titled("Where the core time went", section.ledger(report)),
+    report.overlap === null ? null : section.titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, section.overlap(report.overlap)),
+    section.titled("Kernels", section.kernelTable(side)),
+    section.titled("Who waited for whom", section.blockers(report)),
+    section.titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", section.path(side)),
+    section.titled("Scheduling", section.scheduling(report)),
+    section.titled("Fan-out: tasks by area", section.fanOut(side)),
+    marked === null ? null : section.titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+  ];
+}
+
+function comparePage(data, swimlanes) {
+  const { comparison } = data, [a, b] = data.sides;
+  const left = section.timeline(a, swimlanes), right = section.timeline(b, swimlanes);
+  const longest = Math.max(a.timeline.window, b.timeline.window, 1);
+  swimlanes[0].followers.push(swimlanes[1]);
+  swimlanes[1].followers.push(swimlanes[0]);
+  for (const lane of swimlanes) lane.full = [0, longest];
+  swimlanes[0].setView(0, longest);
+  const unlike = comparison.not_like_for_like;
+  return [
+    element("div", { class: "pair" }, ...[a, b].map((side, i) => element("p", { class: "verdict" }, `${"AB"[i]} ${side.name}: ${side.report.verdict}`))),
+    section.titled(comparison.kernels_asked === null ? "Totals" : `Totals of ${comparison.kernels_asked}`, section.gaps(comparison)),
+    section.titled("Where the gap comes from", section.gapWaterfall(comparison, [`A ${a.name}`, `B ${b.name}`])),
+    unlike.length ? section.titled("Not like for like", element("ul", {}, ...unlike.map(line => element("li", {}, line)))) : null,
+    section.titled("Timelines on one time axis", section.timelineTools(swimlanes),
+      element("div", { class: "pair" }, element("div", {}, element("b", {}, `A ${a.name}`), left), element("div", {}, element("b", {}, `B ${b.name}`), right))),
+    comparison.overlap === null ? null : section.titled("Hidden and exposed", element("div", { class: "pair" }, ...comparison.overlap.map(section.overlap))),
+    section.titled("Kernels", section.comparedKernels(comparison)),
+  ];
+}
+
+const data = await readData();
+const swimlanes = [];
+document.title = `${data.title} · npuscope`;
+const repaint = () => { for (const lane of swimlanes) lane.draw(); for (const side of data.sides) side.repaint?.(); };
+const parts = data.comparison === null ? onePage(data, swimlanes) : comparePage(data, swimlanes);
+document.getElementById("page").append(heading(data, repaint), ...parts.filter(part => part !== null));
+globalThis.npuscope = { data, swimlanes };
+document.documentElement.dataset.ready = "true";
