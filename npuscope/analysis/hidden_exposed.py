@@ -165,7 +165,7 @@ def _episodes(work: Work, ready: Readiness, ours: NDArray[np.bool_], run: Interv
 def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataFrame:
     units = np.array(work.units)
     rows = []
-    for unit in dict.fromkeys(units[np.unique(work.lane[ours])].tolist()):
+    for unit in sorted(set(units[work.lane[ours]].tolist())):
         lanes = np.flatnonzero(units == unit)
         on_unit = np.isin(work.lane, lanes)
         everywhere = Intervals(

@@ -81,8 +81,9 @@ def _ledger(e: Explanation) -> pl.DataFrame:
 def compare_text(names: tuple[str, str], c: Comparison) -> str:
     """What `npuscope compare` prints of two captures."""
     asked = f" of {c.kernels_asked}" if c.kernels_asked is not None else ""
+    named = {"core_ns": f"core time{asked}", "on_core_ns": f"on-core time{asked}", "wall_ns": "wall"}
     table = c.gaps().with_columns(
-        pl.col("metric").str.replace("_ns", "").str.replace("on_core", "on-core") + f" time{asked}",
+        pl.col("metric").replace(named),
         pl.col("ratio").map_elements(lambda r: f"{r:.2f}x", return_dtype=pl.String).fill_null("–"),
     )
     kernels = c.kernels.select(

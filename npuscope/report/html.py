@@ -26,17 +26,23 @@ def report_page(name: str, explained: Explanation, links: Links = ()) -> str:
     """The page of one trace."""
     work = explained.work
     subtitle = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
-    return _page(name, subtitle, [_side(name, explained)], None, links)
+    return _page(name, subtitle, _sides([name], [explained]), None, links)
 
 
 def compare_page(names: tuple[str, str], comparison: Comparison) -> str:
     """The page of two traces, left and right on one time axis."""
-    sides = [_side(name, side) for name, side in zip(names, (comparison.a, comparison.b), strict=True)]
+    sides = _sides(names, (comparison.a, comparison.b))
     return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, comparison.as_dict(), ())
 
 
-def _side(name: str, explained: Explanation) -> dict[str, Any]:
-    return {"name": name, "report": explained.as_dict(), "timeline": timeline(explained)}
+def _sides(names: Sequence[str], explained: Sequence[Explanation]) -> list[dict[str, Any]]:
+    """What the page knows of each trace; a kernel has one colour on all of them, by the first that has it."""
+    kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
+    ranks = {kernel: rank for rank, kernel in enumerate(kernels)}
+    return [
+        {"name": name, "report": e.as_dict(), "timeline": timeline(e, ranks)}
+        for name, e in zip(names, explained, strict=True)
+    ]
 
 
 def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: Any, links: Links) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ BUCKETS = 20_000  # of the window, for slices drawn together
 _TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f64": np.float64}
 
 
-def timeline(explained: Explanation) -> dict[str, Any]:
-    """Plain data for the page's script; times are nanoseconds from the window's start."""
+def timeline(explained: Explanation, ranks: Mapping[str, int]) -> dict[str, Any]:
+    """Plain data for the page's script; times are nanoseconds from the window's start. `ranks` orders the colours."""
     work, notes = explained.work, []
     lanes, place = _drawn_lanes(work)
     if len(lanes) < work.lanes.height:
@@ -47,9 +48,10 @@ def timeline(explained: Explanation) -> dict[str, Any]:
         "window": work.wall,
         "lanes": [{"name": name, "unit": str(unit)} for name, unit in named.iter_rows()],
         "kernels": work.kernels,
-        "ranks": _ranks(explained),
+        "ranks": [ranks[name] for name in work.kernels],
         "reasons": list(REASONS),
         "parts": list(PARTS),
+        "chain": explained.path.kind == "chain",
         "slices": slices,
         "bubbles": bubbles,
         "path": _path(explained, place),
@@ -68,19 +70,12 @@ def _drawn_lanes(work: Work) -> tuple[Ints, Ints]:
     kept = np.arange(work.lanes.height)
     if len(kept) > MOST_LANES:
         kept = np.sort(np.argsort(-busy, kind="stable")[:MOST_LANES])
-    # units together, in the order of the trace
-    units = [work.units[lane] for lane in kept.tolist()]
-    ranks = {unit: rank for rank, unit in enumerate(dict.fromkeys(sorted(units)))}
-    kept = kept[np.argsort([ranks[unit] for unit in units], kind="stable")]
+    # units together, cores by number
+    shown = work.lanes[kept].select(pl.col("unit").cast(pl.String), pl.col("core").fill_null(-1)).with_row_index("row")
+    kept = kept[shown.sort("unit", "core", "row")["row"].to_numpy()]
     place = np.full(work.lanes.height, -1)
     place[kept] = np.arange(len(kept))
     return kept, place
-
-
-def _ranks(explained: Explanation) -> list[int]:
-    """The place of each kernel by core time, for colours."""
-    order = {name: rank for rank, name in enumerate(explained.busy.kernels["kernel"].to_list())}
-    return [order[name] for name in explained.work.kernels]
 
 
 def _slices(work: Work, place: Ints) -> tuple[dict[str, Any], int]:

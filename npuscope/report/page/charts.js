@@ -6,7 +6,7 @@ import { kernelColor, reasonColor, themed } from "./colors.js";
 // Horizontal bars. Rows are {label, value, text, color, parts?: [{value, color, label}]}.
 export function bars(rows, { width = 560, label = 190 } = {}) {
   const high = 22, most = Math.max(...rows.map(row => row.value), 1e-12), room = width - label - 130;
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", role: "img" });
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", style: `max-width:${width}px`, role: "img" });
   rows.forEach((row, i) => {
     const y = i * high + 3;
     drawing.append(svg("text", { x: label - 8, y: y + 12, "text-anchor": "end" }, clipped(row.label, 28)));
@@ -31,7 +31,7 @@ export function waterfall(from, steps, to, names) {
   }
   rows.push({ label: names[1], low: 0, high: to, color: themed("--accent"), text: time(to) });
   const width = 760, label = 260, high = 22, most = Math.max(...rows.map(row => row.high), 1), room = width - label - 110;
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", role: "img" });
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", style: `max-width:${width}px`, role: "img" });
   rows.forEach((row, i) => {
     const y = i * high + 3, x = label + row.low / most * room;
     drawing.append(

@@ -40,7 +40,7 @@ export function timelineTools(swimlanes) {
   search.addEventListener("keydown", event => { if (event.key === "Enter") swimlanes[0].nextMatch(); });
   const act = (text, what, label) => element("button", { onclick: () => what(swimlanes[0]), "aria-label": label }, text);
   const toggle = (name, key) => {
-    const box = element("input", { type: "checkbox", checked: "" });
+    const box = element("input", { type: "checkbox", checked: swimlanes[0].shown[key] ? "" : null });
     box.addEventListener("change", () => { for (const lane of swimlanes) { lane.shown[key] = box.checked; lane.draw(); } });
     return element("label", {}, box, ` ${name}`);
   };

@@ -34,7 +34,7 @@ export class Swimlane {
     this.view = [0, Math.max(timeline.window, 1)];
     this.full = [...this.view];
     this.matched = null; // kernels found by a search, as flags
-    this.shown = { bubbles: true, path: true };
+    this.shown = { bubbles: true, path: timeline.chain };
     this.followers = []; // other swimlanes that share this one's view
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": `Timeline of ${title}` });
     this.box = element("div", { class: "lanes" }, this.canvas);

