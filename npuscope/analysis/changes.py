@@ -1,8 +1,8 @@
 """What-if on a measured trace: change its task graph, replay it, and say how far to trust the answer.
 
-The interval has three sources, all stated: how well the replay reproduces the measured wall without a change,
-whether the scheduler's waits belong to each task or come from a queue that shortens with the number of tasks, and,
-without edges, whether lanes depended on one another at all.
+The interval has four sources, all stated: how well the replay reproduces the measured wall without a change; whether
+tasks keep their cores or go to the first free one; whether the scheduler's waits belong to each task or come from a
+queue that shortens with the number of tasks; and, without edges, whether lanes depended on one another at all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WhatIf(Tabular):
     """Wall times in nanoseconds; `low_ns` to `high_ns` is where the changed run should end up."""
 
     measured_ns: int
-    replayed_ns: int  # without a change
+    replayed_ns: int  # without a change, by the replay that misses the measured wall most
     new_ns: int
     low_ns: int
     high_ns: int
@@ -83,12 +83,15 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
     ready = readiness(work)
     if work.on_cores and ready.edges:
-        jobs, units = jobs_with_edges(work, ready)
-        models = [jobs]
-        notes = ["A task goes to the first free core of its unit; blocks of a MIX task are placed one by one."]
+        ways = (False,) if change.cores else (True, False)
+        models, named = zip(*(jobs_with_edges(work, ready, keep_core=way) for way in ways), strict=True)
+        notes = [
+            "Tasks go to the first free core of their unit."
+            if change.cores
+            else "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
+        ]
     else:
-        units = {}
-        models = [jobs_in_order(work, ready, across=across) for across in (True, False)]
+        models, named = tuple(jobs_in_order(work, ready, across=across) for across in (True, False)), ({}, {})
         notes = [
             "No edges: one end of the interval keeps work in order with what had ended before it on any lane, the "
             "other only with its own lane."
@@ -98,21 +101,20 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         if change.cores:
             raise NpuscopeError("another number of cores needs edges, and this trace has none")
     before = [replay(model) for model in models]
-    walls = []
-    tasks = models[0].tasks, models[0].tasks
-    for model, base in zip(models, before, strict=True):
+    worst = max(before, key=lambda wall: abs(wall - work.wall))
+    outcomes = []  # wall, error of that replay without a change, tasks
+    for model, units, base in zip(models, named, before, strict=True):
         for queueing in (False, True):
             changed = changed_jobs(work, model, change, units, queueing=queueing)
-            tasks = model.tasks, changed.tasks
-            walls.append(round(_replayed(changed, change) * (work.wall / base)) if base else 0)
-    error = abs(before[0] - work.wall)
+            wall = round(_replayed(changed, change) * (work.wall / base)) if base else 0
+            outcomes.append((wall, abs(base - work.wall), changed.tasks))
     return WhatIf(
         measured_ns=work.wall,
-        replayed_ns=before[0],
-        new_ns=walls[0],
-        low_ns=max(min(walls) - error, 0),
-        high_ns=max(walls) + error,
-        tasks=tasks,
+        replayed_ns=worst,
+        new_ns=outcomes[0][0],
+        low_ns=max(min(wall - error for wall, error, _ in outcomes), 0),
+        high_ns=max(wall + error for wall, error, _ in outcomes),
+        tasks=(models[0].tasks, outcomes[0][2]),
         notes=tuple(notes),
     )
 
@@ -168,7 +170,7 @@ def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
 def _without(jobs: Jobs, gone: NDArray[np.bool_]) -> Jobs:
     """Tasks that lose all blocks stay in the graph as barriers, so that order is kept."""
     kept = ~gone
-    columns = ("kernel", "task", "unit", "dur", "delay", "late", "not_before", "order")
+    columns = ("kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order")
     return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
 
 

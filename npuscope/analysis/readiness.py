@@ -60,10 +60,10 @@ def readiness(work: Work) -> Readiness:
     seen, seen_row = _pass_on(src, dst, finish, finish_row, has_slice)
     submitted = _submissions(work.trace, known)
     dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
-    ran = has_slice[src]
-    begin = np.full(len(known) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(begin, task, work.start)
-    runs = union(Intervals(dst[ran], begin[src[ran]], end[src[ran]]))
+    begin = _first_starts(task, work.start, src, dst, has_slice)
+    last = np.where(has_slice, end, data)  # of a task that never runs, when its own producers had ended
+    known_run = last[src] != NEVER
+    runs = union(Intervals(dst[known_run], begin[src[known_run]], last[src[known_run]]))
     return Readiness(
         edges=len(src),
         task=task,
@@ -118,6 +118,18 @@ def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_
         if np.array_equal(stamp[silent], waits[silent]):
             return waits, waits_row
         stamp[silent], row[silent] = waits[silent], waits_row[silent]
+
+
+def _first_starts(task: Ints, start: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> Ints:
+    """When each task began; one that never runs began with the first of its producers."""
+    begin = np.full(len(ran), np.iinfo(np.int64).max)
+    np.minimum.at(begin, task, start)
+    to_silent = ~ran[dst]
+    while True:
+        before = begin.copy()
+        np.minimum.at(begin, dst[to_silent], before[src[to_silent]])
+        if np.array_equal(begin, before):
+            return begin
 
 
 def _submissions(trace: Trace, known: Ints) -> Ints:

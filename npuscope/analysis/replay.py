@@ -28,46 +28,52 @@ class Jobs:
 
     kernel: Ints
     task: Ints
-    unit: Ints  # which pool of cores; a lane of its own where jobs keep their lane
+    unit: Ints  # the unit it needs
+    pool: Ints  # the cores that may take it: all of the unit, or the one it ran on
     dur: Ints
-    delay: Ints  # from "could start" to start, as measured
+    delay: Ints  # from "could start" to start, as measured; below zero for one that began before its turn
     late: Ints  # from end to the scheduler's seeing it
     not_before: Ints  # an outside event: the host's launch
     order: Ints  # measured order of hand-out
     src: Ints
     dst: Ints
-    cores: Mapping[int, int]  # cores per unit
+    cores: Mapping[int, int]  # cores per pool
 
     @property
     def tasks(self) -> int:
         return len(np.unique(self.task))
 
 
-def jobs_with_edges(work: Work, ready: Readiness) -> tuple[Jobs, dict[str, list[int]]]:
-    """Jobs of a trace with edges, and the pools of each unit by name. Any core of the unit may take a job."""
+def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[Jobs, dict[str, list[int]]]:
+    """Jobs of a trace with edges, and the pools of each unit by name.
+
+    A job either keeps the core it ran on, or takes the first free core of its unit.
+    """
     places = list(zip(work.units, work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
     pools = list(dict.fromkeys(places))
-    pool_of_lane = np.array([pools.index(place) for place in places], dtype=np.int64)
+    unit_of_lane = np.array([pools.index(place) for place in places], dtype=np.int64)
+    pool_of_lane = np.arange(len(places)) if keep_core else unit_of_lane
+    named: dict[str, list[int]] = {}
+    for place, number in zip(places, pool_of_lane.tolist(), strict=True):
+        if number not in named.setdefault(place[0], []):
+            named[place[0]].append(number)
     free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
     seen = np.where(ready.seen != NEVER, ready.seen, ready.data)
     could = np.maximum(np.maximum(seen, ready.submitted), np.maximum(free, work.window[0]))
-    start = np.maximum(work.start, work.window[0])
     late = np.where(work.finish != NEVER, work.finish - work.end, 0)
-    named: dict[str, list[int]] = {}
-    for number, (unit, _, _) in enumerate(pools):
-        named.setdefault(unit, []).append(number)
     jobs = Jobs(
         kernel=work.kernel,
         task=ready.task,
-        unit=pool_of_lane[work.lane],
+        unit=unit_of_lane[work.lane],
+        pool=pool_of_lane[work.lane],
         dur=work.end - work.start,
-        delay=np.maximum(start - could, 0),
+        delay=work.start - could,
         late=np.maximum(late, 0),
-        not_before=np.maximum(ready.submitted - work.window[0], 0),
-        order=np.where(ready.dispatch != NEVER, ready.dispatch, work.start),
+        not_before=np.maximum(ready.submitted, work.window[0]) - work.window[0],
+        order=work.start,
         src=ready.src,
         dst=ready.dst,
-        cores={n: int((pool_of_lane == n).sum()) for n in range(len(pools))},
+        cores=dict(enumerate(np.bincount(pool_of_lane).tolist())),
     )
     return jobs, named
 
@@ -93,8 +99,9 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
         kernel=work.kernel,
         task=rows,
         unit=work.lane,
+        pool=work.lane,
         dur=work.end - work.start,
-        delay=np.maximum(work.start - could, 0),
+        delay=work.start - could,
         late=np.zeros_like(rows),
         not_before=launched - work.window[0],
         order=work.start,
@@ -112,8 +119,9 @@ def replay(jobs: Jobs) -> int:
     blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)
     first = np.full(tasks, np.iinfo(np.int64).max)
     np.minimum.at(first, jobs.task, jobs.order)
-    first_order = first.tolist()
-    unit, dur, delay, late, floor = (c.tolist() for c in (jobs.unit, jobs.dur, jobs.delay, jobs.late, jobs.not_before))
+    # a task without blocks passes on at once what it waited for
+    first_order = np.where(first == np.iinfo(np.int64).max, np.iinfo(np.int64).min, first).tolist()
+    pool, dur, delay, late, floor = (c.tolist() for c in (jobs.pool, jobs.dur, jobs.delay, jobs.late, jobs.not_before))
     order = jobs.order.tolist()
     cores = {number: [0] * count for number, count in jobs.cores.items()}
     ready = [0] * tasks
@@ -123,10 +131,10 @@ def replay(jobs: Jobs) -> int:
     while queue:
         _, task = heapq.heappop(queue)
         done += 1
-        seen = ready[task]  # a task without blocks passes on what it waited for
+        seen = ready[task]
         for job in sorted(blocks[task], key=order.__getitem__):
-            free = cores[unit[job]]
-            start = max(ready[task], free[0], floor[job]) + delay[job]
+            free = cores[pool[job]]
+            start = max(max(ready[task], free[0], floor[job]) + delay[job], free[0])
             end = start + dur[job]
             heapq.heapreplace(free, end)
             seen = max(seen, end + late[job])

@@ -1,0 +1,128 @@
+"""What holds for every trace: times add up, nothing is negative, a lane's reasons are its idle time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import DATA, captures
+from hypothesis import given
+from hypothesis import strategies as st
+from made import Task, made
+
+import npuscope
+from npuscope import analysis
+from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.path import path_of
+from npuscope.trace import Trace
+
+LANES = ("AIC_0", "AIC_1", "AIV_0")
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """Random tasks, overlapping or not, with or without stamps, with edges that may even contradict the times."""
+    stamped = draw(st.booleans())
+    names = draw(st.sampled_from([LANES, ("stream_0", "stream_1")]))
+    tasks = []
+    for number in range(draw(st.integers(0, 12))):
+        start, length = draw(st.integers(0, 60)), draw(st.integers(0, 15))
+        before, after = draw(st.integers(-2, 10)), draw(st.integers(0, 5))
+        told = stamped and draw(st.integers(0, 9)) > 0
+        tasks.append(
+            Task(
+                draw(st.integers(1, 8)) if number % 3 else number + 20,
+                draw(st.sampled_from(["a", "b", "c_proj"])),
+                draw(st.sampled_from(names)),
+                start / 1000,
+                (start + length) / 1000,
+                (start - before) / 1000 if told else None,
+                (start + length + after) / 1000 if told else None,
+            )
+        )
+    ids = sorted({task.task for task in tasks}) or [1]
+    pairs = draw(st.lists(st.tuples(st.sampled_from(ids), st.sampled_from(ids)), max_size=10))
+    trace = made(tasks, [(a, b) for a, b in pairs if a != b], lanes=names)
+    if draw(st.booleans()):
+        trace = trace.window(draw(st.integers(-5, 20)), draw(st.integers(30, 70)))
+    return trace
+
+
+def check(trace: Trace) -> Explanation:
+    e = explain(trace)
+    wall = e.work.wall
+    assert wall >= 0
+    # busy + idle = window on every lane
+    lanes = e.busy.lanes
+    assert (lanes["busy_ns"] + lanes["idle_ns"] == wall).all()
+    assert (lanes["busy_ns"] >= 0).all()
+    assert (lanes["idle_ns"] >= 0).all()
+    # every idle nanosecond of a core lane has one reason: segments tile the lane's gaps
+    segments = e.bubbles.segments
+    assert (segments["end"] > segments["start"]).all()
+    idle = dict(lanes.select("lane", "idle_ns").iter_rows())
+    by_lane = dict(segments.group_by("lane").agg((pl.col("end") - pl.col("start")).sum()).iter_rows())
+    cores = e.work.lanes["lane"].gather(e.work.core_lanes).to_list()
+    assert all(by_lane.get(lane, 0) == idle[lane] for lane in cores)
+    for rows in segments.partition_by("lane"):
+        assert (rows["start"][1:] >= rows["end"][:-1]).all()
+    # the path tiles the window, as a chain and as a cover
+    for path in (e.path, path_of(e.work, e.ready, cover=True)):
+        tiles = path.segments
+        assert int((tiles["end"] - tiles["start"]).sum()) == wall
+        assert (tiles["end"] > tiles["start"]).all()
+        assert (tiles["start"][1:] == tiles["end"][:-1]).all()
+    # the ledger's two columns are cores × window and the window
+    ledger = e.scheduling.ledger
+    assert int(ledger["core_ns"].sum()) == e.scheduling.cores * wall
+    assert int(ledger["path_ns"].sum()) == wall
+    assert (ledger["core_ns"] >= 0).all()
+    # a kernel's on-core time is no longer than its core time, nor than the window
+    kernels = e.busy.kernels
+    assert (kernels["on_core_ns"] <= kernels["core_ns"]).all()
+    assert int(kernels["core_ns"].sum()) == e.busy.core_ns
+    assert e.busy.on_core_ns <= wall
+    return e
+
+
+@given(traces())
+def test_any_trace_adds_up(trace: Trace) -> None:
+    check(trace)
+
+
+@given(traces(), st.sampled_from(["a", "b|c", "."]))
+def test_hidden_exposed_and_run_fill_the_episodes(trace: Trace, kernels: str) -> None:
+    names = set(trace.slices["kernel"].to_list()) if trace.slices.height else set()
+    if not any(name[0] in kernels or kernels == "." for name in names):
+        return
+    try:
+        found = analysis.overlap(trace, kernels)
+    except npuscope.NpuscopeError:
+        return  # cut out of the window
+    whole = found.units["lanes"] * found.episode_ns
+    assert (found.units["run_ns"] + found.units["hidden_ns"] + found.units["exposed_ns"] == whole).all()
+    assert (found.units["exposed_ns"] >= 0).all()
+    assert 0 <= found.alone_ns <= found.on_core_ns <= found.episode_ns
+    if found.ping_pong is not None:
+        pong = found.ping_pong
+        assert pong.serial_ns + pong.both_ns == found.episode_ns
+        assert pong.longest_ns <= pong.serial_ns
+
+
+@given(traces(), traces())
+def test_the_waterfall_of_any_two_traces_adds_up(a: Trace, b: Trace) -> None:
+    found = analysis.compare(a, b)
+    assert int(found.waterfall.bars["ns"].sum()) == found.b.work.wall - found.a.work.wall
+
+
+@given(traces())
+def test_a_trace_against_itself_has_no_gap(trace: Trace) -> None:
+    found = analysis.compare(trace, trace)
+    assert set(found.waterfall.bars["ns"].to_list()) <= {0}
+    assert found.not_like_for_like == ()
+
+
+@pytest.mark.parametrize("path", captures(), ids=lambda p: str(p.relative_to(DATA)))
+def test_every_real_capture_adds_up(path: Path) -> None:
+    check(npuscope.read(path))

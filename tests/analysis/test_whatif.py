@@ -1,0 +1,150 @@
+"""Replays of a measured task graph with a change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made import DOZEN, US, Task, dozen, made
+
+import npuscope
+from npuscope import NpuscopeError, analysis
+from npuscope.analysis import Change, whatif
+
+
+def test_no_change_says_how_well_the_replay_knows_the_run() -> None:
+    found = whatif(dozen(), Change())
+    # with tasks on their cores the drawn run replays exactly
+    assert found.new_ns == 100 * US
+    # free to choose, up takes AIC_1 at 54 and all that follows ends 6 µs earlier: that is the error
+    assert found.replay_error == pytest.approx(-0.06)
+    assert (found.low_ns, found.high_ns) == (94 * US, 106 * US)
+
+
+def test_a_faster_kernel_on_the_path_shortens_the_run() -> None:
+    # down takes 14 of the last 19 µs; at half the time the run ends 7 µs earlier
+    assert whatif(dozen(), Change(scale={"down": 0.5})).new_ns == 93 * US
+
+
+def test_a_faster_kernel_off_the_path_changes_nothing() -> None:
+    assert whatif(dozen(), Change(scale={"out_proj": 0.5})).new_ns == 100 * US
+
+
+def test_no_kernel_can_save_more_than_its_time_on_the_path() -> None:
+    bound = analysis.critical_path(dozen()).as_dict()["bound"]["kernels"]
+    for kernel in {task.kernel for task in DOZEN}:
+        found = whatif(dozen(), Change(scale={kernel: 0.0}))
+        assert 100 * US - found.new_ns <= bound.get(kernel, 0)
+
+
+def test_a_free_scheduler_saves_its_waits_on_the_path() -> None:
+    # 25 µs of the path are waits for the scheduler; without them 75 µs of runs remain
+    assert whatif(dozen(), Change(dispatch_cost=0.0)).new_ns == 75 * US
+
+
+def test_merged_tasks_run_one_after_another_and_are_handed_out_once() -> None:
+    # GIVEN a on AIC_0 and b on AIC_1, each 10 µs and 4 µs late, then c, which needs both
+    tasks = [
+        Task(1, "gate_proj", "AIC_0", 0, 10, 0, 10),
+        Task(2, "up_proj", "AIC_1", 0, 10, 0, 10),
+        Task(3, "silu", "AIV_0", 12, 20, 12, 20),
+    ]
+    trace = made(tasks, [(1, 3), (2, 3)])
+    # WHEN both become one task of 20 µs THEN c starts 2 µs after that
+    found = whatif(trace, Change(merge=[("gate_proj", "up_proj")]))
+    assert (found.new_ns, found.tasks) == (30 * US, (3, 2))
+
+
+def test_merging_saves_the_waits_between_two_dependent_tasks() -> None:
+    tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 11), Task(2, "b", "AIC_0", 15, 25, 14, 26)]
+    found = whatif(made(tasks, [(1, 2)]), Change(merge=[("a", "b")]))
+    assert found.new_ns == 20 * US
+
+
+def test_halving_makes_half_as_many_tasks_with_the_work_of_two() -> None:
+    # GIVEN four tasks of 10 µs on one core, each handed out 5 µs after the core was free
+    tasks = [Task(n, "a", "AIC_0", 15 * n, 15 * n + 10, 15 * n - 1, 15 * n + 10) for n in range(4)]
+    trace = made([*tasks, Task(9, "b", "AIV_0", 0, 1, 0, 1)], [(9, 3)])
+    # WHEN / THEN two tasks of 20 µs and one wait: 0–20, 25–45
+    found = whatif(trace, Change(halve=["a"]))
+    assert (found.measured_ns, found.new_ns, found.tasks) == (55 * US, 45 * US, (5, 3))
+    # at best the remaining waits shrink too, as a queue's would
+    assert found.low_ns == pytest.approx((40 + 5 * 3 / 5) * US)
+
+
+def test_removing_keeps_the_order_of_what_is_left() -> None:
+    # up is on the path: without it silu follows gate, which ends at 50, and down follows silu
+    found = whatif(dozen(), Change(remove=["up"]))
+    assert found.new_ns < 90 * US
+    assert found.tasks == (12, 11)
+
+
+def test_more_cores_help_where_cores_are_short() -> None:
+    # GIVEN eight independent tasks of 10 µs on two cores, and one task that needs all of them
+    tasks = [
+        Task(n, "a", f"AIC_{n % 2}", 10 * (n // 2), 10 * (n // 2) + 10, 10 * (n // 2), 10 * (n // 2) + 10)
+        for n in range(8)
+    ]
+    trace = made([*tasks, Task(8, "b", "AIV_0", 40, 45, 40, 45)], [(n, 8) for n in range(8)])
+    assert whatif(trace, Change(cores={"AIC": 4})).new_ns == 25 * US
+    assert whatif(trace, Change(cores={"AIC": 1})).new_ns == 85 * US
+
+
+def test_a_merge_that_would_wait_for_itself_is_refused() -> None:
+    # down needs silu, which needs up: the two cannot be one task
+    with pytest.raises(NpuscopeError, match=r"merging up\+down would make a task wait for itself"):
+        whatif(dozen(), Change(merge=[("up", "down")]))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (Change(scale={"nothing": 0.5}), "no kernel matches"),
+        (Change(scale={"up": -1.0}), "must be between"),
+        (Change(scale={"up": float("nan")}), "must be between"),
+        (Change(merge=[("up", "silu")]), "different units"),
+        (Change(merge=[("up", "up")]), "same kernel"),
+        (Change(cores={"GPU": 3}), "no unit 'GPU'"),
+        (Change(cores={"AIC": 0}), "cannot run anything"),
+    ],
+)
+def test_changes_that_make_no_sense_are_refused(change: Change, told: str) -> None:
+    with pytest.raises(NpuscopeError, match=told):
+        whatif(dozen(), change)
+
+
+def test_without_edges_the_interval_says_what_is_not_known() -> None:
+    # GIVEN a then b on two streams; whether b waited for a is not told
+    trace = made([Task(1, "a", "stream_0", 0, 10), Task(2, "b", "stream_1", 12, 20)])
+    found = whatif(trace, Change(scale={"a": 0.5}))
+    assert (found.low_ns, found.high_ns) == (15 * US, 20 * US)
+    assert found.notes[0].startswith("No edges")
+
+
+@given(st.integers(1, 6), st.integers(1, 30), st.floats(0.1, 3.0))
+def test_a_chain_scales_as_its_kernels_do(length: int, run: int, factor: float) -> None:
+    # GIVEN tasks that wait for one another on alternating cores without delay
+    tasks = [Task(n, "a", f"AIC_{n % 2}", n * run, (n + 1) * run, n * run, (n + 1) * run) for n in range(length)]
+    trace = made(tasks, [(n, n + 1) for n in range(length - 1)] or [(0, 99)])
+    found = whatif(trace, Change(scale={"a": factor}))
+    assert found.new_ns == length * round(run * US * factor)
+
+
+def test_real_runs_replay_within_a_few_percent(shared: Path) -> None:
+    for case in ("bgemm_Case1_L4", "paged_attention_CaseVarSeq4", "spmd_multiblock_mix", "sync_start_drain"):
+        found = whatif(npuscope.read(shared / "simpler" / "swimlane" / case), Change())
+        assert abs(found.replay_error) < 0.25, (case, found.replay_error)
+
+
+def test_stretching_every_time_stretches_the_answer() -> None:
+    double = [
+        replace(t, start=2 * t.start, end=2 * t.end, dispatch=2 * (t.dispatch or 0), finish=2 * (t.finish or 0))
+        for t in DOZEN
+    ]
+    from made import DEPENDS
+
+    change = Change(scale={"down": 0.5}, dispatch_cost=0.5)
+    assert whatif(made(double, DEPENDS), change).new_ns == 2 * whatif(dozen(), change).new_ns
