@@ -9,12 +9,15 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from npuscope.cli.output import AreasFile, CapturePath, KernelsRegex
 from npuscope.cli.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from npuscope.view.server import Server
 
 
 def command(
@@ -43,19 +46,22 @@ def command(
             raise NpuscopeError(
                 f"port {port} is not free ({error.strerror})", remedy="Choose another --port."
             ) from error
-        with server:
-            print(f"report    {server.url}")
-            if PERFETTO in site.files:
-                print(f"Perfetto  {server.url.rstrip('/')}{PERFETTO}")
-            else:
-                print("Perfetto  not installed: pip install 'npuscope[view]'")
-            print("Ctrl-C stops.", flush=True)
-            if browser:
-                _open(server.url)
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print("\nstopped")
+        try:
+            _serve(server, PERFETTO in site.files, browser)
+        except KeyboardInterrupt:
+            print("\nstopped")
+
+
+def _serve(server: Server, perfetto: bool, browser: bool) -> None:
+    with server:
+        print(f"report    {server.url}")
+        print(
+            f"Perfetto  {server.url}perfetto/" if perfetto else "Perfetto  not installed: pip install 'npuscope[view]'"
+        )
+        print("Ctrl-C stops.", flush=True)
+        if browser:
+            _open(server.url)
+        server.serve_forever()
 
 
 def _open(url: str) -> None:

@@ -23,7 +23,7 @@ from npuscope.trace.intervals import Ints
 
 MOST_SLICES = 250_000
 MOST_LANES = 600
-BUCKETS = 20_000  # of the window, for slices drawn together
+BUCKETS = 20_000  # of the window, to begin with, for slices drawn together
 _TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f64": np.float64}
 
 
@@ -92,8 +92,10 @@ def _slices(work: Work, place: Ints) -> tuple[dict[str, Any], int]:
         }
     ).filter(pl.col("lane") >= 0)
     table = table.sort("lane", "start").with_columns(pl.lit(1).alias("drawn"))
-    if table.height > MOST_SLICES:
-        table = _together(table, work.wall)
+    bucket = max(work.wall // BUCKETS, 1)
+    while table.height > MOST_SLICES and bucket < 2 * work.wall:
+        table = _together(table, bucket)
+        bucket *= 2
     columns = {
         "lane": _packed(table["lane"], "u16"),
         "start": _packed(table["start"], "f64"),
@@ -111,9 +113,8 @@ def _slices(work: Work, place: Ints) -> tuple[dict[str, Any], int]:
     return columns, table.height
 
 
-def _together(table: pl.DataFrame, wall: int) -> pl.DataFrame:
+def _together(table: pl.DataFrame, bucket: int) -> pl.DataFrame:
     """Slices shorter than a bucket that begin in the same bucket of a lane as one."""
-    bucket = max(wall // BUCKETS, 1)
     short = (pl.col("end") - pl.col("start")) < bucket
     key = pl.when(short).then(pl.col("start") // bucket).otherwise(-1 - pl.int_range(pl.len()))
     grouped = table.group_by("lane", key.alias("bucket"), maintain_order=True).agg(

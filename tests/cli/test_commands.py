@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,11 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import kernel_row, write_events, write_kernel_table, x
-
-
-def npuscope(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("npuscope")), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+from command import npuscope
 
 
 @pytest.fixture

