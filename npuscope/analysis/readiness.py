@@ -49,7 +49,7 @@ def readiness(work: Work) -> Readiness:
     tasks, edges = work.slices["task"], dependencies(work.trace)
     known = pl.concat([tasks, edges["src"], edges["dst"]]).drop_nulls().unique().sort().to_numpy()
     task = _numbers(tasks, known)
-    src, dst = np.searchsorted(known, edges["src"].to_numpy()), np.searchsorted(known, edges["dst"].to_numpy())
+    src, dst = (_places(edges[end].to_numpy(), known) for end in ("src", "dst"))
     order = np.lexsort((src, dst))
     src, dst = src[order], dst[order]
     has_slice = np.zeros(len(known) + 1, dtype=bool)
@@ -91,7 +91,17 @@ def dependencies(trace: Trace) -> pl.DataFrame:
 
 def _numbers(tasks: pl.Series, known: Ints) -> Ints:
     """The place of each task among the known ones; slices without a task share the place after the last."""
-    return np.where(tasks.is_null().to_numpy(), len(known), np.searchsorted(known, tasks.fill_null(0).to_numpy()))
+    return np.where(tasks.is_null().to_numpy(), len(known), _places(tasks.fill_null(known[:1].sum()).to_numpy(), known))
+
+
+def _places(values: Ints, known: Ints) -> Ints:
+    """Where each value stands among the known ones, which are sorted; a table where they lie close together."""
+    if len(known) == 0 or known[-1] - known[0] > 8 * len(known):
+        return np.searchsorted(known, values)
+    table = np.zeros(int(known[-1] - known[0]) + 1, dtype=np.int64)
+    table[known - known[0]] = np.arange(len(known))
+    places: Ints = table[values - known[0]]
+    return places
 
 
 def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
