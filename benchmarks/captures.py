@@ -154,6 +154,37 @@ def chrome_trace(path: Path, events: int) -> Path:
     return path
 
 
+def chip_swimlane(folder: Path, tasks: int) -> Path:
+    """A run of simpler on 24 cube and 48 vector cores: swimlane of level 2, and a dependency per task."""
+    rng = np.random.default_rng(7)
+    cores, number = 72, np.arange(tasks)
+    core, slot = number % cores, number // cores
+    run = rng.integers(1_000, 4_000, tasks)
+    start = 100_000 + slot * 5_000 + core * 60 + rng.integers(300, 900, tasks)
+    dispatch, finish = start - rng.integers(50, 250, tasks), start + run + rng.integers(20, 100, tasks)
+    records = {
+        "chip_swimlane_level": 2,
+        "metadata": {"clock_freq_hz": 50_000_000, "num_cores": cores, "core_types": ["aic"] * 24 + ["aiv"] * 48},
+        "aicore_tasks": np.stack([core, number, slot + 1, start, start + run, np.zeros_like(number)], axis=1),
+        "aicpu_tasks": np.stack([core, slot + 1, dispatch, finish], axis=1),
+    }
+    folder.mkdir(parents=True)
+    path = folder / "chip_swimlane_records.json"
+    path.write_bytes(orjson.dumps(records, option=orjson.OPT_SERIALIZE_NUMPY))
+    producers = number[: -2 * cores]
+    consumers = producers + rng.integers(cores, 2 * cores, len(producers))
+    functions = [[n % 20, -1, -1] if n % cores < 24 else [-1, n % 20, -1] for n in range(tasks)]
+    deps = {
+        "tasks": [{"task_id": str(n), "kernel_ids": ids} for n, ids in enumerate(functions)],
+        "edges": [
+            {"pred": str(a), "succ": str(b), "source": "tensormap"}
+            for a, b in zip(producers.tolist(), consumers.tolist(), strict=True)
+        ],
+    }
+    (folder / "deps.json").write_bytes(orjson.dumps(deps))
+    return path
+
+
 if __name__ == "__main__":
     # a process of its own for each capture: a benchmark's memory must not count the memory of making its input
     name, *arguments = sys.argv[1:]
@@ -162,5 +193,6 @@ if __name__ == "__main__":
         "tracr_bundle": tracr_bundle,
         "repeat_kineto": repeat_kineto,
         "chrome_trace": chrome_trace,
+        "chip_swimlane": chip_swimlane,
     }[name]
     maker(*(int(a) if a.isdigit() else Path(a) for a in arguments))  # type: ignore[operator]
