@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def demo(tmp_path_factory) -> Path:
 
 
 def test_the_demo_prints_what_the_readme_shows(demo: Path) -> None:
-    shown = next(block for block in blocks(README, "") if "168 records" in block)
+    shown = next(block for block in blocks(README, "") if "where core time went" in block)
     printed = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True, timeout=60).stdout
     for line in shown.splitlines():
         assert line.strip() in ("...", "") or line in printed.splitlines()
@@ -35,7 +36,7 @@ def test_the_demo_prints_what_the_readme_shows(demo: Path) -> None:
 def test_the_five_things_to_try_work(demo: Path) -> None:
     commands = next(block for block in blocks(README, "") if "npuscope doctor" in block)
     for line in commands.splitlines():
-        words = line.partition("#")[0].split()
+        words = shlex.split(line.partition("#")[0])
         run = subprocess.run([PROGRAM, *words[1:]], cwd=demo, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stderr
 
@@ -44,7 +45,8 @@ def test_the_python_of_the_readme_runs(demo: Path) -> None:
     (code,) = blocks(README, "python")
     run = subprocess.run([sys.executable, "-c", code], cwd=demo, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("154.4") == 3  # in each of three steps four layers' attentions of 38.6 µs
+    assert run.stdout.count("154400") == 3  # in each of three steps four layers' attentions of 38.6 µs
+    assert "dependency" in run.stdout
     assert (demo / "demo_out/first_2ms.csv").stat().st_size > 0
 
 
@@ -63,3 +65,27 @@ def test_shown_numbers_of_longcat_are_true(shared: Path) -> None:
         run = subprocess.run(words, cwd=shared / "ascend", capture_output=True, text=True, timeout=60)
         for line in shown.splitlines()[1:]:
             assert line.strip() in ("...", "") or line in run.stdout.splitlines()
+
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+SESSIONS = [(page.name, block) for page in PAGES for block in blocks(page.read_text(), "console")]
+
+
+@pytest.mark.parametrize(("page", "session"), SESSIONS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SESSIONS)])
+def test_sessions_in_the_docs_are_true(page: str, session: str, demo: Path, request: pytest.FixtureRequest) -> None:
+    """Each `$ npuscope …` prints the lines below it, in any company; `...` stands for lines left out."""
+    (demo / "budget.toml").write_text(blocks((ROOT / "docs/gate.md").read_text(), "toml")[0])
+    for part in session.split("$ npuscope ")[1:]:
+        command, _, shown = part.partition("\n")
+        words = shlex.split(command)
+        cwd = demo if "demo_out" in command else request.getfixturevalue("shared") / "pypto"
+        run = subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+        for line in shown.splitlines():
+            assert line.strip() in ("...", "") or line in run.stdout.splitlines(), line
+
+
+def test_the_rules_shown_for_areas_are_rules(tmp_path: Path) -> None:
+    from npuscope.analysis.areas import area_of, area_rules
+
+    (tmp_path / "areas.toml").write_text(blocks((ROOT / "docs/metrics.md").read_text(), "toml")[0])
+    assert area_of("DynamicQuant", area_rules(tmp_path / "areas.toml")) == "quant"

@@ -210,9 +210,9 @@ def _sentence(reason: str, kernel: str, blocker: str | None, ns: int, count: int
     if reason in ("dependency", "FIN") and blocker is not None:
         verb = "waited" if reason == "dependency" else "waited, after the end was there but not seen,"
         return f"`{kernel}` {verb} {microseconds(ns)} µs for `{blocker}` {times}"
-    what = {
-        "dispatch": "was ready and not handed out for",
-        "pickup": "was handed out and not started for",
-        "starved": "left its cores without anything ready for",
-    }.get(reason, f"waited ({reason})")
+    if reason == "dispatch":
+        return f"cores that ran `{kernel}` next idled {microseconds(ns)} µs {times} while ready work was not handed out"
+    if reason == "starved":
+        return f"cores that ran `{kernel}` next idled {microseconds(ns)} µs {times} with nothing ready for them"
+    what = "was handed out and not started for" if reason == "pickup" else f"waited ({reason})"
     return f"`{kernel}` {what} {microseconds(ns)} µs {times}"

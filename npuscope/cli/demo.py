@@ -1,8 +1,8 @@
-"""Make a small capture of three decode steps, read it, and print its summary.
+"""Make two small captures of decode, a run of a tile program and a kernel table, and explain the run.
 
 Example:
 
-  npuscope demo --keep demo_out   (keeps the capture and a .pftrace of it)
+  npuscope demo --keep demo_out   (keeps both captures and the report as a page)
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ import typer
 
 
 def command(
-    keep: Annotated[str | None, typer.Option("--keep", help="Folder to leave the capture and its timeline in.")] = None,
+    keep: Annotated[str | None, typer.Option("--keep", help="Folder to leave the captures and the page in.")] = None,
 ) -> None:
     import tempfile
     from pathlib import Path
 
-    from npuscope.analysis.doctor import diagnose
-    from npuscope.analysis.summary import summarise
-    from npuscope.report.terminal import info_text
+    from npuscope.analysis import explain
+    from npuscope.cli.output import write_text
+    from npuscope.report.explain_text import report_text
+    from npuscope.report.html import report_page
     from npuscope.trace import read
     from npuscope.trace.example import write_decode_steps
+    from npuscope.trace.example_run import write_decode_run
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if keep is None else keep)
         folder.mkdir(parents=True, exist_ok=True)  # an OSError here names the folder
-        capture = folder / "kernel_details.csv"
-        write_decode_steps(capture)
-        trace = read(capture)
-        trace.write(folder / "decode.pftrace")
-        print(info_text(capture.name, summarise(trace), diagnose(trace)))
+        write_decode_steps(folder / "kernel_details.csv")
+        write_decode_run(folder / "run")
+        explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
+        print(report_text("run", explained))
         if keep is not None:
-            print(f"\nkept {capture} and {folder / 'decode.pftrace'} (open it in ui.perfetto.dev)")
+            write_text(str(folder / "report.html"), report_page("decode run", explained))
+            print(f"\nkept {folder / 'run'}, {folder / 'kernel_details.csv'} and {folder / 'report.html'}")

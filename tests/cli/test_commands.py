@@ -90,9 +90,9 @@ def test_formats_lists_both_directions() -> None:
 def test_demo_makes_reads_and_keeps_a_capture(tmp_path: Path) -> None:
     run = npuscope("demo", "--keep", tmp_path / "demo")
     assert run.returncode == 0
-    assert "collective listed logically and physically" in run.stdout
-    assert (tmp_path / "demo/decode.pftrace").exists()
-    assert npuscope("demo", "--keep", tmp_path / "demo/decode.pftrace").returncode == 2  # a file, not a folder
+    assert "core-bound" in run.stdout
+    assert (tmp_path / "demo/report.html").exists()
+    assert npuscope("demo", "--keep", tmp_path / "demo/report.html").returncode == 2  # a file, not a folder
 
 
 @pytest.mark.parametrize("command", ["info", "doctor", "convert"])

@@ -172,6 +172,19 @@ def test_a_hundred_thousand_slices_stay_smooth(browser: Any, tmp_path: Path) -> 
         assert watched.errors == []
 
 
+def test_a_long_slice_right_after_a_short_one_is_drawn(browser: Any, tmp_path: Path) -> None:
+    # GIVEN a slice of 2 ns and, 2 ns later, one of 50 µs: at this width both begin in one pixel
+    tasks = [Task(1, "short", "AIC_0", 0, 0.002), Task(2, "long", "AIC_0", 0.004, 50), Task(3, "end", "AIC_1", 99, 100)]
+    with watched_page(browser) as watched:
+        page = opened(watched.page, tmp_path, report_page("drawn", analysis.explain(made(tasks))))
+        # THEN the middle of the long one has a kernel's colour, as opaque as slices are
+        alpha = page.evaluate(
+            "() => { const s = npuscope.swimlanes[0], scale = devicePixelRatio;"
+            "return s.canvas.getContext('2d').getImageData(s.x(25000) * scale, 26 * scale, 1, 1).data[3]; }"
+        )
+        assert alpha == 255
+
+
 def test_more_than_a_page_draws_is_drawn_together_and_said(tmp_path: Path) -> None:
     html = report_page("huge", analysis.explain(big(400_032)))
     data = json.loads(html.split('id="data">')[1].split("</script>")[0])

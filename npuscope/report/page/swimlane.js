@@ -141,7 +141,7 @@ export class Swimlane {
     return this.matched !== null && !this.matched[kernel] ? this.dim : kernelColor(this.timeline.ranks[kernel]);
   }
 
-  // Entries narrower than a pixel share it: after drawing one, go on at the first that begins in a later pixel.
+  // Entries narrower than a pixel share it: after drawing one, go on at the first that is wider or begins later.
   #paintTable(paper, table, places, longest, color, alpha) {
     const [from, to] = this.view, perPixel = (to - from) / (this.width - NAMES);
     const { start, dur } = table, depth = table.depth;
@@ -161,7 +161,9 @@ export class Swimlane {
         if (style !== used) { paper.fillStyle = style; used = style; }
         const inner = depth !== undefined && depth[i] > 0;
         paper.fillRect(x, top + (inner ? ROW / 2 : 0), Math.max(width, 1) - (width > 4 ? 0.6 : 0), inner ? ROW / 2 - GAP : ROW - GAP);
-        i = width < 1 ? Math.max(lowerBound(start, start[i] + perPixel, i + 1, last), i + 1) : i + 1;
+        const nextPixel = start[i] + perPixel;
+        i++;
+        if (width < 1) while (i < last && start[i] < nextPixel && dur[i] < perPixel) i++;
       }
     }
     paper.globalAlpha = 1;
