@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace.json_file import read_json, whole_number
+from npuscope.trace.json_file import read_json
 
 
 class DepsTask(msgspec.Struct):
@@ -32,15 +32,29 @@ class Deps(msgspec.Struct):
 
     def edge_table(self) -> pl.DataFrame:
         """One row per (src, dst, source); several arguments of one task often repeat an edge."""
-        rows = {(int(e.pred), int(e.succ), e.source): None for e in self.edges}
-        return pl.DataFrame(list(rows), schema={"src": pl.Int64, "dst": pl.Int64, "source": pl.String}, orient="row")
+        ends = {"src": [e.pred for e in self.edges], "dst": [e.succ for e in self.edges]}
+        table = pl.DataFrame(
+            {**ends, "source": [e.source for e in self.edges]}, schema_overrides=dict.fromkeys(ends, pl.String)
+        )
+        return table.with_columns(pl.col("src", "dst").cast(pl.Int64)).unique(maintain_order=True)
+
+    def functions(self) -> pl.DataFrame:
+        """task, and its function on a cube, on vector 0 and on vector 1; -1 for none."""
+        places = {
+            name: [t.kernel_ids[n] if n < len(t.kernel_ids) else -1 for t in self.tasks]
+            for n, name in enumerate(("cube", "vector_0", "vector_1"))
+        }
+        table = pl.DataFrame({"task": [t.task_id for t in self.tasks], **places}, schema_overrides={"task": pl.String})
+        return table.with_columns(pl.col("task").cast(pl.Int64)).unique("task", keep="last")
 
 
 def read_deps(path: Path) -> Deps:
     """The file, checked; ids are whole numbers that fit 64 bits."""
     deps = read_json(path, Deps, "a deps.json of the simpler runtime")
-    ids = [task.task_id for task in deps.tasks] + [id for edge in deps.edges for id in (edge.pred, edge.succ)]
-    for id in ids:
-        if whole_number(id) is None:
-            raise BadInput(f"task id '{id}' is not a number of 63 bits", path=path)
+    ids = pl.Series(
+        [*(t.task_id for t in deps.tasks), *(id for e in deps.edges for id in (e.pred, e.succ))], dtype=pl.String
+    )
+    strange = ids.filter(~ids.str.contains(r"^[0-9]{1,19}$") | ids.str.to_integer(strict=False).is_null())
+    if len(strange):
+        raise BadInput(f"task id '{strange[0]}' is not a number of 63 bits", path=path)
     return deps

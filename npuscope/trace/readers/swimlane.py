@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
 from npuscope.trace.core import Trace, with_depth
@@ -69,6 +71,7 @@ class _Swimlane:
     def __init__(self, path: Path, records: Records) -> None:
         self.path, self.records, self.ledger = path, records, Ledger()
         self.files = [str(path)]
+        self.edges: pl.DataFrame | None = None
         if not 0 < records.metadata.clock_freq_hz <= FASTEST_CLOCK:
             raise BadInput(f"clock_freq_hz must be positive and at most {FASTEST_CLOCK}", path=path)
         # beyond this stamp nanoseconds would not fit
@@ -84,7 +87,7 @@ class _Swimlane:
 
     def trace(self) -> Trace:
         tasks = self._tasks()
-        deps = self._deps(set(tasks["task"].to_list()))
+        deps = self._deps(tasks["task"].unique())
         tasks = tasks.with_columns(self._kernels(tasks, deps).alias("kernel"), pl.lit("task").alias("kind"))
         parts = [tasks, *self._control_parts()]
         slices = pl.concat([p for p in parts if p.height] or [tasks], how="diagonal_relaxed")
@@ -102,8 +105,7 @@ class _Swimlane:
             self.lanes, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}
         )
         meta = self.ledger.close("swimlane", tuple(self.files), clock="device counter")
-        edges = deps.edge_table() if deps else None
-        return Trace.of(slices, lanes.with_row_index("lane"), meta, edges)
+        return Trace.of(slices, lanes.with_row_index("lane"), meta, self.edges)
 
     def _ns(self, cycles: pl.Expr) -> pl.Expr:
         """Exact: seconds and the remainder apart, so that no product overflows."""
@@ -145,6 +147,27 @@ class _Swimlane:
         )
 
     def _frame(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> pl.DataFrame:
+        full = self._array(rows, names, at_least)
+        if full is None:
+            self._find_fault(rows, names, at_least, key)
+            full = np.array([row + [0] * (len(names) - len(row)) for row in rows], dtype=np.int64)
+        return pl.DataFrame(full.reshape(-1, len(names)), schema=dict.fromkeys(names, pl.Int64), orient="row")
+
+    def _array(self, rows: list[list[int]], names: list[str], at_least: int) -> NDArray[np.int64] | None:
+        """The rows at once, where all have one length and nothing is wrong with them."""
+        lengths = set(map(len, rows)) or {len(names)}
+        if len(lengths) > 1 or not at_least <= min(lengths) <= len(names):
+            return None
+        try:
+            array = np.array(rows, dtype=np.int64).reshape(len(rows), min(lengths))
+        except OverflowError:
+            return None
+        stamps = [place for place, name in enumerate(names[: array.shape[1]]) if name in STAMPS]
+        wrong = (array < 0).any() or (array[:, 0] >= len(self.cores)).any() or (array[:, stamps] > self.latest).any()
+        return None if wrong else np.pad(array, ((0, 0), (0, len(names) - array.shape[1])))
+
+    def _find_fault(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> None:
+        """Raise for the first row that is wrong; rows of several lengths may all be right."""
         for number, row in enumerate(rows):
             if not at_least <= len(row) <= len(names):
                 what = f"row {number} of {key} has {len(row)} numbers, expected {at_least} to {len(names)}"
@@ -156,22 +179,21 @@ class _Swimlane:
                 raise BadInput(
                     f"row {number} of {key} has a number outside 0 to 2^63, or too late a time", path=self.path
                 )
-        full = [row + [0] * (len(names) - len(row)) for row in rows]
-        return pl.DataFrame(full, schema=dict.fromkeys(names, pl.Int64), orient="row")
 
-    def _deps(self, seen: set[int]) -> Deps | None:
+    def _deps(self, seen: pl.Series) -> Deps | None:
         path = self.path.parent / "deps.json"
         if not path.is_file():
             return None
         deps = read_deps(path)
-        unknown = len(seen - {int(task.task_id) for task in deps.tasks})
+        unknown = len(seen) - int(seen.is_in(deps.functions()["task"].implode()).sum())
         if unknown:
             self.ledger.notes["deps_refused"] = (
                 f"{unknown} tasks of the swimlane are not in deps.json: it is of another program"
             )
             return None
         self.files.append(str(path))
-        self.ledger.notes["deps_edges_repeated"] = len(deps.edges) - deps.edge_table().height
+        self.edges = deps.edge_table()
+        self.ledger.notes["deps_edges_repeated"] = len(deps.edges) - self.edges.height
         return deps
 
     def _kernels(self, tasks: pl.DataFrame, deps: Deps | None) -> pl.Series:
@@ -179,17 +201,18 @@ class _Swimlane:
         if deps is None:
             return pl.Series(["task"]).new_from_index(0, tasks.height)
         names = find_name_map(self.path.parent) or {}
-        functions = {int(task.task_id): task.kernel_ids for task in deps.tasks}
+        on_cube = pl.Series([kind == "aic" for kind in self.cores], dtype=pl.Boolean)
         first_vector = self.cores.index("aiv") if "aiv" in self.cores else len(self.cores)
-        kernels = []
-        for task, lane in tasks.select("task", "lane").iter_rows():
-            ids = [*functions[task], -1, -1, -1][:3]
-            if self.cores[lane] == "aic":
-                number = ids[0]
-            else:  # a cluster is one cube and two vector cores, side by side
-                number = ids[1 + (lane - first_vector) % 2] if min(ids[1:]) >= 0 else max(ids[1:])
-            kernels.append("task" if number < 0 else names.get(number, f"func_{number}"))
-        return pl.Series(kernels, dtype=pl.String)
+        # a cluster is one cube and two vector cores, side by side; a task with one vector function runs it on either
+        second = (pl.col("lane").cast(pl.Int64) - first_vector) % 2 == 1
+        both = pl.min_horizontal("vector_0", "vector_1") >= 0
+        only = pl.max_horizontal("vector_0", "vector_1")
+        vector = pl.when(~both).then(only).when(second).then("vector_1").otherwise("vector_0")
+        rows = tasks.select("task", "lane").join(deps.functions(), on="task", how="left", maintain_order="left")
+        cube = on_cube.gather(rows["lane"])
+        number = rows.select(pl.when(cube).then("cube").otherwise(vector).alias("number")).to_series()
+        known = {n: "task" if n < 0 else names.get(n, f"func_{n}") for n in number.unique().to_list()}
+        return number.replace_strict(known, return_dtype=pl.String) if known else pl.Series([], dtype=pl.String)
 
     def _control_parts(self) -> list[pl.DataFrame]:
         """What the AICPU's threads and the host did, a lane each; the host's clock is brought onto the device's."""
