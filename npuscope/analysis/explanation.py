@@ -99,7 +99,7 @@ def explain(
         bubbles=found,
         path=path,
         scheduling=ledger,
-        fan_out=fan_out_of(work, rules, cut.table.height if cut.source == "column" else None),
+        fan_out=fan_out_of(work, cut, rules),
         steps=cut,
         overlap=chosen,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from npuscope.analysis.areas import Rules, area_of, area_rules
+from npuscope.analysis.repetition import Steps, steps_of
 from npuscope.analysis.table import Tabular
 from npuscope.analysis.work import Work
 from npuscope.trace.core import Trace
@@ -26,6 +27,7 @@ class FanOut(Tabular):
     tasks: int
     blocks: int
     steps: int  # 1 where the trace has none
+    layers: int | None  # found in a step by repetition
 
     def frame(self) -> pl.DataFrame:
         return self.areas
@@ -33,32 +35,38 @@ class FanOut(Tabular):
     def title(self) -> str:
         steps = "one step" if self.steps == 1 else f"{self.steps} steps"
         kernels = self.kernels.height
-        return f"fan-out: {self.tasks:,} tasks with {self.blocks:,} blocks of {kernels:,} kernels in {steps}"
+        layers = f" of {self.layers} layers" if self.layers else ""
+        return f"fan-out: {self.tasks:,} tasks with {self.blocks:,} blocks of {kernels:,} kernels in {steps}{layers}"
 
     def as_dict(self) -> dict[str, Any]:
-        plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps}
+        plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps, "layers": self.layers}
         return {**plain, "areas": self.areas.to_dicts(), "kernels": self.kernels.to_dicts()}
 
 
 def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
     """Count tasks by kernel and area; `rules` is a TOML file of areas that comes before the built-in ones."""
-    return fan_out_of(Work.of(trace), area_rules(rules))
+    work = Work.of(trace)
+    return fan_out_of(work, steps_of(work), area_rules(rules))
 
 
-def fan_out_of(work: Work, rules: Rules, steps: int | None = None) -> FanOut:
-    """As `fan_out`, for work already prepared; `steps` where they are known from elsewhere."""
+def fan_out_of(work: Work, cut: Steps, rules: Rules) -> FanOut:
+    """As `fan_out`, for work already prepared and cut into steps."""
     area = pl.Series([area_of(name, rules) for name in work.kernels], dtype=pl.String)
     # a slice without a task id is a task of its own, numbered below all others
     task = pl.coalesce("task", -1 - pl.int_range(pl.len(), dtype=pl.Int64)).alias("task")
     slices = work.slices.select(
-        area.gather(work.kernel).alias("area"), "kernel", task, pl.Series("core_ns", work.end - work.start), "step"
+        area.gather(work.kernel).alias("area"), "kernel", task, pl.Series("core_ns", work.end - work.start)
     )
     counts = {"tasks": pl.col("task").n_unique(), "blocks": pl.len(), "core_ns": pl.col("core_ns").sum()}
-    steps = max(steps or slices["step"].drop_nulls().n_unique(), 1)
+    # repeats that were found, with nothing repeating inside them, are taken for layers of one step
+    found = cut.table.height
+    are_steps = cut.source == "column" or cut.layers
+    steps, layers = (max(found, 1), cut.layers) if are_steps else (1, found or None)
+    per = [(pl.col("tasks") / steps).alias("tasks per step")]
+    if layers:
+        per.append((pl.col("tasks") / (steps * layers)).alias("tasks per layer"))
     areas = slices.group_by("area").agg(pl.col("kernel").n_unique().alias("kernels"), **counts)
-    areas = areas.with_columns(
-        (pl.col("tasks") / steps).alias("tasks per step"), (pl.col("tasks") / pl.col("tasks").sum()).alias("share")
-    )
+    areas = areas.with_columns(*per, (pl.col("tasks") / pl.col("tasks").sum()).alias("share"))
     kernels = slices.group_by("kernel", "area").agg(**counts)
     return FanOut(
         areas.sort("tasks", "area", descending=[True, False]),
@@ -66,4 +74,5 @@ def fan_out_of(work: Work, rules: Rules, steps: int | None = None) -> FanOut:
         tasks=slices["task"].n_unique(),
         blocks=slices.height,
         steps=steps,
+        layers=layers,
     )

@@ -60,16 +60,17 @@ class Bubbles(Tabular):
         length = pl.col("end") - pl.col("start")
         return self.segments.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
 
-    def blockers(self, top: int = 10) -> pl.DataFrame:
-        """Who waited for whom, longest first: reason, kernel, blocker, idle_ns, bubbles."""
+    def blockers(self, each: int = 3) -> pl.DataFrame:
+        """Who waited for whom: the longest of each reason; reason, kernel, blocker, idle_ns, bubbles."""
         told = self.segments.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
         table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), bubbles=pl.len())
-        return table.sort("idle_ns", "kernel", descending=[True, False]).head(top)
+        longest = table.sort("idle_ns", "kernel", "blocker", descending=[True, False, False])
+        return longest.filter(pl.int_range(pl.len()).over("reason") < each)
 
     def sentences(self, top: int = 5) -> list[str]:
-        """The top blockers in words."""
-        return [_sentence(*row) for row in self.blockers(top).iter_rows()]
+        """The longest waits in words."""
+        return [_sentence(*row) for row in self.blockers(top).head(top).iter_rows()]
 
     def title(self) -> str:
         whole = self.lanes * self.window_ns
