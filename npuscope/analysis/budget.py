@@ -17,6 +17,7 @@ import polars as pl
 
 from npuscope.analysis.explanation import Explanation, explain
 from npuscope.analysis.table import Tabular
+from npuscope.analysis.waits import PARTS
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.toml_file import read_toml
@@ -87,6 +88,12 @@ def read_budget(path: str | Path) -> Budget:
         if limit.metric not in known:
             what = f"limit {number}: no metric '{limit.metric}' here"
             raise BadInput(what, path=path, remedy=f"Choose one of {', '.join(known)}.")
+        if limit.reason not in (None, *PARTS):
+            raise BadInput(
+                f"limit {number}: no reason '{limit.reason}'", path=path, remedy=f"See {', '.join(PARTS[:7])}."
+            )
+        if sum(of is not None for of in (limit.kernel, limit.unit, limit.reason)) > 1:
+            raise BadInput(f"limit {number} names two of kernel, unit and reason; a limit is on one", path=path)
         if limit.max is None and limit.min is None and limit.max_increase is None:
             raise BadInput(f"limit {number} ({limit.name}) has neither max, min nor max_increase", path=path)
     if not budget.limit:
@@ -105,14 +112,10 @@ def _known(limit: Limit) -> tuple[str, ...]:
 
 def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:
     """Hold captures of one run against a budget, and against captures of a baseline where limits ask for it."""
-    return gate_explained([explain(t) for t in traces], budget, [explain(t) for t in baseline])
-
-
-def gate_explained(run: Sequence[Explanation], budget: Budget, baseline: Sequence[Explanation] = ()) -> Gate:
-    """As `gate`, for captures already explained."""
     if not baseline and any(limit.max_increase is not None for limit in budget.limit):
         raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
-    rows = [_row(limit, budget.noise, run, baseline) for limit in budget.limit]
+    run, before = [explain(trace) for trace in traces], [explain(trace) for trace in baseline]
+    rows = [_row(limit, budget.noise, run, before) for limit in budget.limit]
     schema = {"limit": pl.String, "value": pl.Float64, "allowed": pl.String, "baseline": pl.Float64,
               "change": pl.Float64, "noise": pl.Float64, "status": pl.String}  # fmt: skip
     return Gate(pl.DataFrame(rows, schema=schema, orient="row"), (len(run), len(baseline)))
@@ -132,15 +135,15 @@ def _row(limit: Limit, noise: float, run: Sequence[Explanation], baseline: Seque
         )
         if text
     )
-    if value is None:
-        return (limit.name, None, allowed, before, None, spread, "FAIL")  # what is limited must be there
+    if value is None or (limit.max_increase is not None and before is None):
+        return (limit.name, value, allowed, before, None, spread, "FAIL")  # what is limited must be there
     excess = [0.0]
     if limit.max is not None:
         excess.append(_beyond(value, limit.max))
     if limit.min is not None:
         excess.append(_beyond(limit.min, value))
-    if limit.max_increase is not None:
-        excess.append(0.0 if change is None or change <= limit.max_increase else change)
+    if limit.max_increase is not None and before is not None:
+        excess.append(_beyond(value, before * (1 + limit.max_increase)))
     worst = max(excess)
     status = "ok" if worst <= 0 else "within noise" if worst <= spread else "FAIL"
     return (limit.name, value, allowed, before, change, spread, status)
@@ -179,15 +182,14 @@ def _value(limit: Limit, e: Explanation) -> float | None:
     if limit.reason is not None:
         parts = e.bubbles.by_reason if limit.metric == "bubble_us" else e.path.by_part()
         return _told(parts.get(limit.reason, 0), limit.metric)
-    wall = e.work.wall
     values = {
-        "wall_us": wall,
+        "wall_us": e.work.wall,
         "core_us": e.busy.core_ns,
         "on_core_us": e.busy.on_core_ns,
         "tasks": e.scheduling.tasks,
         "overhead": e.scheduling.overhead,
         "in_flight": e.scheduling.in_flight,
-        "running": e.busy.on_core_ns / wall if wall else 0.0,
+        "running": e.busy.running,
     }
     return _told(values[limit.metric], limit.metric)
 

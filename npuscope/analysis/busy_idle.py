@@ -14,9 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.table import Tabular, microseconds, percent
-from npuscope.analysis.work import Work
+from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace, arrays_of, overlaps
-from npuscope.trace.interval_sets import Intervals, inside, sum_by, union
+from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
 
 BINS = 240
@@ -29,13 +29,14 @@ class Busy(Tabular):
 
     lanes: pl.DataFrame
     kernels: pl.DataFrame
-    window: tuple[int, int]
+    window_ns: int
     core_ns: int
     on_core_ns: int
 
     @property
-    def window_ns(self) -> int:
-        return self.window[1] - self.window[0]
+    def running(self) -> float:
+        """The share of the window in which any work ran."""
+        return self.on_core_ns / self.window_ns if self.window_ns else 0.0
 
     @property
     def units(self) -> pl.DataFrame:
@@ -50,8 +51,7 @@ class Busy(Tabular):
 
     def title(self) -> str:
         told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
-        share = percent(self.on_core_ns / self.window_ns if self.window_ns else 0.0)
-        return f"busy {share} of {microseconds(self.window_ns)} µs with any work running; by unit: {told or 'no lanes'}"
+        return f"busy {percent(self.running)} of {microseconds(self.window_ns)} µs with any work running; by unit: {told or 'no lanes'}"
 
     def as_dict(self) -> dict[str, Any]:
         units = self.units.select("unit", "lanes", "busy_ns", "idle_ns")
@@ -71,9 +71,9 @@ def busy(trace: Trace) -> Busy:
 
 def busy_of(work: Work) -> Busy:
     """As `busy`, for work already prepared."""
-    anywhere = union(Intervals(np.zeros(len(work.lane), dtype=np.int64), work.start, work.end))
+    anywhere = union(one_group(work.start, work.end))
     lanes = pl.concat([_lane_table(work), _scheduler_table(work)])
-    return Busy(lanes, kernel_table(work), work.window, int((work.end - work.start).sum()), anywhere.length)
+    return Busy(lanes, kernel_table(work), work.wall, int((work.end - work.start).sum()), anywhere.length)
 
 
 def kernel_table(work: Work) -> pl.DataFrame:
@@ -111,7 +111,7 @@ def _scheduler_table(work: Work) -> pl.DataFrame:
     if "phase" in slices.columns:
         slices = slices.filter(pl.col("phase").is_null() | (pl.col("phase") != "idle"))
     lane, start, dur = arrays_of(slices)
-    place = np.searchsorted(lanes["lane"].to_numpy(), lane)
+    place = places(lane, lanes["lane"].to_numpy())
     covered = union(Intervals(place, np.maximum(start, work.window[0]), np.minimum(start + dur, work.window[1])))
     return _lane_rows(lanes, np.bincount(place, minlength=lanes.height), covered.lengths(lanes.height), work.wall)
 
@@ -142,20 +142,20 @@ class Utilisation(Tabular):
     """Busy share of each lane in each bin of time, as a matrix lanes × bins."""
 
     lanes: pl.DataFrame
-    edges: Ints  # bin boundaries, one more than bins
+    bounds: Ints  # of the bins, one more than there are
     share: NDArray[np.float64]
 
     def by_unit(self) -> dict[str, NDArray[np.float64]]:
         """Mean over each unit's lanes."""
-        units = np.array([str(u) for u in self.lanes["unit"].to_list()])
+        units = np.array(self.lanes["unit"].cast(pl.String).to_list())
         return {unit: self.share[units == unit].mean(axis=0) for unit in dict.fromkeys(units.tolist())}
 
     def frame(self) -> pl.DataFrame:
         units = {unit: pl.Series(share) for unit, share in self.by_unit().items()}
-        return pl.DataFrame({"start_ns": self.edges[:-1] - self.edges[0], **units})
+        return pl.DataFrame({"start_ns": self.bounds[:-1] - self.bounds[0], **units})
 
     def title(self) -> str:
-        return f"utilisation by unit in {len(self.edges) - 1} bins of time"
+        return f"utilisation by unit in {len(self.bounds) - 1} bins of time"
 
 
 def utilisation(trace: Trace, bins: int = BINS) -> Utilisation:
@@ -168,9 +168,9 @@ def utilisation_of(work: Work, bins: int = BINS, lanes: Ints | None = None) -> U
     chosen = np.arange(work.lanes.height) if lanes is None else lanes
     start, end = work.window
     bins = max(1, min(bins, end - start))
-    edges = start + np.arange(bins + 1) * (end - start) // bins
-    asked = Intervals(np.repeat(chosen, bins), np.tile(edges[:-1], len(chosen)), np.tile(edges[1:], len(chosen)))
+    bounds = start + np.arange(bins + 1) * (end - start) // bins
+    asked = Intervals(np.repeat(chosen, bins), np.tile(bounds[:-1], len(chosen)), np.tile(bounds[1:], len(chosen)))
     parts = inside(asked, work.busy)
     covered = sum_by(parts.of, parts.end - parts.start, len(asked.group))
     width = np.maximum(asked.end - asked.start, 1)
-    return Utilisation(work.lanes[chosen], edges, (covered / width).reshape(len(chosen), bins))
+    return Utilisation(work.lanes[chosen], bounds, (covered / width).reshape(len(chosen), bins))

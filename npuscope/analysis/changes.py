@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.hidden_exposed import chosen_kernels
 from npuscope.analysis.readiness import readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Tabular, microseconds, percent
@@ -81,6 +80,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
     work = Work.of(trace)
     if len(work.lane) == 0:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
+    _check(change, work)
     ready = readiness(work)
     if work.on_cores and ready.edges:
         ways = (False,) if change.cores else (True, False)
@@ -132,7 +132,6 @@ def changed_jobs(
     work: Work, jobs: Jobs, change: Change, units: Mapping[str, list[int]], *, queueing: bool = False
 ) -> Jobs:
     """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks."""
-    _check(change, units)
     before = jobs.tasks
     for pattern, factor in change.scale.items():
         here = _named(work, jobs, pattern)
@@ -140,9 +139,9 @@ def changed_jobs(
     for names in change.merge:
         jobs = _merge(work, jobs, names)
     for pattern in change.halve:
-        jobs = _contract(work, jobs, *_neighbours(jobs, _named(work, jobs, pattern)))
+        jobs = _contract(jobs, *_neighbours(jobs, _named(work, jobs, pattern)))
     for pattern in change.remove:
-        jobs = _without(jobs, _named(work, jobs, pattern))
+        jobs = _only(jobs, ~_named(work, jobs, pattern))
     cores = dict(jobs.cores)
     for unit, count in change.cores.items():
         cores |= dict.fromkeys(units[unit], count)
@@ -152,7 +151,11 @@ def changed_jobs(
     return replace(jobs, cores=cores, not_before=floor, **scaled)
 
 
-def _check(change: Change, units: Mapping[str, list[int]]) -> None:
+def _check(change: Change, work: Work) -> None:
+    for names in change.merge:
+        if len(names) < 2 or not all(names):
+            raise NpuscopeError(f"merging takes two kernels and more, not '{'+'.join(names)}'")
+    units = list(dict.fromkeys(work.units.tolist()))
     for what, factor in {**change.scale, "dispatch-cost": change.dispatch_cost}.items():
         if not 0 <= factor < 1e6:
             raise NpuscopeError(f"the factor of '{what}' is {factor}; it must be between 0 and a million")
@@ -164,12 +167,11 @@ def _check(change: Change, units: Mapping[str, list[int]]) -> None:
 
 
 def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
-    return chosen_kernels(work, f"^(?:{pattern})$")[jobs.kernel]
+    return work.kernels_named(pattern, whole=True)[jobs.kernel]
 
 
-def _without(jobs: Jobs, gone: NDArray[np.bool_]) -> Jobs:
-    """Tasks that lose all blocks stay in the graph as barriers, so that order is kept."""
-    kept = ~gone
+def _only(jobs: Jobs, kept: NDArray[np.bool_]) -> Jobs:
+    """Some jobs. Tasks that lose all their blocks stay in the graph as barriers, so that order is kept."""
     columns = ("kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order")
     return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
 
@@ -185,7 +187,7 @@ def _merge(work: Work, jobs: Jobs, names: Sequence[str]) -> Jobs:
             raise NpuscopeError(f"'{names[0]}' and '{name}' run on different units, so one task cannot hold both")
         a, b = _tasks_in_order(jobs, first), _tasks_in_order(jobs, second)
         pairs = min(len(a), len(b))
-        jobs = _contract(work, jobs, a[:pairs], b[:pairs])
+        jobs = _contract(jobs, a[:pairs], b[:pairs])
         first = _named(work, jobs, names[0])
     return jobs
 
@@ -205,9 +207,9 @@ def _neighbours(jobs: Jobs, here: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     return tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2]
 
 
-def _contract(work: Work, jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
+def _contract(jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
     """Make each task of `gone` part of its partner: nth block onto nth block, edges of both."""
-    partner = np.arange(int(max(jobs.task.max(), jobs.src.max(initial=0), jobs.dst.max(initial=0))) + 1)
+    partner = np.arange(jobs.numbers)
     partner[gone] = into
     # nth block of each task and unit, so that a block meets its like
     order = np.lexsort((jobs.order, jobs.unit, jobs.task))
@@ -226,4 +228,4 @@ def _contract(work: Work, jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
     apart = src != dst
     both = np.unique(np.stack([src[apart], dst[apart]]), axis=1)
     merged = replace(jobs, dur=dur, task=partner[jobs.task], src=both[0], dst=both[1])
-    return _without(merged, ~kept)
+    return _only(merged, kept)

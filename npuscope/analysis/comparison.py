@@ -10,14 +10,13 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.hidden_exposed import chosen_kernels
 from npuscope.analysis.likeness import differences
 from npuscope.analysis.matching import Match, match_kernels, places
-from npuscope.analysis.path import path_of
+from npuscope.analysis.path import cover_of
 from npuscope.analysis.table import Tabular, microseconds
 from npuscope.analysis.waterfall import Waterfall, waterfall_of
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, sum_by, union
+from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
 
 
@@ -66,7 +65,7 @@ class Comparison(Tabular):
 def compare(a: Trace, b: Trace, kernels: str | None = None, pairs: Mapping[str, str] | None = None) -> Comparison:
     """A against B. `kernels` limits totals and table to names the regular expression finds in either trace;
     `pairs` says which kernel of B stands for one of A."""
-    return compare_explained(explain(a), explain(b), kernels, pairs)
+    return compare_explained(explain(a, kernels), explain(b, kernels), kernels, pairs)
 
 
 def compare_explained(
@@ -78,7 +77,7 @@ def compare_explained(
         _Side(e, places(e.work.kernels, matches, side), kernels, len(matches)) for e, side in ((a, "in_a"), (b, "in_b"))
     ]
     alike = a.path.kind == b.path.kind
-    paths = [e.path if alike else path_of(e.work, e.ready, cover=True) for e in (a, b)]
+    paths = [e.path if alike else cover_of(e.work, e.ready) for e in (a, b)]
     return Comparison(
         a=a,
         b=b,
@@ -102,14 +101,14 @@ class _Side:
         self.place = place
         kept = np.ones(len(work.kernel), dtype=bool)
         if asked is not None:
-            kept = chosen_kernels(work, asked)[work.kernel]
+            kept = work.kernels_named(asked)[work.kernel]
         match = place[work.kernel[kept]] if len(place) else work.kernel
         start, end = work.start[kept], work.end[kept]
         self.count = np.bincount(match, minlength=matches)
         self.core = sum_by(match, end - start, matches)
         self.on_core = union(Intervals(match, start, end)).lengths(matches)
         self.total_core = int((end - start).sum())
-        self.total_on_core = union(Intervals(np.zeros_like(match), start, end)).length
+        self.total_on_core = union(one_group(start, end)).length
 
 
 def _table(a: _Side, b: _Side, matches: list[Match]) -> pl.DataFrame:
@@ -151,7 +150,7 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
                 "wall_ns": e.work.wall,
                 "core_ns": side.total_core,
                 "on_core_ns": side.total_on_core,
-                "running": e.busy.on_core_ns / e.work.wall if e.work.wall else 0.0,
+                "running": e.busy.running,
                 "tasks": e.scheduling.tasks,
                 "overhead": e.scheduling.overhead,
                 "in_flight": e.scheduling.in_flight,

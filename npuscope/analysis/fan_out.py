@@ -52,11 +52,8 @@ def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:
 def fan_out_of(work: Work, cut: Steps, rules: Rules) -> FanOut:
     """As `fan_out`, for work already prepared and cut into steps."""
     area = pl.Series([area_of(name, rules) for name in work.kernels], dtype=pl.String)
-    # a slice without a task id is a task of its own, numbered below all others
-    task = pl.coalesce("task", -1 - pl.int_range(pl.len(), dtype=pl.Int64)).alias("task")
-    slices = work.slices.select(
-        area.gather(work.kernel).alias("area"), "kernel", task, pl.Series("core_ns", work.end - work.start)
-    )
+    core_ns = pl.Series("core_ns", work.end - work.start)
+    slices = work.slices.select(area.gather(work.kernel).alias("area"), "kernel", work.tasks.alias("task"), core_ns)
     counts = {"tasks": pl.col("task").n_unique(), "blocks": pl.len(), "core_ns": pl.col("core_ns").sum()}
     # repeats that were found, with nothing repeating inside them, are taken for layers of one step
     found = cut.table.height

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Tabular, microseconds, percent
-from npuscope.analysis.work import NEVER, Work
-from npuscope.errors import NpuscopeError
+from npuscope.analysis.work import NONE, Work
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, inside, union
+from npuscope.trace.interval_sets import Intervals, inside, one_group, union
 from npuscope.trace.intervals import Ints
 
 
@@ -55,7 +54,7 @@ class Overlap(Tabular):
     alone_ns: int  # of the on-core time, when nothing else ran on the device
     units: pl.DataFrame
     ping_pong: PingPong | None
-    note: str
+    notes: tuple[str, ...]
 
     @property
     def hidden_share(self) -> float | None:
@@ -75,7 +74,7 @@ class Overlap(Tabular):
         ]
         if self.ping_pong is not None:
             lines.append(ping_pong_sentence(self.ping_pong))
-        return "\n".join([*lines, *([self.note] if self.note else [])])
+        return "\n".join([*lines, *self.notes])
 
     def as_dict(self) -> dict[str, Any]:
         pong = self.ping_pong
@@ -90,7 +89,7 @@ class Overlap(Tabular):
             "hidden_share": self.hidden_share,
             "units": {row.pop("unit"): row for row in self.units.to_dicts()},
             "ping_pong": None if pong is None else {**vars(pong), "serial_ns": pong.serial_ns},
-            "note": self.note,
+            "notes": list(self.notes),
         }
 
 
@@ -111,11 +110,11 @@ def overlap(trace: Trace, kernels: str) -> Overlap:
 
 def overlap_of(work: Work, ready: Readiness, kernels: str) -> Overlap:
     """As `overlap`, for work already prepared."""
-    chosen = chosen_kernels(work, kernels)
-    ours = np.isin(work.kernel, np.flatnonzero(chosen))
-    run = union(_flat(work.start[ours], work.end[ours]))
-    episodes, note = _episodes(work, ready, ours, run)
-    others = union(_flat(work.start[~ours], work.end[~ours]))
+    chosen = work.kernels_named(kernels)
+    ours = chosen[work.kernel]
+    run = union(one_group(work.start[ours], work.end[ours]))
+    episodes, notes = _episodes(work, ready, ours, run)
+    others = union(one_group(work.start[~ours], work.end[~ours]))
     together = inside(run, others)
     return Overlap(
         kernels=tuple(name for name, kept in zip(work.kernels, chosen, strict=True) if kept),
@@ -127,46 +126,29 @@ def overlap_of(work: Work, ready: Readiness, kernels: str) -> Overlap:
         alone_ns=run.length - int((together.end - together.start).sum()),
         units=_units(work, ours, episodes),
         ping_pong=_ping_pong(work, ours, episodes),
-        note=note,
+        notes=notes,
     )
 
 
-def chosen_kernels(work: Work, pattern: str) -> NDArray[np.bool_]:
-    """Which kernels a regular expression finds; refuses one that finds none."""
-    names = pl.Series(work.kernels, dtype=pl.String)
-    try:
-        chosen = names.str.contains(pattern)
-    except pl.exceptions.ComputeError as error:
-        raise NpuscopeError(f"'{pattern}' is no regular expression", remedy="See Rust's regex syntax.") from error
-    if not chosen.any():
-        known = ", ".join(work.kernels[:5])
-        raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}.")
-    return chosen.to_numpy()
-
-
-def _flat(start: Ints, end: Ints) -> Intervals:
-    return Intervals(np.zeros(len(start), dtype=np.int64), start, end)
-
-
-def _episodes(work: Work, ready: Readiness, ours: NDArray[np.bool_], run: Intervals) -> tuple[Intervals, str]:
+def _episodes(
+    work: Work, ready: Readiness, ours: NDArray[np.bool_], run: Intervals
+) -> tuple[Intervals, tuple[str, ...]]:
     if len(run.start) == 0:
-        return run, ""
+        return run, ()
     if ready.edges == 0:
         note = "No edges: the set counts as under way from its first start to its last end."
-        return _flat(run.start[:1], run.end[-1:]), note
+        return one_group(run.start[:1], run.end[-1:]), (note,)
     # the wait of each of the set's slices for a producer that is of the set too
-    rows = np.flatnonzero(ours & (ready.data_row >= 0))
-    rows = rows[ours[ready.data_row[rows]] & (ready.data[rows] != NEVER)]
-    start, end = ready.data[rows], work.start[rows]
-    waits = _flat(start, end).of_length()
-    return union(_flat(np.concatenate([run.start, waits.start]), np.concatenate([run.end, waits.end]))), ""
+    rows = np.flatnonzero(ours & (ready.data_row != NONE))
+    rows = rows[ours[ready.data_row[rows]]]
+    waits_from, waits_to = ready.data[rows], work.start[rows]
+    return union(one_group(np.append(run.start, waits_from), np.append(run.end, waits_to))), ()
 
 
 def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataFrame:
-    units = np.array(work.units)
     rows = []
-    for unit in sorted(set(units[work.lane[ours]].tolist())):
-        lanes = np.flatnonzero(units == unit)
+    for unit in sorted(set(work.units[work.lane[ours]].tolist())):
+        lanes = np.flatnonzero(work.units == unit)
         on_unit = np.isin(work.lane, lanes)
         everywhere = Intervals(
             np.repeat(lanes, len(episodes.start)),
@@ -189,11 +171,10 @@ def _covered(asked: Intervals, work: Intervals) -> int:
 
 def _ping_pong(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> PingPong | None:
     """Sweep the set's runs on cube and vector cores; None where the capture has no such units."""
-    units = np.array(work.units)
     sides = []
     for unit in ("AIC", "AIV"):
-        here = ours & np.isin(work.lane, np.flatnonzero(units == unit))
-        sides.append(union(_flat(work.start[here], work.end[here])))
+        here = ours & np.isin(work.lane, np.flatnonzero(work.units == unit))
+        sides.append(union(one_group(work.start[here], work.end[here])))
     if not all(len(side.start) for side in sides):
         return None
     times = np.unique(np.concatenate([*(t for side in sides for t in side[1:]), *episodes[1:]]))

@@ -78,7 +78,7 @@ def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
 def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | None = None) -> Scheduling:
     """As `scheduling`, from what is already known."""
     on_core = np.isin(work.lane, work.core_lanes)
-    run = (work.end - work.start)[on_core]
+    tasks = int(on_core.sum())
     dispatch, finish = work.dispatch[on_core], work.finish[on_core]
     start = work.slices["start"].to_numpy()[on_core]
     end = start + work.slices["dur"].to_numpy()[on_core]
@@ -88,16 +88,16 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     whole = int((finish - dispatch)[stamped].sum())
     told = int(stamped.sum())
     runs = int((end - start)[stamped].sum())
-    flight = whole / told * len(run) / work.wall if told and work.wall else None
+    flight = whole / told * tasks / work.wall if told and work.wall else None
     known = _core_count(work, cores)
     return Scheduling(
-        tasks=len(run),
-        launches=work.slices["task"].filter(pl.Series(on_core)).n_unique(),
+        tasks=tasks,
+        launches=work.tasks.filter(pl.Series(on_core)).n_unique(),
         cores=known,
         cores_seen=len(work.core_lanes),
         window_ns=work.wall,
         stamped=told,
-        mean_run_ns=float((end - start).mean()) if len(run) and not work.spans_dispatch else None,
+        mean_run_ns=float((end - start).mean()) if tasks and not work.spans_dispatch else None,
         mean_dispatch_to_start_ns=_mean(start - dispatch, dispatch != NEVER) if not work.spans_dispatch else None,
         mean_end_to_finish_ns=_mean(finish - end, finish != NEVER) if not work.spans_dispatch else None,
         mean_dispatch_to_finish_ns=whole / told if told else None,
@@ -106,7 +106,7 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
         ledger=_ledger(work, idle, path, known),
         threads=_threads(work),
         spmd=_spmd(work),
-        notes=tuple(_notes(work, known, told, len(run))),
+        notes=tuple(_notes(work, known, told, tasks)),
     )
 
 

@@ -19,7 +19,7 @@ from npuscope.analysis.table import Tabular, microseconds, percent
 from npuscope.analysis.waits import Columns, Pieces, add_after_data, add_without_edges, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, gaps, outside, union
+from npuscope.trace.interval_sets import gaps, one_group, outside, union
 from npuscope.trace.intervals import Ints
 
 LINKS = ("dependency", "core", "none")  # why a slice of the path began no earlier: its producer, its core, neither
@@ -88,11 +88,11 @@ def critical_path(trace: Trace) -> CriticalPath:
     return path_of(work, readiness(work))
 
 
-def path_of(work: Work, ready: Readiness, *, cover: bool = False) -> CriticalPath:
-    """As `critical_path`, for work already prepared; `cover` asks for the one that needs no edges."""
-    if not cover and ready.edges and work.on_cores and len(work.lane):
+def path_of(work: Work, ready: Readiness) -> CriticalPath:
+    """As `critical_path`, for work already prepared."""
+    if ready.edges and work.on_cores and len(work.lane):
         return _chain(work, ready)
-    return _cover(work, ready)
+    return cover_of(work, ready)
 
 
 def _close(work: Work, kind: str, found: Columns, link: Ints, notes: tuple[str, ...]) -> CriticalPath:
@@ -148,17 +148,17 @@ def _predecessors(work: Work, ready: Readiness) -> tuple[Ints, Ints]:
     return before, np.where(before == NONE, NO_LINK, link)
 
 
-def _cover(work: Work, ready: Readiness) -> CriticalPath:
-    """Compute first, then communication where no compute ran, then idle time."""
+def cover_of(work: Work, ready: Readiness) -> CriticalPath:
+    """The path that needs no edges: compute, then communication where no compute ran, then idle time."""
     is_comm = (work.slices["kind"] == "comm").to_numpy()
     begin, end, row = _frontier(work, np.flatnonzero(~is_comm))
     pieces = Pieces()
     pieces.add("run", np.zeros_like(row), begin, end, row)
-    computing = union(_flat(begin, end))
+    computing = union(one_group(begin, end))
     begin, end, row = _frontier(work, np.flatnonzero(is_comm))
-    exposed = outside(_flat(begin, end), computing)
+    exposed = outside(one_group(begin, end), computing)
     pieces.add("run", np.zeros_like(exposed.of), exposed.start, exposed.end, row[exposed.of])
-    covered = union(_flat(np.append(computing.start, exposed.start), np.append(computing.end, exposed.end)))
+    covered = union(one_group(np.append(computing.start, exposed.start), np.append(computing.end, exposed.end)))
     idle = gaps(covered, 1, work.window)
     order = np.append(np.argsort(work.start, kind="stable"), NONE)
     row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
@@ -177,7 +177,3 @@ def _frontier(work: Work, rows: Ints) -> tuple[Ints, Ints, Ints]:
     if len(order):
         start = np.maximum(start, np.concatenate([start[:1], reach[:-1]]))
     return start, np.maximum(start, reach), order
-
-
-def _flat(start: Ints, end: Ints) -> Intervals:
-    return Intervals(np.zeros(len(start), dtype=np.int64), start, end)

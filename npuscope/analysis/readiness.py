@@ -26,7 +26,6 @@ LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
 class Readiness:
     """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is told."""
 
-    edges: int  # dependencies between tasks of the work
     task: Ints  # a number per task, which groups `runs`
     data: Ints  # when the last producer ended
     data_row: Ints  # the slice that ended then
@@ -37,6 +36,11 @@ class Readiness:
     src: Ints  # edges between task numbers, barriers included
     dst: Ints
     runs: Intervals  # union of each task's producers, from first start to last end; group = task
+
+    @property
+    def edges(self) -> int:
+        """Dependencies, those from and to barriers included."""
+        return len(self.src)
 
     @property
     def ready(self) -> Ints:
@@ -65,7 +69,6 @@ def readiness(work: Work) -> Readiness:
     known_run = last[src] != NEVER
     runs = union(Intervals(dst[known_run], begin[src[known_run]], last[src[known_run]]))
     return Readiness(
-        edges=len(src),
         task=task,
         data=data[task],
         data_row=data_row[task],

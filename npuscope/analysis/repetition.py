@@ -17,7 +17,7 @@ import polars as pl
 
 from npuscope.analysis.summary import kernel_group
 from npuscope.analysis.table import Tabular
-from npuscope.analysis.work import Work
+from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, union
 from npuscope.trace.intervals import Ints
@@ -176,12 +176,12 @@ def _even_period(places: Ints, length: int) -> int | None:
     return period
 
 
-def _likeness(symbols: Ints, places: Ints) -> float:
+def _likeness(symbols: Ints, anchors: Ints) -> float:
     """The share of kernels that two neighbouring stretches have in common, median over all neighbours."""
-    if len(places) < 3:  # two occurrences make one whole stretch: look at as much after the second
-        places = np.append(places, min(2 * places[-1] - places[-2], len(symbols)))
+    if len(anchors) < 3:  # two occurrences make one whole stretch: look at as much after the second
+        anchors = np.append(anchors, min(2 * anchors[-1] - anchors[-2], len(symbols)))
     size = int(symbols.max()) + 1
-    counts = [np.bincount(symbols[a:b], minlength=size) for a, b in pairwise(places)]
+    counts = (np.bincount(symbols[a:b], minlength=size) for a, b in pairwise(anchors))
     shared = [np.minimum(a, b).sum() / max(np.maximum(a, b).sum(), 1) for a, b in pairwise(counts)]
     return float(np.median(shared))
 
@@ -217,8 +217,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _unions(rows: pl.DataFrame, table: pl.DataFrame) -> Ints:
     known = table["step"].to_numpy()
-    order = np.argsort(known)
-    place = order[np.searchsorted(known[order], rows["step"].to_numpy())] if len(known) else np.zeros(0, dtype=np.int64)
+    place = places(rows["step"].to_numpy(), known)
     return union(Intervals(place, rows["start"].to_numpy(), _ends(rows))).lengths(len(known))
 
 

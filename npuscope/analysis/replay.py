@@ -15,7 +15,7 @@ import numpy as np
 from npuscope.analysis.readiness import Readiness
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.errors import NpuscopeError
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, largest
 
 
 class Cycle(NpuscopeError):
@@ -43,13 +43,18 @@ class Jobs:
     def tasks(self) -> int:
         return len(np.unique(self.task))
 
+    @property
+    def numbers(self) -> int:
+        """Task numbers in use, those of barriers included."""
+        return max(largest(self.task), largest(self.src), largest(self.dst)) + 1
+
 
 def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[Jobs, dict[str, list[int]]]:
     """Jobs of a trace with edges, and the pools of each unit by name.
 
     A job either keeps the core it ran on, or takes the first free core of its unit.
     """
-    places = list(zip(work.units, work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
+    places = list(zip(work.units.tolist(), work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
     pools = list(dict.fromkeys(places))
     unit_of_lane = np.array([pools.index(place) for place in places], dtype=np.int64)
     pool_of_lane = np.arange(len(places)) if keep_core else unit_of_lane
@@ -113,7 +118,7 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
 
 def replay(jobs: Jobs) -> int:
     """The wall time of the jobs, in nanoseconds."""
-    tasks = int(max(jobs.task.max(initial=-1), jobs.src.max(initial=-1), jobs.dst.max(initial=-1))) + 1
+    tasks = jobs.numbers
     waits = np.bincount(jobs.dst, minlength=tasks).tolist()
     consumers = _grouped(jobs.src, jobs.dst, tasks)
     blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)

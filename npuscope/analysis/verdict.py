@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from npuscope.analysis.ledger import Scheduling
@@ -83,7 +82,7 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
 
 def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     parts, wall = path.by_part(), work.wall
-    units = np.array(work.units)
+    units = work.units
     lengths = work.busy.lengths(work.lanes.height)
     named = {
         unit: float(lengths[units == unit].sum() / (wall * (units == unit).sum()))

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.analysis.summary import kernel_group
+from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
@@ -48,7 +51,7 @@ class Work:
         here = everything.filter(pl.col("duplicate_of").is_null() & overlaps(*window))
         lanes = _lanes_of(trace, here)
         here = here.with_columns(kernel_group(here))
-        lane = _dense(here["lane"], lanes["lane"])
+        lane = places(here["lane"].to_numpy(), lanes["lane"].to_numpy())
         start = here["start"].to_numpy()
         order = lane_order(lane, start, here["dur"].to_numpy())
         if not np.array_equal(order, np.arange(len(order))):
@@ -65,23 +68,23 @@ class Work:
         return self.window[1] - self.window[0]
 
     @cached_property
-    def units(self) -> list[str]:
+    def units(self) -> NDArray[np.str_]:
         """The unit of each lane."""
-        return [str(unit) for unit in self.lanes["unit"].to_list()]
+        return np.array(self.lanes["unit"].cast(pl.String).to_list(), dtype=np.str_)
 
     @cached_property
     def core_lanes(self) -> Ints:
         """The lanes whose idle time is looked into: cores; streams where a capture has none; else all."""
         for wanted in (CORES, ("stream",), ("link",)):
-            found = [n for n, unit in enumerate(self.units) if unit in wanted]
-            if found:
-                return np.array(found, dtype=np.int64)
+            found = np.flatnonzero(np.isin(self.units, wanted))
+            if len(found):
+                return found
         return np.arange(self.lanes.height)
 
     @cached_property
     def on_cores(self) -> bool:
         """True when slices ran on AIC and AIV lanes, not on streams or threads."""
-        return any(unit in CORES for unit in self.units)
+        return bool(np.isin(self.units, CORES).any())
 
     @cached_property
     def busy(self) -> Intervals:
@@ -99,6 +102,23 @@ class Work:
         if not self.trace.meta.format.startswith("tracr") or not self.on_cores:
             return False
         return "phase" in self.slices.columns and bool((self.slices["phase"] == "run").any())
+
+    @cached_property
+    def tasks(self) -> pl.Series:
+        """The task of each slice; one without an id is a task of its own, numbered below all others."""
+        return self.slices.select(pl.coalesce("task", -1 - pl.int_range(pl.len(), dtype=pl.Int64))).to_series()
+
+    def kernels_named(self, pattern: str, *, whole: bool = False) -> NDArray[np.bool_]:
+        """Which kernels a regular expression finds in their names, or as their whole names; refuses one that finds none."""
+        names = pl.Series(self.kernels, dtype=pl.String)
+        try:
+            found = names.str.contains(f"^(?:{pattern})$" if whole else pattern)
+        except pl.exceptions.ComputeError as error:
+            raise NpuscopeError(f"'{pattern}' is no regular expression", remedy="See Rust's regex syntax.") from error
+        if not found.any():
+            known = ", ".join(self.kernels[:5])
+            raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}.")
+        return found.to_numpy()
 
     @cached_property
     def dispatch(self) -> Ints:
@@ -133,11 +153,10 @@ def _lanes_of(trace: Trace, work: pl.DataFrame) -> pl.DataFrame:
     return trace.lanes.filter(used | pl.col("unit").is_in(list(CORES)))
 
 
-def _dense(values: pl.Series, known: pl.Series) -> Ints:
-    """The place of each value among the known ones, which are distinct."""
-    numbers = known.to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    return order[np.searchsorted(numbers[order], values.to_numpy())]
+def places(values: NDArray[Any], known: NDArray[Any]) -> Ints:
+    """Where each value stands among the known ones, which are distinct and hold it."""
+    order = np.argsort(known, kind="stable")
+    return order[np.searchsorted(known[order], values)]
 
 
 def _stamps(column: pl.Series) -> Ints:

@@ -60,7 +60,7 @@ def command(
         if md is not None:
             from npuscope.report.markdown import compare_markdown
 
-            write_text(md, compare_markdown(both, result, reproduce("compare", paths, kernels)))
+            write_text(md, compare_markdown(both, result, reproduce()))
     if json:
         print_json(result.as_dict())
         return

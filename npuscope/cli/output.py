@@ -31,11 +31,12 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode())
 
 
-def reproduce(command: str, paths: list[str], kernels: str | None) -> str:
+def reproduce() -> str:
     """The command line that makes a report again."""
     import shlex
+    import sys
 
-    return shlex.join(["npuscope", command, *paths, *(["--kernels", kernels] if kernels is not None else [])])
+    return shlex.join(["npuscope", *sys.argv[1:]])
 
 
 def pairs_of(options: list[str], option: str) -> dict[str, str]:
@@ -62,3 +63,14 @@ def numbers_of(options: list[str], option: str) -> dict[str, float]:
         except ValueError:
             raise NpuscopeError(f"{option} takes name=number, and '{text}' is no number") from None
     return numbers
+
+
+def counts_of(options: list[str], option: str) -> dict[str, int]:
+    """`name=whole number` options as a mapping."""
+    from npuscope.errors import NpuscopeError
+
+    numbers = numbers_of(options, option)
+    for name, number in numbers.items():
+        if not number.is_integer():
+            raise NpuscopeError(f"{option} takes a whole number, not {number} of {name}")
+    return {name: int(number) for name, number in numbers.items()}

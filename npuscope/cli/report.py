@@ -45,7 +45,7 @@ def command(
         if md is not None:
             from npuscope.report.markdown import report_markdown
 
-            write_text(md, report_markdown(name, explained, reproduce("report", [path], kernels)))
+            write_text(md, report_markdown(name, explained, reproduce()))
     if json:
         print_json(explained.as_dict())
         return

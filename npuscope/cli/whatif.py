@@ -32,7 +32,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
-    from npuscope.cli.output import numbers_of
+    from npuscope.cli.output import counts_of, numbers_of
     from npuscope.trace import read
 
     change = Change(
@@ -40,7 +40,7 @@ def command(
         merge=[tuple(name.strip() for name in names.split("+")) for names in merge or []],
         halve=halve or [],
         remove=remove or [],
-        cores={unit: int(count) for unit, count in numbers_of(cores or [], "--cores").items()},
+        cores=counts_of(cores or [], "--cores"),
         dispatch_cost=dispatch_cost,
     )
     with progress_bar():

@@ -36,8 +36,8 @@ def report_text(path: str, e: Explanation) -> str:
 
 def _headline(e: Explanation) -> list[str]:
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
-    running = percent(e.busy.on_core_ns / e.work.wall if e.work.wall else 0.0)
-    lines = [f"  window {microseconds(e.work.wall)} µs, any work running {running} of it; busy: {units or 'nothing'}"]
+    running, window = percent(e.busy.running), microseconds(e.work.wall)
+    lines = [f"  window {window} µs, any work running {running} of it; busy: {units or 'nothing'}"]
     s = e.scheduling
     told = f"  {s.tasks:,} tasks in {s.launches:,} launches, one per "
     told += f"{microseconds(s.window_ns / s.tasks if s.tasks else None)} µs, mean run {microseconds(s.mean_run_ns)} µs"
@@ -59,7 +59,7 @@ def _kernels(e: Explanation) -> pl.DataFrame:
     return table.select(
         "kernel",
         "count",
-        pl.col("core_ns").alias("core_ns"),
+        "core_ns",
         pl.col("on_core_ns").alias("on-core_ns"),
         pl.col("mean_ns"),
         pl.col("share").map_elements(percent, return_dtype=pl.String),

@@ -173,7 +173,7 @@ def _overlap(found: Overlap) -> list[str]:
     ]
     if found.ping_pong is not None:
         lines.append(f"AIC↔AIV: {ping_pong_sentence(found.ping_pong)}.")
-    return [*lines, *([found.note] if found.note else [])]
+    return [*lines, *found.notes]
 
 
 def _notes(notes: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from npuscope.analysis.busy_idle import BINS, utilisation_of
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.waits import PARTS, REASONS
-from npuscope.analysis.work import NEVER, Work
+from npuscope.analysis.work import NEVER, Work, places
 from npuscope.trace.intervals import Ints
 
 MOST_SLICES = 250_000
@@ -56,7 +56,7 @@ def timeline(explained: Explanation, ranks: Mapping[str, int]) -> dict[str, Any]
         "bubbles": bubbles,
         "path": _path(explained, place),
         "heat": {
-            "bins": len(heat.edges) - 1,
+            "bins": len(heat.bounds) - 1,
             "names": named["name"].to_list(),
             "share": _packed(np.rint(heat.share.ravel() * 255), "u8"),
         },
@@ -126,9 +126,7 @@ def _together(table: pl.DataFrame, bucket: int) -> pl.DataFrame:
 
 def _bubbles(explained: Explanation, place: Ints) -> tuple[dict[str, Any], int]:
     work, segments = explained.work, explained.bubbles.segments
-    numbers = work.lanes["lane"].to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    lane = place[order[np.searchsorted(numbers[order], segments["lane"].to_numpy())]]
+    lane = place[places(segments["lane"].to_numpy(), work.lanes["lane"].to_numpy())]
     kernels = pl.Enum(work.kernels)
     table = segments.with_columns(
         pl.Series("lane", lane),
@@ -154,12 +152,11 @@ def _path(explained: Explanation, place: Ints) -> dict[str, Any]:
     row = segments["row"].to_numpy()
     lane = np.append(place[work.lane], -1)[row]
     kernel = np.append(work.kernel, 0)[row]
-    part = segments["part"].to_physical().cast(pl.Int64).to_numpy()
     return {
-        "lane": _packed(np.maximum(lane, 0), "u16"),
+        "lane": _packed(lane, "i32"),
         "start": _packed(segments["start"] - work.window[0], "f64"),
         "end": _packed(segments["end"] - work.window[0], "f64"),
-        "part": _packed(np.where((part == 0) & (lane < 0), 1, part), "u8"),
+        "part": _packed(segments["part"].to_physical(), "u8"),
         "kernel": _packed(kernel, "u32"),
     }
 

@@ -48,6 +48,11 @@ class Parts(NamedTuple):
     end: Ints
 
 
+def one_group(start: Ints, end: Ints) -> Intervals:
+    """Intervals that all belong together."""
+    return Intervals(np.zeros(len(start), dtype=np.int64), start, end)
+
+
 def sum_by(group: Ints, values: Ints, groups: int) -> Ints:
     """Exact sums of integers per group."""
     total = np.zeros(groups, dtype=np.int64)

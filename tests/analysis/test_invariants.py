@@ -14,7 +14,7 @@ from made import Task, made
 import npuscope
 from npuscope import analysis
 from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.path import path_of
+from npuscope.analysis.path import cover_of
 from npuscope.trace import Trace
 
 LANES = ("AIC_0", "AIC_1", "AIV_0")
@@ -68,7 +68,7 @@ def check(trace: Trace) -> Explanation:
     for rows in segments.partition_by("lane"):
         assert (rows["start"][1:] >= rows["end"][:-1]).all()
     # the path tiles the window, as a chain and as a cover
-    for path in (e.path, path_of(e.work, e.ready, cover=True)):
+    for path in (e.path, cover_of(e.work, e.ready)):
         tiles = path.segments
         assert int((tiles["end"] - tiles["start"]).sum()) == wall
         assert (tiles["end"] > tiles["start"]).all()

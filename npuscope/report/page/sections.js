@@ -184,7 +184,7 @@ export function overlap(found) {
       element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text))),
     bars(rows),
     p === null ? null : element("p", { class: "soft" }, `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`),
-    found.note ? element("p", { class: "soft" }, found.note) : null);
+    notes(found.notes));
 }
 
 export function gapWaterfall(comparison, names) {

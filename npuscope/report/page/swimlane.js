@@ -175,7 +175,7 @@ export class Swimlane {
     const [from, to] = this.view;
     let first = lowerBound(end, from, 0, end.length), x = -10, before = null;
     for (let i = first; i < start.length && start[i] < to; i++) {
-      if (part[i] !== 0) continue; // a wait
+      if (part[i] !== 0 || lane[i] < 0) continue; // a wait, or a lane that is not drawn
       const left = this.x(start[i]), right = this.x(end[i]);
       if (right - x < 0.5) continue;
       x = right;
