@@ -17,7 +17,7 @@ test: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[view]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml

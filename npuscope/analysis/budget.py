@@ -181,7 +181,8 @@ def _value(limit: Limit, e: Explanation) -> float | None:
         return _told(rows[0][column], limit.metric) if rows else None
     if limit.reason is not None:
         parts = e.bubbles.by_reason if limit.metric == "bubble_us" else e.path.by_part()
-        return _told(parts.get(limit.reason, 0), limit.metric)
+        merged = any(limit.reason in part.split("+") and ns for part, ns in parts.items() if part != limit.reason)
+        return None if merged else _told(parts.get(limit.reason, 0), limit.metric)  # a part of it cannot be told
     values = {
         "wall_us": e.work.wall,
         "core_us": e.busy.core_ns,

@@ -51,7 +51,8 @@ class Busy(Tabular):
 
     def title(self) -> str:
         told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
-        return f"busy {percent(self.running)} of {microseconds(self.window_ns)} µs with any work running; by unit: {told or 'no lanes'}"
+        window = f"busy {percent(self.running)} of {microseconds(self.window_ns)} µs with any work running"
+        return f"{window}; by unit: {told or 'no lanes'}"
 
     def as_dict(self) -> dict[str, Any]:
         units = self.units.select("unit", "lanes", "busy_ns", "idle_ns")

@@ -23,6 +23,8 @@ from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
+DOUBTFUL = 0.1  # replay error from which a result carries a warning
+
 
 @dataclass(frozen=True)
 class Change:
@@ -46,6 +48,7 @@ class WhatIf(Tabular):
     low_ns: int
     high_ns: int
     tasks: tuple[int, int]  # before and after
+    has_edges: bool  # without, `new_ns` is one end of the interval and not the likeliest place in it
     notes: tuple[str, ...]
 
     @property
@@ -58,14 +61,15 @@ class WhatIf(Tabular):
         return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     def frame(self) -> pl.DataFrame:
-        rows = [("measured", self.measured_ns), ("replayed without a change", self.replayed_ns)]
-        rows += [("with the change", self.new_ns), ("at least", self.low_ns), ("at most", self.high_ns)]
+        rows = [("measured", self.measured_ns), ("with the change", self.new_ns)]
+        rows += [("at least", self.low_ns), ("at most", self.high_ns)]
         return pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row")
 
     def title(self) -> str:
+        between = f"between {microseconds(self.low_ns)} and {microseconds(self.high_ns)} µs"
+        most_likely = f"{microseconds(self.new_ns)} µs ({self.change:+.1%}), " if self.has_edges else ""
         told = (
-            f"what if: {microseconds(self.measured_ns)} → {microseconds(self.new_ns)} µs ({self.change:+.1%}), between "
-            f"{microseconds(self.low_ns)} and {microseconds(self.high_ns)} µs; "
+            f"what if: {microseconds(self.measured_ns)} → {most_likely}{between}; "
             f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
         )
         return "\n".join([told, *self.notes])
@@ -82,7 +86,8 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
     _check(change, work)
     ready = readiness(work)
-    if work.on_cores and ready.edges:
+    with_edges = work.on_cores and ready.edges > 0
+    if with_edges:
         ways = (False,) if change.cores else (True, False)
         models, named = zip(*(jobs_with_edges(work, ready, keep_core=way) for way in ways), strict=True)
         notes = [
@@ -102,6 +107,8 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
             raise NpuscopeError("another number of cores needs edges, and this trace has none")
     before = [replay(model) for model in models]
     worst = max(before, key=lambda wall: abs(wall - work.wall))
+    if abs(worst - work.wall) > DOUBTFUL * work.wall:
+        notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
     outcomes = []  # wall, error of that replay without a change, tasks
     for model, units, base in zip(models, named, before, strict=True):
         for queueing in (False, True):
@@ -115,6 +122,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         low_ns=max(min(wall - error for wall, error, _ in outcomes), 0),
         high_ns=max(wall + error for wall, error, _ in outcomes),
         tasks=(models[0].tasks, outcomes[0][2]),
+        has_edges=with_edges,
         notes=tuple(notes),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import polars as pl
 from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
 from npuscope.analysis.fan_out import FanOut, fan_out_of
-from npuscope.analysis.hidden_exposed import Overlap, overlap_of
+from npuscope.analysis.hidden_exposed import Communication, Overlap, communication_of, overlap_of
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.ledger import Scheduling, scheduling_of
 from npuscope.analysis.path import CriticalPath, path_of
@@ -38,10 +38,22 @@ class Explanation(Tabular):
     fan_out: FanOut
     steps: Steps
     overlap: Overlap | None  # of the kernel set asked for
+    communication: Communication | None
 
     @property
     def trace(self) -> Trace:
         return self.work.trace
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the capture lacks, and what of it does not count."""
+        notes = [*self.bubbles.notes, *self.scheduling.notes, *self.path.notes]
+        if self.work.told_again:
+            notes.append(f"{self.work.told_again:,} rows tell another row's work again and do not count.")
+        several = self.work.lanes.select("device", "rank").drop_nulls().unique().height
+        if several > 1:
+            notes.append(f"{several} devices or ranks share the window; units are summed over them.")
+        return tuple(dict.fromkeys(notes))
 
     def frame(self) -> pl.DataFrame:
         return self.busy.kernels
@@ -60,13 +72,14 @@ class Explanation(Tabular):
             "verdict_numbers": self.verdict.numbers,
             **self.busy.as_dict(),
             "bubbles": self.bubbles.by_reason,
-            "bubble_notes": list(self.bubbles.notes),
             "blockers": self.bubbles.blockers().to_dicts(),
             "scheduling": self.scheduling.as_dict(),
             "critical_path": self.path.as_dict(),
             "fan_out": self.fan_out.as_dict(),
             "steps": self.steps.as_dict(),
             "overlap": None if self.overlap is None else self.overlap.as_dict(),
+            "communication": None if self.communication is None else asdict(self.communication),
+            "notes": list(self.notes),
         }
 
 
@@ -91,10 +104,11 @@ def explain(
     progress.report("explaining", 4, parts)
     cut = steps_of(work)
     chosen = None if kernels is None else overlap_of(work, ready, kernels)
+    comm = communication_of(work)
     result = Explanation(
         work=work,
         ready=ready,
-        verdict=verdict_of(work, ledger, path),
+        verdict=verdict_of(work, ledger, path, comm),
         busy=busy_of(work),
         bubbles=found,
         path=path,
@@ -102,6 +116,7 @@ def explain(
         fan_out=fan_out_of(work, cut, rules),
         steps=cut,
         overlap=chosen,
+        communication=comm,
     )
     progress.report("explaining", parts, parts)
     return result

@@ -102,6 +102,34 @@ def ping_pong_sentence(pong: PingPong) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Communication:
+    """Collectives: on-core time, and how much of it compute covered. Nanoseconds."""
+
+    on_core_ns: int
+    hidden_ns: int
+    exposed_ns: int
+    compute_ns: int  # on-core time of everything else
+
+    def __str__(self) -> str:
+        return (
+            f"communication {microseconds(self.on_core_ns)} µs, {microseconds(self.exposed_ns)} of it exposed; "
+            f"compute {microseconds(self.compute_ns)} µs"
+        )
+
+
+def communication_of(work: Work) -> Communication | None:
+    """What of the communication no compute covered; None for a trace without any."""
+    is_comm = (work.slices["kind"] == "comm").to_numpy()
+    if not is_comm.any():
+        return None
+    comm = union(one_group(work.start[is_comm], work.end[is_comm]))
+    compute = union(one_group(work.start[~is_comm], work.end[~is_comm]))
+    covered = inside(comm, compute)
+    hidden = int((covered.end - covered.start).sum())
+    return Communication(comm.length, hidden, comm.length - hidden, compute.length)
+
+
 def overlap(trace: Trace, kernels: str) -> Overlap:
     """What covered the waiting of the kernels whose names the regular expression finds."""
     work = Work.of(trace)

@@ -15,14 +15,13 @@ Where a capture lacks edges or dispatch times, the reasons that cannot be told a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.readiness import Readiness, readiness
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.table import Tabular, microseconds, percent, short
 from npuscope.analysis.waits import PARTS, Pieces, add_after_data, add_without_edges, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
@@ -37,6 +36,7 @@ class Bubbles(Tabular):
     segments: pl.DataFrame
     lanes: int
     window_ns: int
+    on_cores: bool  # else lanes are streams, or threads
     notes: tuple[str, ...]
 
     @property
@@ -50,7 +50,7 @@ class Bubbles(Tabular):
 
     def frame(self) -> pl.DataFrame:
         length = pl.col("end") - pl.col("start")
-        table = self.segments.group_by("reason").agg(idle_ns=length.sum(), bubbles=pl.len())
+        table = self.segments.group_by("reason").agg(idle_ns=length.sum(), pieces=pl.len())
         whole = self.lanes * self.window_ns
         share = (pl.col("idle_ns") / whole).alias("share of core time") if whole else pl.lit(0.0)
         return table.with_columns(share).sort("idle_ns", "reason", descending=[True, False])
@@ -61,25 +61,22 @@ class Bubbles(Tabular):
         return self.segments.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
-        """Who waited for whom: the longest of each reason; reason, kernel, blocker, idle_ns, bubbles."""
+        """Who waited for whom: the longest of each reason; reason, kernel, blocker, idle_ns, pieces of gaps."""
         told = self.segments.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
-        table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), bubbles=pl.len())
+        table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())
         longest = table.sort("idle_ns", "kernel", "blocker", descending=[True, False, False])
         return longest.filter(pl.int_range(pl.len()).over("reason") < each)
 
     def sentences(self, top: int = 5) -> list[str]:
         """The longest waits in words."""
-        return [_sentence(*row) for row in self.blockers(top).head(top).iter_rows()]
+        return [_sentence(self.on_cores, *row) for row in self.blockers(top).head(top).iter_rows()]
 
     def title(self) -> str:
         whole = self.lanes * self.window_ns
         share = percent(self.total_ns / whole if whole else 0.0)
         told = f"bubbles: {microseconds(self.total_ns)} µs idle on {self.lanes} lanes, {share} of their time"
         return "\n".join([told, *self.notes])
-
-    def as_dict(self) -> dict[str, Any]:
-        return self.by_reason
 
 
 def bubbles(trace: Trace) -> Bubbles:
@@ -99,7 +96,8 @@ def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
         pieces.add(reason, *idle.where(kept), row[kept])
     inner = ~never_ran & ~at_edge
     _explain(work, ready, idle.where(inner), row[inner], pieces)
-    return Bubbles(_segments(work, ready, pieces), len(work.core_lanes), work.wall, tuple(_notes(work, ready)))
+    segments, notes = _segments(work, ready, pieces), tuple(_notes(work, ready))
+    return Bubbles(segments, len(work.core_lanes), work.wall, work.on_cores, notes)
 
 
 def _segments(work: Work, ready: Readiness, pieces: Pieces) -> pl.DataFrame:
@@ -191,10 +189,12 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
             "A slice of this capture reaches from dispatch to retired: waiting inside it counts as busy, and "
             "the idle time between slices is not split."
         ]
-    if not work.on_cores:
+    if "stream" in work.units[work.core_lanes]:
         told = int((ready.dispatch != NEVER).sum())
         launched = f"{told:,} of {len(work.lane):,} slices have a launch" if told else "no slice has a launch"
         return [f"Lanes are streams, not cores ({launched}): waits between streams are not told."]
+    if not work.on_cores:
+        return ["Lanes are neither cores nor streams: idle time has no reasons."]
     notes = []
     missing = int((ready.dispatch == NEVER).sum())
     if ready.edges == 0:
@@ -206,14 +206,17 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
     return notes
 
 
-def _sentence(reason: str, kernel: str, blocker: str | None, ns: int, count: int) -> str:
-    times = f"in {count:,} bubbles" if count > 1 else "in one bubble"
+def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns: int, pieces: int) -> str:
+    name, ns_told = f"`{short(kernel, 48)}`", f"{microseconds(ns)} µs"
+    times = f"in {pieces:,} {'stretch' if pieces == 1 else 'stretches'}"
     if reason in ("dependency", "FIN") and blocker is not None:
         verb = "waited" if reason == "dependency" else "waited, after the end was there but not seen,"
-        return f"`{kernel}` {verb} {microseconds(ns)} µs for `{blocker}` {times}"
+        return f"{name} {verb} {ns_told} for `{short(blocker, 48)}` {times}"
+    if reason == "dispatch" and not on_cores:
+        return f"streams idled {ns_told} before {name} {times}: the host had not launched it"
     if reason == "dispatch":
-        return f"cores that ran `{kernel}` next idled {microseconds(ns)} µs {times} while ready work was not handed out"
+        return f"cores that ran {name} next idled {ns_told} {times} while ready work was not handed out"
     if reason == "starved":
-        return f"cores that ran `{kernel}` next idled {microseconds(ns)} µs {times} with nothing ready for them"
+        return f"cores that ran {name} next idled {ns_told} {times} with nothing ready for them"
     what = "was handed out and not started for" if reason == "pickup" else f"waited ({reason})"
-    return f"`{kernel}` {what} {microseconds(ns)} µs {times}"
+    return f"{name} {what} {ns_told} {times}"

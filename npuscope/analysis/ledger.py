@@ -19,9 +19,9 @@ from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
 from npuscope.analysis.table import Tabular, microseconds, percent
 from npuscope.analysis.waits import PARTS
-from npuscope.analysis.work import NEVER, Work
+from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace, arrays_of, overlaps
-from npuscope.trace.intervals import self_times
+from npuscope.trace.intervals import Ints, self_times
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,6 +36,7 @@ class Scheduling(Tabular):
     stamped: int  # tasks with dispatch and finish
     mean_run_ns: float | None
     mean_dispatch_to_start_ns: float | None
+    mean_queued_ns: float | None  # of dispatch -> start, behind a running task
     mean_end_to_finish_ns: float | None
     mean_dispatch_to_finish_ns: float | None
     overhead: float | None  # 1 - run / (dispatch -> finish)
@@ -46,6 +47,17 @@ class Scheduling(Tabular):
     notes: tuple[str, ...]
 
     @property
+    def queued(self) -> float | None:
+        """The share of dispatch -> finish spent behind a running task: a full queue, not a slow scheduler."""
+        if self.mean_queued_ns is None or not self.mean_dispatch_to_finish_ns:
+            return None
+        return self.mean_queued_ns / self.mean_dispatch_to_finish_ns
+
+    @property
+    def ns_per_task(self) -> float | None:
+        return self.window_ns / self.tasks if self.tasks else None
+
+    @property
     def tasks_per_second(self) -> float:
         return self.tasks / (self.window_ns / 1e9) if self.window_ns else 0.0
 
@@ -54,7 +66,7 @@ class Scheduling(Tabular):
 
     def title(self) -> str:
         told = [
-            f"{self.tasks:,} tasks, one per {microseconds(self.window_ns / self.tasks if self.tasks else None)} µs, "
+            f"{self.tasks:,} tasks, one per {microseconds(self.ns_per_task)} µs, "
             f"mean run {microseconds(self.mean_run_ns)} µs, dispatch→finish "
             f"{microseconds(self.mean_dispatch_to_finish_ns)} µs, overhead {percent(self.overhead)}"
         ]
@@ -65,7 +77,13 @@ class Scheduling(Tabular):
     def as_dict(self) -> dict[str, Any]:
         plain = {name: value for name, value in vars(self).items() if not isinstance(value, pl.DataFrame)}
         tables = {name: getattr(self, name).to_dicts() for name in ("ledger", "threads", "spmd")}
-        return {**plain, "tasks_per_second": self.tasks_per_second, "notes": list(self.notes), **tables}
+        return {
+            **plain,
+            "tasks_per_second": self.tasks_per_second,
+            "queued": self.queued,
+            "notes": list(self.notes),
+            **tables,
+        }
 
 
 def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
@@ -99,6 +117,7 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
         stamped=told,
         mean_run_ns=float((end - start).mean()) if tasks and not work.spans_dispatch else None,
         mean_dispatch_to_start_ns=_mean(start - dispatch, dispatch != NEVER) if not work.spans_dispatch else None,
+        mean_queued_ns=_mean(_queued(work)[on_core], dispatch != NEVER) if not work.spans_dispatch else None,
         mean_end_to_finish_ns=_mean(finish - end, finish != NEVER) if not work.spans_dispatch else None,
         mean_dispatch_to_finish_ns=whole / told if told else None,
         overhead=1 - runs / whole if whole and not work.spans_dispatch else None,
@@ -108,6 +127,15 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
         spmd=_spmd(work),
         notes=tuple(_notes(work, known, told, tasks)),
     )
+
+
+def _queued(work: Work) -> Ints:
+    """How long each slice was handed out while its core still ran the one before."""
+    if len(work.lane) == 0:
+        return work.end
+    busy_until = np.where(work.previous == NONE, NEVER // 2, work.end[work.previous])
+    queued: Ints = np.minimum(busy_until, work.start) - np.maximum(work.dispatch, NEVER // 2)
+    return np.maximum(queued, 0)
 
 
 def _mean(values: Any, known: Any) -> float | None:

@@ -29,6 +29,7 @@ SAME = 0.97  # enough to look no further
 COVERED = 0.5  # of the sequence lies in stretches
 SHORTEST = 4  # slices of a stretch
 OUTLIER = 1.5  # times the median span
+MOST_SHARED = 0.5  # of a stretch's span with the next one
 SEARCHED = 200_000  # slices of a sequence looked at
 
 
@@ -62,8 +63,8 @@ class Steps(Tabular):
     def title(self) -> str:
         if self.source == "none":
             return "steps: none marked, and no repetition found"
-        found = "marked" if self.source == "column" else "found by repetition"
-        told = [f"steps: {self.table.height} {found}"]
+        found = f"steps: {self.table.height} marked"
+        told = [found if self.source == "column" else f"{self.table.height} repeats found, steps or layers"]
         if self.first_penalty is not None:
             told.append(f"the first takes {self.first_penalty:.2f} times the median of the others")
         if self.outliers:
@@ -96,7 +97,10 @@ def steps_of(work: Work) -> Steps:
     source = "column"
     if rows["step"].null_count() == rows.height:
         order = _order(work, rows)
-        cuts = repeats(_symbols(rows)[order], rows["start"].to_numpy()[order], _ends(rows)[order])
+        start, end = rows["start"].to_numpy()[order], _ends(rows)[order]
+        cuts = repeats(_symbols(rows)[order], start, end)
+        if cuts is not None and _overlap(cuts, start, end):
+            cuts = None
         source = "repetition" if cuts is not None else "none"
         if cuts is not None:
             rows = rows.with_columns(_numbered(cuts, order))
@@ -165,6 +169,13 @@ def repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
         if best is not None and best[0] >= SAME:
             break  # fewer and longer stretches are steps, more and shorter ones their layers
     return None if best is None else _cuts(best[1], best[2], start, end, len(symbols))
+
+
+def _overlap(cuts: Ints, start: Ints, end: Ints) -> bool:
+    """True when stretches mostly run at the same time as the next one: then they are no steps of anything."""
+    spans = [(int(start[a:b].min()), int(end[a:b].max())) for a, b in pairwise(cuts)]
+    shared = [max(first[1] - second[0], 0) / max(first[1] - first[0], 1) for first, second in pairwise(spans)]
+    return bool(shared) and float(np.median(shared)) > MOST_SHARED
 
 
 def _even_period(places: Ints, length: int) -> int | None:

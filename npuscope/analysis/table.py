@@ -73,6 +73,10 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
+def times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}x"
+
+
 def _cell(name: str, value: object) -> str:
     if value is None:
         return "–"

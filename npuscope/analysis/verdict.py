@@ -1,22 +1,22 @@
 """What bounds a run, in words, with the numbers that say so.
 
-With edges, the window is split along the critical path into five shares that add up: waits for the scheduler
-(dispatch), runs that waited for their core (core), runs that waited for a producer or for nothing (dependency), and
-the last stretch in which nothing starts any more (tail). The largest is the bound. A core bound is called bandwidth
-where counters say that cores moved data longer than they computed. Without edges the shares of idle time decide, as
-far as they can.
+With edges, the critical path is split into four shares: waits for the scheduler (dispatch), runs that waited for their
+core (core), runs that waited for a producer or for nothing (dependency), and the run after the last start (tail).
+They add up to the window but for its edges. The largest is the bound. A core bound is called bandwidth where
+counters say that cores moved data longer than they computed. Without edges the shares of idle time decide, as far
+as they can.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import polars as pl
 
+from npuscope.analysis.hidden_exposed import Communication
 from npuscope.analysis.ledger import Scheduling
 from npuscope.analysis.path import CriticalPath
-from npuscope.analysis.table import microseconds, percent
+from npuscope.analysis.table import microseconds, percent, short
 from npuscope.analysis.waits import SCHEDULING
 from npuscope.analysis.work import Work
 
@@ -28,7 +28,7 @@ COMPUTES = ("aic_mac_ratio", "aiv_vec_ratio")
 
 @dataclass(frozen=True)
 class Verdict:
-    """`bound`: dispatch, dependency, core, bandwidth, tail, or unknown where the capture cannot tell."""
+    """`bound`: dispatch, dependency, core, bandwidth, communication, tail, or unknown where the capture cannot tell."""
 
     bound: str
     sentence: str
@@ -37,24 +37,21 @@ class Verdict:
     def __str__(self) -> str:
         return self.sentence
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def verdict_of(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
+def verdict_of(work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None = None) -> Verdict:
     """The bound of a run from its ledger and its path."""
     if len(work.lane) == 0 or work.wall == 0:
         return Verdict("unknown", "Nothing ran in this window.", {})
     if path.kind == "chain":
         return _from_path(work, ledger, path)
-    return _from_idle(work, ledger, path)
+    return _from_idle(work, ledger, path, comm)
 
 
 def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     parts, links, wall = path.by_part(), path.by_link(), work.wall
     last_start = int(work.start.max())
     run = path.segments.filter(pl.col("part") == "run")
-    in_tail = int((run["end"].clip(lower_bound=last_start) - run["start"].clip(lower_bound=last_start)).sum())
+    in_tail = int(run["end"][-1]) - max(int(run["start"][-1]), last_start) if run.height else 0
     shares = {
         "dispatch": sum(parts.get(reason, 0) for reason in (*SCHEDULING, "starved")) / wall,
         "core": links.get("core", 0) / wall,
@@ -62,25 +59,25 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
         "tail": in_tail / wall,
     }
     # the tail's run is taken out of the link it came by
-    last = str(run["link"][-1]) if run.height else "none"
+    last = run["link"][-1] if run.height else "none"
     shares["core" if last == "core" else "dependency"] -= shares["tail"]
     bound = max(shares, key=lambda name: shares[name])
-    if bound == "core" and (counters := _counters(work)):
+    counters = _counters(work) if bound == "core" else {}
+    if counters:
         bound = _core_or_bandwidth(counters)
-        shares |= counters
     told = {
         "dispatch": f"waits for the scheduler are {percent(shares['dispatch'])} of the critical path "
         f"({_reasons(parts, wall)}){_flight(ledger)}",
-        "core": f"{percent(shares['core'])} of the critical path runs back to back on busy cores",
-        "bandwidth": f"{percent(shares['core'])} of the critical path runs on busy cores that mostly move data",
-        "dependency": f"{percent(shares['dependency'])} of the critical path is tasks that waited for one another, "
-        f"{path.slices:,} in a row",
+        "core": f"{percent(shares['core'])} of the critical path runs back to back on busy cores; {_top(path)}",
+        "bandwidth": f"{percent(shares['core'])} of the critical path runs on busy cores{_counters_told(counters)}",
+        "dependency": f"{percent(shares['dependency'])} of the critical path is a chain of tasks that waited for one "
+        f"another ({path.slices:,} slices); {_top(path)}",
         "tail": f"{percent(shares['tail'])} of the window passes after the last task has started",
     }
-    return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares)
+    return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares | counters)
 
 
-def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
+def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None) -> Verdict:
     parts, wall = path.by_part(), work.wall
     units = work.units
     lengths = work.busy.lengths(work.lanes.height)
@@ -92,11 +89,14 @@ def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     any_running = parts.get("run", 0) / wall
     unit, used = max(named.items(), key=lambda item: item[1], default=("the device", any_running))
     numbers = {"busy": used, "running": any_running}
+    if used >= BUSY_ENOUGH and comm is not None and comm.exposed_ns > comm.compute_ns:
+        exposed, compute = comm.exposed_ns / wall, comm.compute_ns / wall
+        what = f"exposed communication is {percent(exposed)} of the window, compute {percent(compute)}"
+        return Verdict("communication", f"communication-bound: {what}.", numbers | {"exposed": exposed})
     if used >= BUSY_ENOUGH:
         counters = _counters(work)
         bound = _core_or_bandwidth(counters)
-        why = f", of which counters give {percent(counters['moving'])} to moving data and " if counters else ""
-        why += f"{percent(counters['computing'])} to computing" if counters else ""
+        why = _counters_told(counters)
         return Verdict(bound, f"{bound}-bound: {unit} is busy {percent(used)} of the window{why}.", numbers | counters)
     if not work.on_cores:
         launch = parts.get("dispatch", 0) / wall
@@ -107,7 +107,7 @@ def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
         numbers |= {"in_flight": ledger.in_flight, "cores": ledger.cores, "overhead": ledger.overhead or 0.0}
         caution = "no edges, so waiting for producers is part of this"
         return Verdict("dispatch", f"dispatch-bound: {_flight(ledger).removeprefix('; ')} ({caution}).", numbers)
-    missing = "neither edges nor dispatch times" if ledger.stamped == 0 else "no edges"
+    missing = "no edges" if ledger.stamped or not work.on_cores else "neither edges nor dispatch times"
     sentence = f"{unit} is busy {percent(used)} of the window, and the capture has {missing} to say why not more."
     return Verdict("unknown", f"unknown: {sentence}", numbers)
 
@@ -123,7 +123,7 @@ def _flight(ledger: Scheduling) -> str:
     overhead = "" if ledger.overhead is None else f", {percent(ledger.overhead)} of dispatch→finish is not run"
     return (
         f"; {ledger.in_flight:.1f} tasks in flight on {ledger.cores} cores, one task per "
-        f"{microseconds(ledger.window_ns / ledger.tasks)} µs{overhead}"
+        f"{microseconds(ledger.ns_per_task)} µs{overhead}"
     )
 
 
@@ -132,7 +132,8 @@ def _core_or_bandwidth(counters: dict[str, float]) -> str:
 
 
 def _counters(work: Work) -> dict[str, float]:
-    """Shares of the kernels' time in which a core moved data in, and in which it computed; nothing without counters."""
+    """Of the time of kernels with counters, the shares in which a core moved data in and in which it computed; and
+    the share of core time that has counters. Nothing where none has."""
     if not all(column in work.slices.columns for column in (*MOVES, *COMPUTES)):
         return {}
     ratio = pl.col(*MOVES, *COMPUTES).cast(pl.Float64, strict=False)
@@ -142,4 +143,18 @@ def _counters(work: Work) -> dict[str, float]:
         return {}
     weighted = [(pl.max_horizontal(*columns) * pl.col("dur")).sum() / whole for columns in (MOVES, COMPUTES)]
     moving, computing = told.select(weighted[0].alias("moving"), weighted[1].alias("computing")).row(0)
-    return {"moving": float(moving), "computing": float(computing)}
+    return {"moving": float(moving), "computing": float(computing), "counted": whole / int(work.slices["dur"].sum())}
+
+
+def _counters_told(counters: dict[str, float]) -> str:
+    if not counters:
+        return ""
+    moving, computing, counted = (percent(counters[name]) for name in ("moving", "computing", "counted"))
+    return f"; of the {counted} of core time that has counters, moving data in takes {moving} and computing {computing}"
+
+
+def _top(path: CriticalPath) -> str:
+    """The kernel that runs longest on the path."""
+    kernels = path.by_kernel()
+    name, share = kernels.row(0, named=True)["kernel"], float(kernels["share"][0])
+    return f"`{short(name, 48)}` is {percent(share)} of the path"

@@ -1,10 +1,10 @@
 """The gap waterfall: the difference of two wall times, split on the paths that decide the two ends.
 
 Both windows are tiled by their path (see `path`), so the differences of its parts add up to the difference of the
-walls, to the nanosecond. A kernel's part is split again, in this order: its time on A's path grows by the ratio of
-the two traces' counts (more or fewer tasks), then by the ratio of bytes per task where both captures tell them
-(larger or smaller tasks), then by the ratio of mean durations that is left (slower or faster); what then differs
-from its time on B's path is work that moved onto the path or off it (exposed or hidden).
+walls, to the nanosecond. A kernel's time on B's path is its time on A's path times four ratios: of the counts in the
+two traces, of the bytes per task (where both captures tell them), of the mean durations for the same bytes, and what
+is left, work that moved onto the path or off it. The kernel's gap is shared out by the logarithms of the ratios, so
+that no order of the four matters and A against B is B against A with the signs turned.
 """
 
 from __future__ import annotations
@@ -99,18 +99,20 @@ def _split(a: _Side, b: _Side) -> dict[str, Ints]:
     gap = b.on_path - a.on_path
     both = (a.slices > 0) & (b.slices > 0)
     count = _ratio(b.slices, a.slices, both)
-    mean = _ratio(b.core, a.core, both & (a.core > 0)) / np.where(both, count, 1.0)
-    size = _ratio(b.bytes, a.bytes, both & a.has_bytes & b.has_bytes) / np.where(
-        both & a.has_bytes & b.has_bytes, count, 1.0
+    size = _ratio(b.bytes, a.bytes, both & a.has_bytes & b.has_bytes)
+    size /= np.where(both & a.has_bytes & b.has_bytes, count, 1.0)
+    core = _ratio(b.core, a.core, both & (a.core > 0) & (b.core > 0))
+    speed = core / np.where(both & (a.core > 0) & (b.core > 0), count * size, 1.0)
+    on_both = both & (a.on_path > 0) & (b.on_path > 0)
+    path = np.log(_ratio(b.on_path, a.on_path, on_both))
+    weight = np.divide(gap, path, out=a.on_path.astype(np.float64), where=path != 0)  # the logarithmic mean of the two
+    tasks, bigger, slower = (
+        np.where(on_both, np.rint(weight * np.log(factor)), 0).astype(np.int64) for factor in (count, size, speed)
     )
-    levels = [a.on_path.astype(np.float64)]
-    for factor in (count, size, mean / size):
-        levels.append(levels[-1] * factor)
-    whole = [np.rint(level).astype(np.int64) for level in levels]
-    tasks = np.where(both, whole[1] - whole[0], gap)  # a kernel that only one side has is work, all of it
-    bigger, slower = (np.where(both, whole[i + 1] - whole[i], 0) for i in (1, 2))
+    tasks = np.where(both, tasks, gap)  # a kernel that only one side has is work, all of it
     return {"tasks_ns": tasks, "size_ns": bigger, "speed_ns": slower, "place_ns": gap - tasks - bigger - slower}
 
 
 def _ratio(above: Ints, below: Ints, known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Quotients where they are known, else one."""
     return np.divide(above, below, out=np.ones(len(above)), where=known)

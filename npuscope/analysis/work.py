@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.summary import kernel_group
+from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
@@ -61,6 +62,12 @@ class Work:
         end = start + here["dur"].to_numpy()
         return Work(trace, here, lanes, kernels, window, lane, np.maximum(start, window[0]), np.minimum(end, window[1]),
                     codes)  # fmt: skip
+
+    @cached_property
+    def told_again(self) -> int:
+        """Rows of the window left out because they tell another row's work again."""
+        again = pl.col("duplicate_of").is_not_null() & overlaps(*self.window)
+        return self.trace.slices.filter(pl.col("kind").is_in(["task", "comm"]) & again).height
 
     @property
     def wall(self) -> int:
@@ -109,15 +116,16 @@ class Work:
         return self.slices.select(pl.coalesce("task", -1 - pl.int_range(pl.len(), dtype=pl.Int64))).to_series()
 
     def kernels_named(self, pattern: str, *, whole: bool = False) -> NDArray[np.bool_]:
-        """Which kernels a regular expression finds in their names, or as their whole names; refuses one that finds none."""
+        """Which kernels a regular expression finds, in their names or as whole names; refuses one that finds none."""
         names = pl.Series(self.kernels, dtype=pl.String)
         try:
             found = names.str.contains(f"^(?:{pattern})$" if whole else pattern)
         except pl.exceptions.ComputeError as error:
             raise NpuscopeError(f"'{pattern}' is no regular expression", remedy="See Rust's regex syntax.") from error
         if not found.any():
-            known = ", ".join(self.kernels[:5])
-            raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}.")
+            more = f" and {len(self.kernels) - 5} more" if len(self.kernels) > 5 else ""
+            known = ", ".join(short(name, 40) for name in self.kernels[:5])
+            raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}{more}.")
         return found.to_numpy()
 
     @cached_property

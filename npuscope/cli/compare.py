@@ -17,13 +17,14 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, print_json
+from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
     paths: Annotated[list[str], typer.Argument(help="Captures: A and B, or three and more.", metavar="A B [C…]")],
     kernels: KernelsRegex = None,
+    step: StepOption = None,
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
     html: HtmlFile = None,
     md: MdFile = None,
@@ -31,20 +32,19 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.analysis.comparison import compare_explained, trend_of
-    from npuscope.cli.output import pairs_of, reproduce, write_text
+    from npuscope.cli.output import names_of, pairs_of, read_steps, reproduce, write_text
     from npuscope.errors import NpuscopeError
-    from npuscope.report.explain_text import compare_text, names_of, trend_text
-    from npuscope.trace import read
+    from npuscope.report.explain_text import compare_text, trend_text
 
     if len(paths) < 2:
         raise NpuscopeError("comparing needs at least two captures")
+    if len(paths) > 2 and (html is not None or md is not None):
+        raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
     pairs = pairs_of(match or [], "--match")
     names = names_of(paths)
     with progress_bar():
-        explained = [explain(read(path), kernels) for path in paths]
+        explained = [explain(read_steps(path, step), kernels) for path in paths]
         if len(paths) > 2:
-            if html is not None or md is not None:
-                raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
             table = trend_of(dict(zip(names, explained, strict=True)), kernels)
             if json:
                 print_json({"trend": table.to_dicts()})

@@ -1,8 +1,8 @@
-"""Make two small captures of decode, a run of a tile program and a kernel table, and explain the run.
+"""Make small captures of decode (two runs of a tile program, a kernel table) and explain one of the runs.
 
 Example:
 
-  npuscope demo --keep demo_out   (keeps both captures and the report as a page)
+  npuscope demo --keep demo_out   (keeps the captures and the report as a page)
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ def command(
     from npuscope.report.html import report_page
     from npuscope.trace import read
     from npuscope.trace.example import write_decode_steps
-    from npuscope.trace.example_run import write_decode_run
+    from npuscope.trace.example_run import HAND_OUT, write_decode_run
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch if keep is None else keep)
         folder.mkdir(parents=True, exist_ok=True)  # an OSError here names the folder
         write_decode_steps(folder / "kernel_details.csv")
         write_decode_run(folder / "run")
+        write_decode_run(folder / "slow_scheduler", hand_out=2 * HAND_OUT)
         explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
         print(report_text("run", explained))
         if keep is not None:
             write_text(str(folder / "report.html"), report_page("decode run", explained))
-            print(f"\nkept {folder / 'run'}, {folder / 'kernel_details.csv'} and {folder / 'report.html'}")
+            print(f"\nkept run, slow_scheduler, kernel_details.csv and report.html in {folder}")

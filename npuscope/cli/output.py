@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from npuscope.trace import Trace
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
@@ -12,6 +15,26 @@ KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of 
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
+
+StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
+
+
+def read_steps(path: str, steps: list[int] | None) -> Trace:
+    """A capture, or the steps of it that were asked for; host threads stay, since they tell launches."""
+    import polars as pl
+
+    from npuscope.errors import NpuscopeError
+    from npuscope.trace import read
+
+    trace = read(path)
+    if not steps:
+        return trace
+    known = trace.slices["step"].drop_nulls().unique().sort().to_list()
+    missing = [step for step in steps if step not in known]
+    if missing:
+        told = f"It has {', '.join(map(str, known[:20]))}." if known else "It marks no steps."
+        raise NpuscopeError(f"no step {missing[0]}", path=path, remedy=told)
+    return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
 
 
 def print_json(data: Any) -> None:
@@ -74,3 +97,15 @@ def counts_of(options: list[str], option: str) -> dict[str, int]:
         if not number.is_integer():
             raise NpuscopeError(f"{option} takes a whole number, not {number} of {name}")
     return {name: int(number) for name, number in numbers.items()}
+
+
+def names_of(paths: list[str]) -> list[str]:
+    """Short names of captures that still differ."""
+    from npuscope.analysis.table import short
+
+    parts = [path.rstrip("/").split("/") for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return [short(name, 60) for name in names]
+    return [short(path, 60) for path in paths]

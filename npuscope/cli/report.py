@@ -8,7 +8,7 @@ Examples:
 
   npuscope report kernel_details.csv --html report.html --md report.md
 
-  npuscope report kernel_details.csv --json
+  npuscope report kernel_details.csv --step 5 --json
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, CapturePath, HtmlFile, JsonFlag, KernelsRegex, MdFile, print_json
+from npuscope.cli.output import AreasFile, CapturePath, HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
     path: CapturePath,
     kernels: KernelsRegex = None,
+    step: StepOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
     json: JsonFlag = False,
@@ -31,12 +32,11 @@ def command(
     cores: Annotated[int | None, typer.Option(help="Cores of the device, where the capture does not tell.")] = None,
 ) -> None:
     from npuscope.analysis import explain
-    from npuscope.cli.output import reproduce, write_text
-    from npuscope.report.explain_text import names_of, report_text
-    from npuscope.trace import read
+    from npuscope.cli.output import names_of, read_steps, reproduce, write_text
+    from npuscope.report.explain_text import report_text
 
     with progress_bar():
-        explained = explain(read(path), kernels, areas, cores)
+        explained = explain(read_steps(path, step), kernels, areas, cores)
         name = names_of([path])[0]
         if html is not None:
             from npuscope.report.html import report_page

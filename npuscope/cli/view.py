@@ -31,8 +31,8 @@ def command(
     from pathlib import Path
 
     from npuscope.analysis import explain
+    from npuscope.cli.output import names_of
     from npuscope.errors import NpuscopeError
-    from npuscope.report.explain_text import names_of
     from npuscope.trace import read
     from npuscope.view.server import Server
     from npuscope.view.site import PERFETTO, site_of

@@ -1,4 +1,4 @@
-"""An explained trace, a comparison, a replay and a gate as plain text: half a screen, the verdict first."""
+"""An explained trace, a comparison and a trend as plain text: half a screen, the verdict first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.table import frame_lines, microseconds, percent, printable, short
+from npuscope.analysis.table import frame_lines, microseconds, percent, printable, times
 
 KERNELS, BLOCKERS = 6, 3
 
@@ -29,32 +29,31 @@ def report_text(path: str, e: Explanation) -> str:
     told = [printable(sentence) for sentence in e.bubbles.sentences(BLOCKERS)]
     if told:
         lines += ["", *(f"  {sentence}" for sentence in told)]
-    notes = dict.fromkeys([*e.bubbles.notes, *e.scheduling.notes])
-    lines += [f"  note: {note}" for note in notes]
+    lines += [f"  note: {note}" for note in e.notes]
     return "\n".join(lines)
 
 
 def _headline(e: Explanation) -> list[str]:
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
-    running, window = percent(e.busy.running), microseconds(e.work.wall)
-    lines = [f"  window {window} µs, any work running {running} of it; busy: {units or 'nothing'}"]
-    s = e.scheduling
-    told = f"  {s.tasks:,} tasks in {s.launches:,} launches, one per "
-    told += f"{microseconds(s.window_ns / s.tasks if s.tasks else None)} µs, mean run {microseconds(s.mean_run_ns)} µs"
+    running, window, s = percent(e.busy.running), microseconds(e.work.wall), e.scheduling
+    lines = [f"window {window} µs, any work running {running} of it; busy: {units or 'nothing'}"]
+    records = f"{s.tasks:,} task records of {s.launches:,} tasks" if s.tasks != s.launches else f"{s.tasks:,} tasks"
+    lines.append(f"{records}, one per {microseconds(s.ns_per_task)} µs, mean run {microseconds(s.mean_run_ns)} µs")
     if s.mean_dispatch_to_finish_ns is not None:
-        told += f", dispatch→finish {microseconds(s.mean_dispatch_to_finish_ns)} µs"
-    if s.overhead is not None:
-        told += f", overhead {percent(s.overhead)}"
-    if s.in_flight is not None:
-        told += f"; {s.in_flight:.1f} in flight on {s.cores} cores"
-    lines.append(told)
+        told = f"dispatch→finish {microseconds(s.mean_dispatch_to_finish_ns)} µs"
+        told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
+        told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
+        lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
+    if e.communication is not None:
+        lines.append(str(e.communication))
     if e.steps.source != "none":
-        lines.append(f"  {e.steps.title()}")
-    return lines
+        lines.append(e.steps.title())
+    return [f"  {line}" for line in lines]
 
 
 def _kernels(e: Explanation) -> pl.DataFrame:
-    on_path = e.path.by_kernel().select("kernel", pl.col("path_ns").alias("on path_ns"))
+    where = f"on {'path' if e.path.kind == 'chain' else 'cover'}_ns"
+    on_path = e.path.by_kernel().select("kernel", pl.col("path_ns").alias(where))
     table = e.busy.kernels.join(on_path, on="kernel", how="left", maintain_order="left")
     return table.select(
         "kernel",
@@ -63,7 +62,7 @@ def _kernels(e: Explanation) -> pl.DataFrame:
         pl.col("on_core_ns").alias("on-core_ns"),
         pl.col("mean_ns"),
         pl.col("share").map_elements(percent, return_dtype=pl.String),
-        pl.col("on path_ns").fill_null(0),
+        pl.col(where).fill_null(0),
     )
 
 
@@ -73,8 +72,10 @@ def _ledger(e: Explanation) -> pl.DataFrame:
         pl.col("part").alias("where core time went"),
         "core_ns",
         pl.col("share").map_elements(percent, return_dtype=pl.String).alias("of all cores"),
-        pl.col("path_ns").alias(f"{where}_ns"),
-        pl.col("path_share").map_elements(percent, return_dtype=pl.String).alias("of window"),
+        pl.when(pl.col("path_ns") > 0).then("path_ns").alias(f"{where}_ns"),  # what cannot lie on a path has a dash
+        pl.when(pl.col("path_ns") > 0)
+        .then(pl.col("path_share").map_elements(percent, return_dtype=pl.String))
+        .alias("of window"),
     )
 
 
@@ -84,11 +85,11 @@ def compare_text(names: tuple[str, str], c: Comparison) -> str:
     named = {"core_ns": f"core time{asked}", "on_core_ns": f"on-core time{asked}", "wall_ns": "wall"}
     table = c.gaps().with_columns(
         pl.col("metric").replace(named),
-        pl.col("ratio").map_elements(lambda r: f"{r:.2f}x", return_dtype=pl.String).fill_null("–"),
+        pl.col("ratio").map_elements(times, return_dtype=pl.String).fill_null("–"),
     )
     kernels = c.kernels.select(
         "kernel", pl.col("rule").alias("by"), "count_a", "count_b", "core_a_ns", "core_b_ns", "gap_ns",
-        pl.col("ratio").map_elements(lambda r: f"{r:.2f}x", return_dtype=pl.String).fill_null("–"),
+        pl.col("ratio").map_elements(times, return_dtype=pl.String).fill_null("–"),
     )  # fmt: skip
     lines = [
         f"A {printable(names[0])}: {printable(str(c.a.verdict))}",
@@ -116,13 +117,3 @@ def trend_text(table: pl.DataFrame, kernels: str | None) -> str:
         pl.col("running", "overhead").map_elements(percent, return_dtype=pl.String).fill_null("–")
     )
     return "\n".join([f"trend over {table.height} traces{what}", *frame_lines(shown, table.height)])
-
-
-def names_of(paths: list[str]) -> list[str]:
-    """Short names of captures that still differ."""
-    parts = [path.rstrip("/").split("/") for path in paths]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(names):
-            return [short(name, 60) for name in names]
-    return [short(path, 60) for path in paths]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
@@ -10,7 +11,7 @@ from npuscope.analysis.budget import Gate
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.hidden_exposed import Overlap, ping_pong_sentence
-from npuscope.analysis.table import microseconds, percent, printable, short
+from npuscope.analysis.table import microseconds, percent, printable, short, times
 
 KERNELS = 15
 Cell = Callable[[object], str]
@@ -33,7 +34,7 @@ def report_markdown(name: str, e: Explanation, command: str) -> str:
         bullets(captured),
         "## Key finding",
         f"**{text(str(e.verdict))}**",
-        bullets(text(sentence, keep_code=True) for sentence in e.bubbles.sentences()),
+        bullets(text(sentence) for sentence in e.bubbles.sentences()),
         "## Busy and idle",
         table(e.busy.units, {"unit": "unit", "lanes": "lanes", "busy_ns": "busy µs", "idle_ns": "idle µs",
                              "share": "busy"}),
@@ -52,7 +53,7 @@ def report_markdown(name: str, e: Explanation, command: str) -> str:
         table(e.fan_out.areas, {"area": "area", "kernels": "kernels", "tasks": "tasks", "blocks": "blocks",
                                 "tasks per step": "tasks per step", "share": "share"}),
         *([] if e.overlap is None else ["## Hidden and exposed", *_overlap(e.overlap)]),
-        *_notes([*e.bubbles.notes, *s.notes, *e.path.notes]),
+        *_notes(e.notes),
         "## How to reproduce",
         f"```\n{printable(command)}\n```",
     ]  # fmt: skip
@@ -107,10 +108,10 @@ def table(frame: pl.DataFrame, columns: dict[str, str], formats: dict[str, Cell]
     return "\n".join(lines)
 
 
-def text(value: str, *, keep_code: bool = False) -> str:
+def text(value: str) -> str:
     """Text that came from a capture, with nothing left that Markdown or HTML would act on."""
-    safe = printable(value).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("[", "\\[")
-    return safe if keep_code else safe.replace("`", "'")
+    safe = printable(value).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+    return re.sub(r"([\\|\[*])", r"\\\1", safe)
 
 
 def bullets(lines: Iterable[str]) -> str:
@@ -123,7 +124,7 @@ def _format(name: str) -> Cell:
     if name in ("share", "path_share"):
         return _share
     if name == "ratio":
-        return lambda value: f"{value:.2f}x" if isinstance(value, float) else "–"
+        return lambda value: times(value if isinstance(value, float) else None)
     return _plain
 
 

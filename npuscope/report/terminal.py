@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from npuscope.analysis.doctor import Diagnosis
 from npuscope.analysis.summary import Summary
+from npuscope.analysis.table import aligned, microseconds, printable, short
 
-WIDEST = 56  # characters of a kernel's name in a table
 _ACCOUNT = (
     ("merged", "became part of"),
     ("marked", "marked"),
@@ -55,14 +55,9 @@ def doctor_text(path: str, format: str, slices: int, diagnosis: Diagnosis) -> st
 
 
 def _kernel_table(summary: Summary) -> list[str]:
-    names = [
-        printable(k.kernel if len(k.kernel) <= WIDEST else k.kernel[: WIDEST - 1] + "…") for k in summary.top_kernels
-    ]
-    counts = [f"{k.count:,}" for k in summary.top_kernels]
-    sums = [f"{k.total_ns / 1000:,.3f}" for k in summary.top_kernels]
-    columns = [["kernel", *names], ["count", *counts], ["sum µs", *sums]]
-    name, count, total = (max(map(len, column)) for column in columns)
-    lines = [f"  {n:<{name}}  {c:>{count}}  {t:>{total}}" for n, c, t in zip(*columns, strict=True)]
+    rows = [["kernel", "count", "sum µs"]]
+    rows += [[short(k.kernel), f"{k.count:,}", microseconds(k.total_ns)] for k in summary.top_kernels]
+    lines = aligned(rows, (False, True, True))
     if summary.kernels > len(summary.top_kernels):
         lines.append(f"  … and {summary.kernels - len(summary.top_kernels):,} more kernels")
     return lines
@@ -74,8 +69,3 @@ def _counts(word: str, counts: Mapping[str, int]) -> list[str]:
 
 def _range(steps: tuple[int, ...]) -> str:
     return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-
-
-def printable(text: str) -> str:
-    """Names come from captures: what would move a terminal's cursor is shown, not obeyed."""
-    return "".join(c if c.isprintable() else "�" for c in text)

@@ -61,10 +61,13 @@ class Task:
     consumers: list[int] = field(default_factory=list)
 
 
-def write_decode_run(folder: Path) -> None:
-    """Write chip_swimlane_records.json, deps.json and a name map; every run gives the same bytes."""
+def write_decode_run(folder: Path, hand_out: int = HAND_OUT) -> None:
+    """Write chip_swimlane_records.json, deps.json and a name map; every run gives the same bytes.
+
+    `hand_out` is what the scheduler takes for a task, in ticks of 20 ns.
+    """
     tasks, edges = _program()
-    rows, seen = _scheduled(tasks)
+    rows, seen = _scheduled(tasks, hand_out)
     kernels = [stage.kernel for stage in LAYER]
     cores = {"clock_freq_hz": HERTZ, "num_cores": CUBES + VECTORS, "core_types": ["aic"] * CUBES + ["aiv"] * VECTORS}
     records = {"chip_swimlane_level": 2, "metadata": cores, "aicore_tasks": rows, "aicpu_tasks": seen}
@@ -103,8 +106,8 @@ def _program() -> tuple[list[Task], list[tuple[int, int]]]:
     return tasks, edges
 
 
-def _scheduled(tasks: list[Task]) -> tuple[list[list[int]], list[list[int]]]:
-    """Hand out ready tasks in order, one every HAND_OUT ticks, to the lowest free core of their unit."""
+def _scheduled(tasks: list[Task], hand_out: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Hand out ready tasks in order, one every `hand_out` ticks, to the lowest free core of their unit."""
     free = {"aic": list(range(CUBES)), "aiv": list(range(CUBES, CUBES + VECTORS))}
     ready: dict[str, deque[int]] = {"aic": deque(), "aiv": deque()}
     for number, task in enumerate(tasks):
@@ -126,7 +129,7 @@ def _scheduled(tasks: list[Task]) -> tuple[list[list[int]], list[list[int]]]:
                     ready[tasks[consumer].stage.unit].append(consumer)
             continue
         number, core = ready[unit].popleft(), heapq.heappop(free[unit])
-        now += HAND_OUT
+        now += hand_out
         used[core] += 1
         start = now + PICK_UP
         end = start + tasks[number].stage.ticks + (number * 37) % 90  # no two alike

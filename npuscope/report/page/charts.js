@@ -4,12 +4,12 @@ import { element, svg, micros, percent, time } from "./format.js";
 import { kernelColor, reasonColor, themed } from "./colors.js";
 
 // Horizontal bars. Rows are {label, value, text, color, parts?: [{value, color, label}]}.
-export function bars(rows, { width = 560, label = 190 } = {}) {
+export function bars(rows, { width = 640, label = 250 } = {}) {
   const high = 22, most = Math.max(...rows.map(row => row.value), 1e-12), room = width - label - 130;
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", style: `max-width:${width}px`, role: "img" });
   rows.forEach((row, i) => {
     const y = i * high + 3;
-    drawing.append(svg("text", { x: label - 8, y: y + 12, "text-anchor": "end" }, clipped(row.label, 28)));
+    drawing.append(svg("text", { x: label - 8, y: y + 12, "text-anchor": "end" }, clipped(row.label, 38)));
     let x = label;
     for (const part of row.parts ?? [{ value: row.value, color: row.color, label: row.label }]) {
       const length = Math.max(part.value / most * room, 0);

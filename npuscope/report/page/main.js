@@ -28,6 +28,7 @@ function onePage(data, swimlanes) {
   return [
     element("p", { class: "verdict", id: "verdict" }, report.verdict),
     section.tiles(report),
+    section.remarks(report),
     section.titled("Timeline", section.timelineTools(swimlanes), lanes),
     section.titled("Utilisation of every lane", section.heat(side)),
     section.titled("Where the core time went", section.ledger(report)),
@@ -47,8 +48,7 @@ function comparePage(data, swimlanes) {
   const longest = Math.max(a.timeline.window, b.timeline.window, 1);
   swimlanes[0].followers.push(swimlanes[1]);
   swimlanes[1].followers.push(swimlanes[0]);
-  for (const lane of swimlanes) lane.full = [0, longest];
-  swimlanes[0].setView(0, longest);
+  for (const lane of swimlanes) lane.setFull([0, longest]);
   const unlike = comparison.not_like_for_like;
   return [
     element("div", { class: "pair" }, ...[a, b].map((side, i) => element("p", { class: "verdict" }, `${"AB"[i]} ${side.name}: ${side.report.verdict}`))),

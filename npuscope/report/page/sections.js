@@ -14,8 +14,16 @@ function notes(lines) {
   return lines.length ? element("ul", { class: "notes" }, ...lines.map(line => element("li", {}, line))) : null;
 }
 
+function lanes(count) {
+  return count === 1 ? "1 lane" : `${whole(count)} lanes`;
+}
+
 function tile(value, what) {
   return element("div", { class: "tile" }, element("b", {}, value), element("span", {}, what));
+}
+
+export function remarks(report) {
+  return notes(report.notes);
 }
 
 export function tiles(report) {
@@ -23,11 +31,12 @@ export function tiles(report) {
   return element("div", { class: "tiles" },
     tile(time(report.window_ns), "window"),
     tile(percent(report.on_core_ns / Math.max(report.window_ns, 1)), "of it with any work running"),
-    ...units.map(([unit, u]) => tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${u.lanes} lanes`)),
+    ...units.map(([unit, u]) => tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${lanes(u.lanes)}`)),
     tile(whole(s.tasks), "tasks"),
     s.mean_run_ns === null ? null : tile(time(s.mean_run_ns), "mean run"),
     s.overhead === null ? null : tile(percent(s.overhead), "of dispatch → finish is not run"),
-    s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`));
+    s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`),
+    report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"));
 }
 
 export function timelineTools(swimlanes) {
@@ -84,7 +93,7 @@ export function kernelTable(side) {
     { key: "mean_ns", title: "mean µs", show: "ns" },
     { key: "p50_ns", title: "p50 µs", show: "ns" },
     { key: "p95_ns", title: "p95 µs", show: "ns" },
-    { key: "path_ns", title: "on the path µs", show: "ns" },
+    { key: "path_ns", title: side.timeline.chain ? "on the path µs" : "on the cover µs", show: "ns" },
   ], rows, { sorted: "core_ns", picked: row => {
     const box = document.getElementById("search");
     box.value = row === null ? "" : row.name;
@@ -109,9 +118,9 @@ export function blockers(report) {
     { key: "kernel", title: "kernel that waited", show: "text" },
     { key: "blocker", title: "for", show: "text" },
     { key: "idle_ns", title: "idle µs", show: "ns" },
-    { key: "bubbles", title: "bubbles", show: "count" },
+    { key: "pieces", title: "stretches", show: "count" },
   ];
-  return element("div", {}, sortable(columns, report.blockers), notes(report.bubble_notes));
+  return element("div", {}, sortable(columns, report.blockers));
 }
 
 export function scheduling(report) {
@@ -133,7 +142,7 @@ export function scheduling(report) {
     { key: "width", title: "cores", show: "number" }, { key: "waves", title: "waves", show: "number" }, { key: "tail_ns", title: "tail µs", show: "ns" },
     { key: "tail_share", title: "tail", show: "share" }, { key: "efficiency", title: "efficiency", show: "share" },
   ], s.spmd) : null;
-  return element("div", { class: "two" }, element("div", {}, table, notes(s.notes)), element("div", {}, threads, spmd));
+  return element("div", { class: "two" }, element("div", {}, table), element("div", {}, threads, spmd));
 }
 
 export function fanOut(side) {
@@ -148,28 +157,28 @@ export function fanOut(side) {
 }
 
 export function path(side) {
-  const p = side.report.critical_path;
+  const p = side.report.critical_path, chain = p.kind === "chain";
   const rows = p.kernels.map(row => ({ ...row, what: row.name }));
   for (const [reason, ns] of Object.entries(p.bound.reasons)) rows.push({ what: `wait: ${reason}`, segments: null, path_ns: ns, share: ns / Math.max(p.window_ns, 1) });
-  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most."),
+  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, chain ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication."),
     sortable([
       { key: "what", title: "kernel or wait", show: "text" }, { key: "segments", title: "segments", show: "count" },
-      { key: "path_ns", title: "can fall by at most µs", show: "ns" }, { key: "share", title: "of window", show: "share" },
-    ], rows, { sorted: "path_ns" }), notes(p.notes));
+      { key: "path_ns", title: chain ? "can fall by at most µs" : "of the cover µs", show: "ns" }, { key: "share", title: "of window", show: "share" },
+    ], rows, { sorted: "path_ns" }));
 }
 
 export function steps(report) {
   if (report.steps.table.length === 0) return null;
   const rows = report.steps.table.map(row => ({ ...row, odd: row.outlier ? "outlier" : "" }));
   return sortable([
-    { key: "step", title: "step", show: "count" }, { key: "span_ns", title: "span µs", show: "ns" }, { key: "slices", title: "slices", show: "count" },
+    { key: "step", title: "step", show: "text" }, { key: "span_ns", title: "span µs", show: "ns" }, { key: "slices", title: "slices", show: "count" },
     { key: "core_ns", title: "core µs", show: "ns" }, { key: "on_core_ns", title: "on-core µs", show: "ns" }, { key: "odd", title: "", show: "text" },
   ], rows);
 }
 
 export function overlap(found) {
   const rows = Object.entries(found.units).flatMap(([unit, u]) => [{
-    label: `${unit}, ${u.lanes} lanes`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
+    label: `${unit}, ${lanes(u.lanes)}`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
     text: `${time(u.exposed_ns)} exposed`,
     parts: [
       { value: u.run_ns, color: "#3f7fd0", label: `own run ${micros(u.run_ns)} µs` },

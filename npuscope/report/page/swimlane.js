@@ -31,8 +31,8 @@ export class Swimlane {
     this.sliceBegins = begins(this.slices.lane, this.lanes.length);
     this.bubbleBegins = begins(this.bubbles.lane, this.lanes.length);
     this.longest = this.#longest();
-    this.view = [0, Math.max(timeline.window, 1)];
-    this.full = [...this.view];
+    this.full = [0, Math.max(timeline.window, 1)];
+    this.view = [...this.full];
     this.matched = null; // kernels found by a search, as flags
     this.shown = { bubbles: true, path: timeline.chain };
     this.followers = []; // other swimlanes that share this one's view
@@ -59,6 +59,7 @@ export class Swimlane {
     const length = Math.min(Math.max(end - start, FEWEST_NS), last - first);
     start = Math.min(Math.max(start, first), last - length);
     this.view = [start, start + length];
+    this.tip.hidden = true;
     this.draw();
     if (told) for (const other of this.followers) other.setView(start, start + length, false);
   }
@@ -199,7 +200,7 @@ export class Swimlane {
     for (let mark = Math.ceil(from / step) * step; mark < to; mark += step) {
       const x = this.x(mark);
       paper.beginPath(); paper.moveTo(x, AXIS - 5); paper.lineTo(x, this.height); paper.stroke();
-      paper.fillText(time(mark), x + 3, 10);
+      if (x < this.width - 60) paper.fillText(time(mark), x + 3, 10);
     }
   }
 

@@ -3,7 +3,7 @@
 import { element, micros, percent, whole } from "./format.js";
 
 export const SHOW = {
-  text: value => value ?? "–",
+  text: value => (value === null || value === undefined ? "–" : String(value)),
   count: whole,
   ns: value => micros(value),
   share: percent,
@@ -22,7 +22,8 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
       const cells = columns.map(column => {
         const text = SHOW[column.show](row[column.key]);
         const dot = column.dot ? element("span", { class: "dot", style: `background:${column.dot(row)}` }) : null;
-        return element("td", { class: column.show === "text" ? "name" : "number" }, dot, text);
+        const name = column.show === "text";
+        return element("td", { class: name ? "name" : "number", title: name && text.length > 40 ? text : null }, dot, text);
       });
       const line = element("tr", { class: picked ? "pick" : "" }, ...cells);
       if (picked) line.addEventListener("click", () => {
