@@ -103,21 +103,24 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         ]
         if not work.on_cores and (ready.dispatch != NEVER).any():
             notes.append("The host's launches keep their times, though a host that waits for the device would not.")
-        if change.cores:
-            raise NpuscopeError("another number of cores needs edges, and this trace has none")
+        if change.cores or change.merge or change.halve:
+            raise NpuscopeError("merging, halving and other numbers of cores need edges, and this trace has none")
     before = [replay(model) for model in models]
-    worst = max(before, key=lambda wall: abs(wall - work.wall))
-    if abs(worst - work.wall) > DOUBTFUL * work.wall:
+    busy_until = int(work.end.max()) - work.window[0]  # a window may be cut beyond the last end
+    worst = max(before, key=lambda wall: abs(wall - busy_until))
+    if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
     outcomes = []  # wall, error of that replay without a change, tasks
     for model, units, base in zip(models, named, before, strict=True):
         for queueing in (False, True):
             changed = changed_jobs(work, model, change, units, queueing=queueing)
-            wall = round(_replayed(changed, change) * (work.wall / base)) if base else 0
-            outcomes.append((wall, abs(base - work.wall), changed.tasks))
+            wall = work.wall + _replayed(changed, change) - base
+            outcomes.append((wall, abs(base - busy_until), changed.tasks))
+    if not with_edges and change.dispatch_cost != 1:
+        outcomes.append((work.wall, 0, outcomes[0][2]))  # its waits may have been for something else
     return WhatIf(
         measured_ns=work.wall,
-        replayed_ns=worst,
+        replayed_ns=worst + work.wall - busy_until,
         new_ns=outcomes[0][0],
         low_ns=max(min(wall - error for wall, error, _ in outcomes), 0),
         high_ns=max(wall + error for wall, error, _ in outcomes),
@@ -212,6 +215,8 @@ def _tasks_in_order(jobs: Jobs, here: NDArray[np.bool_]) -> Ints:
 def _neighbours(jobs: Jobs, here: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     tasks = _tasks_in_order(jobs, here)
     pairs = len(tasks) // 2
+    if pairs == 0:
+        raise NpuscopeError("halving needs two tasks of the kernel, and there is one")
     return tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2]
 
 

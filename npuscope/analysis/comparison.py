@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.hidden_exposed import Overlap, overlap_of
 from npuscope.analysis.likeness import differences
 from npuscope.analysis.matching import Match, match_kernels, places
 from npuscope.analysis.path import cover_of
 from npuscope.analysis.table import Tabular, microseconds
 from npuscope.analysis.waterfall import Waterfall, waterfall_of
+from npuscope.analysis.work import Work
+from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
@@ -31,6 +35,7 @@ class Comparison(Tabular):
     kernels: pl.DataFrame
     waterfall: Waterfall
     not_like_for_like: tuple[str, ...]
+    overlaps: tuple[Overlap | None, Overlap | None]  # of the kernels asked for, alone and in context side by side
 
     def frame(self) -> pl.DataFrame:
         return self.kernels
@@ -48,7 +53,7 @@ class Comparison(Tabular):
 
     def as_dict(self) -> dict[str, Any]:
         """The contract of `npuscope compare --json` (docs/json.md)."""
-        sides = [None if side.overlap is None else side.overlap.as_dict() for side in (self.a, self.b)]
+        sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
             "verdicts": [self.a.verdict.sentence, self.b.verdict.sentence],
             "kernels_asked": self.kernels_asked,
@@ -65,17 +70,17 @@ class Comparison(Tabular):
 def compare(a: Trace, b: Trace, kernels: str | None = None, pairs: Mapping[str, str] | None = None) -> Comparison:
     """A against B. `kernels` limits totals and table to names the regular expression finds in either trace;
     `pairs` says which kernel of B stands for one of A."""
-    return compare_explained(explain(a, kernels), explain(b, kernels), kernels, pairs)
+    return compare_explained(explain(a), explain(b), kernels, pairs)
 
 
 def compare_explained(
     a: Explanation, b: Explanation, kernels: str | None = None, pairs: Mapping[str, str] | None = None
 ) -> Comparison:
-    """As `compare`, for traces already explained (with `kernels`, if hidden and exposed are wanted)."""
+    """As `compare`, for traces already explained."""
     matches = match_kernels(a.work.kernels, b.work.kernels, pairs)
-    sides = [
-        _Side(e, places(e.work.kernels, matches, side), kernels, len(matches)) for e, side in ((a, "in_a"), (b, "in_b"))
-    ]
+    numbers = [places(e.work.kernels, matches, side) for e, side in ((a, "in_a"), (b, "in_b"))]
+    asked = _asked(kernels, (a.work, b.work), numbers, len(matches))
+    sides = [_Side(e, number, asked, len(matches)) for e, number in zip((a, b), numbers, strict=True)]
     alike = a.path.kind == b.path.kind
     paths = [e.path if alike else cover_of(e.work, e.ready) for e in (a, b)]
     return Comparison(
@@ -90,19 +95,40 @@ def compare_explained(
         kernels=_table(sides[0], sides[1], matches),
         waterfall=waterfall_of((a.work, paths[0], sides[0].place), (b.work, paths[1], sides[1].place), matches),
         not_like_for_like=tuple(differences(a, b, matches)),
+        overlaps=(None, None) if kernels is None else (_overlap(a, sides[0]), _overlap(b, sides[1])),
     )
+
+
+def _overlap(explained: Explanation, side: _Side) -> Overlap | None:
+    """Hidden and exposed of the kernels asked for, where the side has any."""
+    return overlap_of(explained.work, explained.ready, side.chosen) if side.chosen.any() else None
+
+
+def _asked(pattern: str | None, works: tuple[Work, Work], numbers: list[Ints], matches: int) -> NDArray[np.bool_]:
+    """The matches a pattern finds on either side; one that finds nothing on both is refused."""
+    if pattern is None:
+        return np.ones(matches, dtype=bool)
+    asked = np.zeros(matches, dtype=bool)
+    refused = []
+    for work, number in zip(works, numbers, strict=True):
+        try:
+            asked[number[work.kernels_named(pattern)]] = True
+        except NpuscopeError as error:
+            refused.append(error)
+    if len(refused) == 2:
+        raise refused[0]
+    return asked
 
 
 class _Side:
     """Counts and times per match, and the totals of the kernels asked for."""
 
-    def __init__(self, explained: Explanation, place: Ints, asked: str | None, matches: int) -> None:
+    def __init__(self, explained: Explanation, place: Ints, asked: NDArray[np.bool_], matches: int) -> None:
         work = explained.work
         self.place = place
-        kept = np.ones(len(work.kernel), dtype=bool)
-        if asked is not None:
-            kept = work.kernels_named(asked)[work.kernel]
-        match = place[work.kernel[kept]] if len(place) else work.kernel
+        self.chosen = asked[place]
+        kept = self.chosen[work.kernel]
+        match = place[work.kernel[kept]]
         start, end = work.start[kept], work.end[kept]
         self.count = np.bincount(match, minlength=matches)
         self.core = sum_by(match, end - start, matches)
@@ -143,7 +169,8 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
     """As `trend`, for traces already explained."""
     rows = []
     for name, e in explained.items():
-        side = _Side(e, np.zeros(len(e.work.kernels), dtype=np.int64), kernels, 1)
+        asked = np.ones(len(e.work.kernels), dtype=bool) if kernels is None else e.work.kernels_named(kernels)
+        side = _Side(e, np.arange(len(e.work.kernels)), asked, len(e.work.kernels))
         rows.append(
             {
                 "trace": name,

@@ -103,7 +103,7 @@ def explain(
     ledger = scheduling_of(work, found, path, cores)
     progress.report("explaining", 4, parts)
     cut = steps_of(work)
-    chosen = None if kernels is None else overlap_of(work, ready, kernels)
+    chosen = None if kernels is None else overlap_of(work, ready, work.kernels_named(kernels))
     comm = communication_of(work)
     result = Explanation(
         work=work,

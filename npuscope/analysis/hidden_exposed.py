@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Tabular, microseconds, percent
-from npuscope.analysis.work import NONE, Work
+from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, one_group, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, largest
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,11 @@ def communication_of(work: Work) -> Communication | None:
 def overlap(trace: Trace, kernels: str) -> Overlap:
     """What covered the waiting of the kernels whose names the regular expression finds."""
     work = Work.of(trace)
-    return overlap_of(work, readiness(work), kernels)
+    return overlap_of(work, readiness(work), work.kernels_named(kernels))
 
 
-def overlap_of(work: Work, ready: Readiness, kernels: str) -> Overlap:
-    """As `overlap`, for work already prepared."""
-    chosen = work.kernels_named(kernels)
+def overlap_of(work: Work, ready: Readiness, chosen: NDArray[np.bool_]) -> Overlap:
+    """As `overlap`, for work already prepared and a flag per kernel."""
     ours = chosen[work.kernel]
     run = union(one_group(work.start[ours], work.end[ours]))
     episodes, notes = _episodes(work, ready, ours, run)
@@ -166,11 +165,14 @@ def _episodes(
     if ready.edges == 0:
         note = "No edges: the set counts as under way from its first start to its last end."
         return one_group(run.start[:1], run.end[-1:]), (note,)
-    # the wait of each of the set's slices for a producer that is of the set too
-    rows = np.flatnonzero(ours & (ready.data_row != NONE))
-    rows = rows[ours[ready.data_row[rows]]]
-    waits_from, waits_to = ready.data[rows], work.start[rows]
-    return union(one_group(np.append(run.start, waits_from), np.append(run.end, waits_to))), ()
+    # from the end of each of the set's tasks to the last start of a task of the set that waits for it
+    tasks = max(largest(ready.task), largest(ready.src), largest(ready.dst)) + 1
+    ended, began = np.full(tasks, NEVER), np.full(tasks, NEVER)
+    np.maximum.at(ended, ready.task[ours], work.end[ours])
+    np.maximum.at(began, ready.task[ours], work.start[ours])
+    waits_from, waits_to = ended[ready.src], began[ready.dst]
+    both = (waits_from != NEVER) & (waits_to != NEVER)
+    return union(one_group(np.append(run.start, waits_from[both]), np.append(run.end, waits_to[both]))), ()
 
 
 def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataFrame:

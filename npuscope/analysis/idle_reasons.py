@@ -2,9 +2,9 @@
 
 A gap before a slice is cut at the stamps of that slice's task, in this order (docs/metrics.md draws it):
 
-* before a lane's first slice and after its last: edge; a core that never ran: starved;
+* before a lane's first slice and after its last: edge;
 * until the last producer ended: dependency while a producer ran, else dispatch if other work of this unit was
-  ready and not handed out, else starved;
+  ready and not handed out, else starved; the last two also hold for a core that never ran;
 * until the scheduler had seen the producers' ends: FIN;
 * until the orchestrator had submitted the task: starved;
 * until the slice was handed out: dispatch; from then on: pickup.
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Tabular, microseconds, percent, short
-from npuscope.analysis.waits import PARTS, Pieces, add_after_data, add_without_edges, kernel_names
+from npuscope.analysis.waits import Pieces, add_after_data, add_without_edges, coarse_reasons, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, outside, union
@@ -92,21 +92,17 @@ def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
     never_ran = np.isin(idle.group, np.setdiff1d(work.core_lanes, work.lane))
     at_edge = ~never_ran & (first | (row == NONE))
     pieces = Pieces()
-    for reason, kept in (("starved", never_ran), ("edge", at_edge)):
-        pieces.add(reason, *idle.where(kept), row[kept])
+    pieces.add("edge", *idle.where(at_edge), row[at_edge])
+    _never_ran(work, ready, idle.where(never_ran), pieces)
     inner = ~never_ran & ~at_edge
     _explain(work, ready, idle.where(inner), row[inner], pieces)
-    segments, notes = _segments(work, ready, pieces), tuple(_notes(work, ready))
+    segments, notes = _segments(work, pieces), tuple(_notes(work, ready))
     return Bubbles(segments, len(work.core_lanes), work.wall, work.on_cores, notes)
 
 
-def _segments(work: Work, ready: Readiness, pieces: Pieces) -> pl.DataFrame:
+def _segments(work: Work, pieces: Pieces) -> pl.DataFrame:
     """The pieces with the names of the kernel that came next and of the one it waited for."""
     found = pieces.in_order()
-    data_row, seen_row = np.append(ready.data_row, NONE), np.append(ready.seen_row, NONE)  # NONE finds the last
-    waits = np.isin(found.part, [PARTS.index("dependency"), PARTS.index("starved")])
-    blocker = np.where(waits, data_row[found.row], NONE)
-    blocker = np.where(found.part == PARTS.index("FIN"), seen_row[found.row], blocker)
     return pl.DataFrame(
         {
             "lane": work.lanes["lane"].to_numpy()[found.group],
@@ -114,7 +110,7 @@ def _segments(work: Work, ready: Readiness, pieces: Pieces) -> pl.DataFrame:
             "end": found.end,
             "reason": found.parts(),
             "kernel": kernel_names(work, found.row),
-            "blocker": kernel_names(work, blocker),
+            "blocker": kernel_names(work, found.blocker),
         }
     )
 
@@ -158,14 +154,30 @@ def _before_data(work: Work, ready: Readiness, waits: Intervals, row: Ints, piec
     kept = waits.end > waits.start
     waits, row = waits.where(kept), row[kept]
     by_task = Intervals(ready.task[row], waits.start, waits.end)
-    ran = inside(by_task, ready.runs)
-    pieces.add("dependency", waits.group[ran.of], ran.start, ran.end, row[ran.of])
-    rest = outside(by_task, ready.runs)
-    unit, lane = _unit_groups(work), waits.group[rest.of]
-    by_unit = Intervals(unit[lane], rest.start, rest.end)
+    ran, rest = inside(by_task, ready.runs), outside(by_task, ready.runs)
+    pieces.add("dependency", waits.group[ran.of], ran.start, ran.end, row[ran.of], ready.runs_row[ran.by])
+    nobody_ran = Intervals(waits.group[rest.of], rest.start, rest.end)
+    _starved_or_dispatch(work, ready, nobody_ran, row[rest.of], ready.data_row[row[rest.of]], pieces)
+
+
+def _never_ran(work: Work, ready: Readiness, idle: Intervals, pieces: Pieces) -> None:
+    """Cores without a slice."""
+    nothing = np.full(len(idle.group), NONE)
+    if work.on_cores and ready.edges:
+        _starved_or_dispatch(work, ready, idle, nothing, nothing, pieces)
+    else:
+        pieces.add(coarse_reasons(work)[2], *idle, nothing)
+
+
+def _starved_or_dispatch(
+    work: Work, ready: Readiness, idle: Intervals, row: Ints, blocker: Ints, pieces: Pieces
+) -> None:
+    """Lanes with nothing of their own to wait for: was other work of their unit ready?"""
+    unit = _unit_groups(work)
+    by_unit = Intervals(unit[idle.group], idle.start, idle.end)
     other = union(_ready_not_handed_out(work, ready, unit))
     for reason, part in (("dispatch", inside(by_unit, other)), ("starved", outside(by_unit, other))):
-        pieces.add(reason, lane[part.of], part.start, part.end, row[rest.of[part.of]])
+        pieces.add(reason, idle.group[part.of], part.start, part.end, row[part.of], blocker[part.of])
 
 
 def _unit_groups(work: Work) -> Ints:
@@ -175,11 +187,11 @@ def _unit_groups(work: Work) -> Ints:
 
 
 def _ready_not_handed_out(work: Work, ready: Readiness, unit: Ints) -> Intervals:
-    """When work of each unit was ready and waited to be handed out. A task with nothing to wait for was ready
-    from the window's beginning."""
-    told = ready.dispatch != NEVER
+    """When work of each unit was ready and waited to be handed out. A task with nothing to wait for, of which no
+    record says when it was submitted, is left out: nobody knows since when it was ready."""
+    told = (ready.dispatch != NEVER) & (ready.ready != NEVER)
     begin = np.maximum(ready.ready[told], work.window[0])
-    return Intervals(unit[work.lane[told]], begin, np.minimum(ready.dispatch[told], work.window[1])).of_length()
+    return Intervals(unit[work.lane[told]], begin, np.minimum(ready.dispatch[told], work.window[1]))
 
 
 def _notes(work: Work, ready: Readiness) -> list[str]:

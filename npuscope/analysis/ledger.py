@@ -107,6 +107,9 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     told = int(stamped.sum())
     runs = int((end - start)[stamped].sum())
     flight = whole / told * tasks / work.wall if told and work.wall else None
+    if flight is not None and "window_ns" in work.trace.meta.notes:  # a cut leaves parts of tasks, whose time counts
+        inside = np.minimum(finish, work.window[1]) - np.maximum(dispatch, work.window[0])
+        flight = float(inside[stamped].sum()) / work.wall * tasks / told
     known = _core_count(work, cores)
     return Scheduling(
         tasks=tasks,

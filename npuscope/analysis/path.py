@@ -1,7 +1,7 @@
 """The path that decides the end: a tiling of the window into runs and waits, each attributed.
 
-With edges it is the critical path, walked back from the slice that ended last: to the producer that ended last,
-or to the slice before on the same core if that one ended later. Waits between two slices of the path carry the
+With edges it is the critical path, walked back from the slice that ended last: to the producer whose end was seen
+last, or to the slice before on the same core if that one ended later. Waits between two slices of the path carry the
 reasons of `idle_reasons`. Without edges it is a cover: at each moment one running slice, compute before
 communication, and idle time with the reason of what ended it. Both add up to the window exactly.
 """
@@ -139,10 +139,12 @@ def _chain(work: Work, ready: Readiness) -> CriticalPath:
 def _predecessors(work: Work, ready: Readiness) -> tuple[Ints, Ints]:
     """For each slice the one it waited for last, NONE for nothing; and which link that is."""
     begun = np.append(work.start, np.iinfo(np.int64).max)  # NONE looks up the last: begins never
-    producer = np.where(begun[ready.data_row] < work.start, ready.data_row, NONE)
+    # what the scheduler saw last made the task ready, where it left a record
+    last = np.where((ready.seen >= ready.data) & (ready.seen_row != NONE), ready.seen_row, ready.data_row)
+    producer = np.where(begun[last] < work.start, last, NONE)
     core = np.where(begun[work.previous] < work.start, work.previous, NONE)
-    ended = np.append(work.end, NEVER)
-    by_core = ended[core] > ended[producer]
+    free = np.append(work.end, NEVER)[core]
+    by_core = free > np.where(producer == NONE, NEVER, np.maximum(ready.data, ready.seen))
     before = np.where(by_core, core, producer)
     link = np.where(by_core, LINKS.index("core"), LINKS.index("dependency"))
     return before, np.where(before == NONE, NO_LINK, link)

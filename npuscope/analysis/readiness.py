@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, union
+from npuscope.trace.interval_sets import Intervals, counting, union_with_last
 from npuscope.trace.intervals import Ints
 
 DEPENDENCIES = ["tensormap", "creator", "explicit"]
@@ -35,7 +35,8 @@ class Readiness:
     dispatch: Ints  # when the slice was handed out: to its core, or to its stream
     src: Ints  # edges between task numbers, barriers included
     dst: Ints
-    runs: Intervals  # union of each task's producers, from first start to last end; group = task
+    runs: Intervals  # when a producer of each task ran; group = task
+    runs_row: Ints  # for each of those, the slice that ended with it
 
     @property
     def edges(self) -> int:
@@ -64,10 +65,7 @@ def readiness(work: Work) -> Readiness:
     seen, seen_row = _pass_on(src, dst, finish, finish_row, has_slice)
     submitted = _submissions(work.trace, known)
     dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
-    begin = _first_starts(task, work.start, src, dst, has_slice)
-    last = np.where(has_slice, end, data)  # of a task that never runs, when its own producers had ended
-    known_run = last[src] != NEVER
-    runs = union(Intervals(dst[known_run], begin[src[known_run]], last[src[known_run]]))
+    runs, runs_row = _runs(work, task, src, dst, has_slice)
     return Readiness(
         task=task,
         data=data[task],
@@ -79,6 +77,7 @@ def readiness(work: Work) -> Readiness:
         src=src,
         dst=dst,
         runs=runs,
+        runs_row=runs_row,
     )
 
 
@@ -133,16 +132,31 @@ def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_
         stamp[silent], row[silent] = waits[silent], waits_row[silent]
 
 
-def _first_starts(task: Ints, start: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> Ints:
-    """When each task began; one that never runs began with the first of its producers."""
-    begin = np.full(len(ran), np.iinfo(np.int64).max)
-    np.minimum.at(begin, task, start)
-    to_silent = ~ran[dst]
-    while True:
-        before = begin.copy()
-        np.minimum.at(begin, dst[to_silent], before[src[to_silent]])
-        if np.array_equal(begin, before):
-            return begin
+def _runs(work: Work, task: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> tuple[Intervals, Ints]:
+    """When a producer of each task ran, and which slice ended then. What never runs passes on its own producers."""
+    rows = np.flatnonzero(task < len(ran) - 1)
+    own, last = union_with_last(Intervals(task[rows], work.start[rows], work.end[rows]))
+    own_row = rows[last]
+    through = ~ran[dst]
+    known, known_row = own, own_row
+    while through.any():
+        passed, passed_row = _of_producers(known, known_row, src[through], dst[through], len(ran))
+        both = Intervals(*(np.append(a, b) for a, b in zip(own, passed, strict=True)))
+        order = np.lexsort((both.start, both.group))
+        before, known = known, both.where(order)
+        known_row = np.append(own_row, passed_row)[order]
+        if known.length == before.length:
+            break
+    return _of_producers(known, known_row, src, dst, len(ran))
+
+
+def _of_producers(known: Intervals, row: Ints, src: Ints, dst: Ints, tasks: int) -> tuple[Intervals, Ints]:
+    """The union of every consumer's producers' runs, and the slice that ends each piece."""
+    begins = np.searchsorted(known.group, np.arange(tasks + 1))
+    count = begins[src + 1] - begins[src]
+    piece = np.repeat(begins[src], count) + counting(count)
+    found, last = union_with_last(Intervals(np.repeat(dst, count), known.start[piece], known.end[piece]))
+    return found, row[piece[last]]
 
 
 def _submissions(trace: Trace, known: Ints) -> Ints:

@@ -63,8 +63,7 @@ def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[J
         if number not in named.setdefault(place[0], []):
             named[place[0]].append(number)
     free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
-    seen = np.where(ready.seen != NEVER, ready.seen, ready.data)
-    could = np.maximum(np.maximum(seen, ready.submitted), np.maximum(free, work.window[0]))
+    could = np.maximum(ready.ready, np.maximum(free, work.window[0]))
     late = np.where(work.finish != NEVER, work.finish - work.end, 0)
     jobs = Jobs(
         kernel=work.kernel,
@@ -98,7 +97,10 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
         met = rows[last != NONE]
         src, dst = np.append(src, last[met]), np.append(dst, met)
         ended = np.maximum(ended, np.where(last == NONE, work.window[0], work.end[last]))
-    launched = np.maximum(ready.dispatch, work.window[0])
+    # a host's launch comes from outside; a scheduler's hand-out follows from the work itself
+    launched = np.full(len(rows), work.window[0])
+    if not work.on_cores:
+        launched = np.maximum(ready.dispatch, launched)
     could = np.maximum(ended, launched)
     return Jobs(
         kernel=work.kernel,
@@ -122,33 +124,41 @@ def replay(jobs: Jobs) -> int:
     waits = np.bincount(jobs.dst, minlength=tasks).tolist()
     consumers = _grouped(jobs.src, jobs.dst, tasks)
     blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)
-    first = np.full(tasks, np.iinfo(np.int64).max)
-    np.minimum.at(first, jobs.task, jobs.order)
-    # a task without blocks passes on at once what it waited for
-    first_order = np.where(first == np.iinfo(np.int64).max, np.iinfo(np.int64).min, first).tolist()
-    pool, dur, delay, late, floor = (c.tolist() for c in (jobs.pool, jobs.dur, jobs.delay, jobs.late, jobs.not_before))
-    order = jobs.order.tolist()
+    left = [len(rows) for rows in blocks]
+    task, pool, dur, delay = (column.tolist() for column in (jobs.task, jobs.pool, jobs.dur, jobs.delay))
+    late, floor, order = (column.tolist() for column in (jobs.late, jobs.not_before, jobs.order))
     cores = {number: [0] * count for number, count in jobs.cores.items()}
-    ready = [0] * tasks
-    queue = [(first_order[t], t) for t in range(tasks) if waits[t] == 0]
+    ready, seen = [0] * tasks, [0] * tasks
+    queue: list[tuple[int, int]] = []  # jobs that may start, by measured order
+    finished = [number for number in range(tasks) if waits[number] == 0 and left[number] == 0]
+    for number in range(tasks):
+        if waits[number] == 0:
+            queue += [(order[job], job) for job in blocks[number]]
     heapq.heapify(queue)
     wall = done = 0
-    while queue:
-        _, task = heapq.heappop(queue)
-        done += 1
-        seen = ready[task]
-        for job in sorted(blocks[task], key=order.__getitem__):
-            free = cores[pool[job]]
-            start = max(max(ready[task], free[0], floor[job]) + delay[job], free[0])
-            end = start + dur[job]
-            heapq.heapreplace(free, end)
-            seen = max(seen, end + late[job])
+    while queue or finished:
+        while finished:
+            number = finished.pop()
+            done += 1
+            for consumer in consumers[number]:
+                ready[consumer] = max(ready[consumer], seen[number])
+                waits[consumer] -= 1
+                if waits[consumer] == 0:
+                    seen[consumer] = ready[consumer]
+                    for job in blocks[consumer]:
+                        heapq.heappush(queue, (order[job], job))
+                    if left[consumer] == 0:  # a barrier passes on at once what it waited for
+                        finished.append(consumer)
+        if queue:
+            job = heapq.heappop(queue)[1]
+            number, free = task[job], cores[pool[job]]
+            end = max(ready[number], free[0], floor[job]) + delay[job] + dur[job]
+            heapq.heapreplace(free, max(end, free[0]))
+            seen[number] = max(seen[number], end + late[job])
             wall = max(wall, end)
-        for consumer in consumers[task]:
-            ready[consumer] = max(ready[consumer], seen)
-            waits[consumer] -= 1
-            if waits[consumer] == 0:
-                heapq.heappush(queue, (first_order[consumer], consumer))
+            left[number] -= 1
+            if left[number] == 0:
+                finished.append(number)
     if done < tasks:
         raise Cycle("the task graph has a cycle: a task would wait for itself")
     return wall

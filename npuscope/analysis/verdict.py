@@ -2,9 +2,10 @@
 
 With edges, the critical path is split into four shares: waits for the scheduler (dispatch), runs that waited for their
 core (core), runs that waited for a producer or for nothing (dependency), and the run after the last start (tail).
-They add up to the window but for its edges. The largest is the bound. A core bound is called bandwidth where
-counters say that cores moved data longer than they computed. Without edges the shares of idle time decide, as far
-as they can.
+They add up to the window but for its edges. The largest is the bound. Where a unit is busy BUSY_ENOUGH, its cores are
+the bound whatever the path says; that is called bandwidth where counters say that cores moved data longer than they
+computed, and communication where most of what runs is collectives. Without edges the shares of idle time decide, as
+far as they can.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from npuscope.analysis.ledger import Scheduling
 from npuscope.analysis.path import CriticalPath
 from npuscope.analysis.table import microseconds, percent, short
 from npuscope.analysis.waits import SCHEDULING
-from npuscope.analysis.work import Work
+from npuscope.analysis.work import CORES, Work
 
 BUSY_ENOUGH = 0.7  # of a unit's core time, or of the window on streams: more idle time than this leaves is the bound
 FEW_IN_FLIGHT = 0.5  # tasks in flight per core
@@ -42,9 +43,23 @@ def verdict_of(work: Work, ledger: Scheduling, path: CriticalPath, comm: Communi
     """The bound of a run from its ledger and its path."""
     if len(work.lane) == 0 or work.wall == 0:
         return Verdict("unknown", "Nothing ran in this window.", {})
-    if path.kind == "chain":
+    unit, used = _busiest(work, path)
+    if path.kind == "chain" and used < BUSY_ENOUGH:
         return _from_path(work, ledger, path)
-    return _from_idle(work, ledger, path, comm)
+    return _from_idle(work, ledger, path, comm, unit, used)
+
+
+def _busiest(work: Work, path: CriticalPath) -> tuple[str, float]:
+    """The unit of cores that is busy the largest share of its time; on streams the device, while anything runs."""
+    busy = work.busy.lengths(work.lanes.height)
+    named = {
+        unit: float(busy[work.units == unit].sum() / (work.wall * (work.units == unit).sum()))
+        for unit in CORES
+        if (work.units == unit).any()
+    }
+    return max(
+        named.items(), key=lambda item: item[1], default=("the device", path.by_part().get("run", 0) / work.wall)
+    )
 
 
 def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
@@ -61,7 +76,7 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     # the tail's run is taken out of the link it came by
     last = run["link"][-1] if run.height else "none"
     shares["core" if last == "core" else "dependency"] -= shares["tail"]
-    bound = max(shares, key=lambda name: shares[name])
+    bound = "tail" if path.slices == 1 else max(shares, key=lambda name: shares[name])
     counters = _counters(work) if bound == "core" else {}
     if counters:
         bound = _core_or_bandwidth(counters)
@@ -72,22 +87,16 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
         "bandwidth": f"{percent(shares['core'])} of the critical path runs on busy cores{_counters_told(counters)}",
         "dependency": f"{percent(shares['dependency'])} of the critical path is a chain of tasks that waited for one "
         f"another ({path.slices:,} slices); {_top(path)}",
-        "tail": f"{percent(shares['tail'])} of the window passes after the last task has started",
+        "tail": f"{percent(shares['tail'])} of the window passes after the last task has started; {_top(path)}",
     }
     return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares | counters)
 
 
-def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None) -> Verdict:
+def _from_idle(
+    work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None, unit: str, used: float
+) -> Verdict:
     parts, wall = path.by_part(), work.wall
-    units = work.units
-    lengths = work.busy.lengths(work.lanes.height)
-    named = {
-        unit: float(lengths[units == unit].sum() / (wall * (units == unit).sum()))
-        for unit in ("AIC", "AIV")
-        if (units == unit).any()
-    }
     any_running = parts.get("run", 0) / wall
-    unit, used = max(named.items(), key=lambda item: item[1], default=("the device", any_running))
     numbers = {"busy": used, "running": any_running}
     if used >= BUSY_ENOUGH and comm is not None and comm.exposed_ns > comm.compute_ns:
         exposed, compute = comm.exposed_ns / wall, comm.compute_ns / wall
@@ -137,7 +146,7 @@ def _counters(work: Work) -> dict[str, float]:
     if not all(column in work.slices.columns for column in (*MOVES, *COMPUTES)):
         return {}
     ratio = pl.col(*MOVES, *COMPUTES).cast(pl.Float64, strict=False)
-    told = work.slices.select("dur", ratio).drop_nulls()
+    told = work.slices.filter(pl.col("kind") == "task").select("dur", ratio).drop_nulls()
     whole = int(told["dur"].sum())
     if whole == 0:
         return {}

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.readiness import Readiness
-from npuscope.analysis.work import NEVER, Work
+from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.intervals import Ints
 
 REASONS = (
@@ -29,19 +29,20 @@ REASONS = (
 )
 SCHEDULING = ("FIN", "dispatch", "pickup", "FIN+dispatch+pickup")  # what a faster scheduler would shorten
 PARTS = ("run", *REASONS)
-# without edges: before the slice was handed out, after that, and where nobody says when it was
 _ON_CORES = ("dependency+FIN+dispatch+starved", "pickup", "dependency+FIN+dispatch+pickup+starved")
 _ON_STREAMS = ("dispatch", "dependency+pickup", "dependency+dispatch+pickup")
 
 
 class Columns(NamedTuple):
-    """Pieces of time: a group (a lane, say), start, end, the row of the slice it belongs to, and the part's number."""
+    """Pieces of time: a group (a lane, say), start, end, the row of the slice it belongs to, the part's number, and the
+    row of the slice that was waited for (NONE where nobody was)."""
 
     group: Ints
     start: Ints
     end: Ints
     row: Ints
     part: Ints
+    blocker: Ints
 
     def parts(self) -> pl.Series:
         """The parts by name."""
@@ -54,10 +55,11 @@ class Pieces:
     def __init__(self) -> None:
         self._found: list[Columns] = []
 
-    def add(self, part: str, group: Ints, start: Ints, end: Ints, row: Ints) -> None:
+    def add(self, part: str, group: Ints, start: Ints, end: Ints, row: Ints, blocker: Ints | None = None) -> None:
         kept = end > start
         number = np.full(int(kept.sum()), PARTS.index(part))
-        self._found.append(Columns(group[kept], start[kept], end[kept], row[kept], number))
+        blocking = np.full(len(number), NONE) if blocker is None else blocker[kept]
+        self._found.append(Columns(group[kept], start[kept], end[kept], row[kept], number, blocking))
 
     def in_order(self) -> Columns:
         """All pieces by group, then start."""
@@ -74,7 +76,7 @@ def add_after_data(pieces: Pieces, ready: Readiness, group: Ints, start: Ints, e
     seen = np.clip(ready.seen[row], start, end)
     submitted = np.clip(ready.submitted[row], seen, end)
     handed = np.clip(ready.dispatch[row], submitted, end)
-    pieces.add("FIN", group, start, seen, row)
+    pieces.add("FIN", group, start, seen, row, ready.seen_row[row])
     pieces.add("starved", group, seen, submitted, row)
     pieces.add("dispatch", group, submitted, handed, row)
     pieces.add("pickup", group, handed, end, row)
@@ -84,13 +86,18 @@ def add_without_edges(
     pieces: Pieces, work: Work, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints
 ) -> None:
     """Waits of which only the moment of handing out may be known."""
-    before, after, untold = _ON_CORES if work.on_cores else _ON_STREAMS
+    before, after, untold = coarse_reasons(work)
     told = ready.dispatch[row] != NEVER
     pieces.add(untold, group[~told], start[~told], end[~told], row[~told])
     group, start, end, row = group[told], start[told], end[told], row[told]
     handed = np.clip(ready.dispatch[row], start, end)
     pieces.add(before, group, start, handed, row)
     pieces.add(after, group, handed, end, row)
+
+
+def coarse_reasons(work: Work) -> tuple[str, str, str]:
+    """Reasons without edges: before a slice was handed out, after that, and where nobody says when it was."""
+    return _ON_CORES if work.on_cores else _ON_STREAMS
 
 
 def kernel_names(work: Work, rows: Ints) -> pl.Series:

@@ -140,10 +140,18 @@ class Work:
 
     @cached_property
     def previous(self) -> Ints:
-        """The row of the same lane that began last before each row; NONE for a lane's first."""
-        rows = np.arange(len(self.lane))
-        first = np.concatenate([[True], self.lane[1:] != self.lane[:-1]]) if len(rows) else np.zeros(0, dtype=bool)
-        return np.where(first, NONE, rows - 1)
+        """Of the rows of the same lane that began before each row, the one that ended last; NONE for a lane's first."""
+        rows = len(self.lane)
+        if rows == 0:
+            return np.zeros(0, dtype=np.int64)
+        first = np.append(True, self.lane[1:] != self.lane[:-1])
+        lane_number = np.cumsum(first) - 1
+        rank = np.empty(rows, dtype=np.int64)
+        rank[np.argsort(self.end, kind="stable")] = np.arange(rows)
+        reach = rank + lane_number * rows  # later lanes reach further, so that one running maximum serves all
+        best = np.maximum.accumulate(reach)
+        row = np.maximum.accumulate(np.where(best == reach, np.arange(rows), 0))
+        return np.where(first, NONE, np.append(NONE, row[:-1]))
 
 
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:

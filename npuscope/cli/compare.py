@@ -43,7 +43,7 @@ def command(
     pairs = pairs_of(match or [], "--match")
     names = names_of(paths)
     with progress_bar():
-        explained = [explain(read_steps(path, step), kernels) for path in paths]
+        explained = [explain(read_steps(path, step)) for path in paths]
         if len(paths) > 2:
             table = trend_of(dict(zip(names, explained, strict=True)), kernels)
             if json:

@@ -102,9 +102,9 @@ def compare_text(names: tuple[str, str], c: Comparison) -> str:
         "",
         *frame_lines(kernels, KERNELS),
     ]
-    for letter, side in (("A", c.a), ("B", c.b)):
-        if c.kernels_asked is not None and side.overlap is not None:
-            lines += ["", f"{letter} {side.overlap.title()}", *frame_lines(side.overlap.units)]
+    for letter, found in zip("AB", c.overlaps, strict=True):
+        if found is not None:
+            lines += ["", f"{letter} {found.title()}", *frame_lines(found.units)]
     if c.not_like_for_like:
         lines += ["", "not like for like:", *(f"  {printable(line)}" for line in c.not_like_for_like)]
     return "\n".join(lines)

@@ -81,8 +81,8 @@ def compare_markdown(names: tuple[str, str], c: Comparison, command: str) -> str
         _more(c.kernels.height),
         "## Not like for like",
         bullets(text(line) for line in c.not_like_for_like) or "Nothing found that differs.",
-        *(part for letter, side in (("A", c.a), ("B", c.b)) if c.kernels_asked and side.overlap
-          for part in (f"## Hidden and exposed in {letter}", *_overlap(side.overlap))),
+        *(part for letter, found in zip("AB", c.overlaps, strict=True) if found
+          for part in (f"## Hidden and exposed in {letter}", *_overlap(found))),
         "## How to reproduce",
         f"```\n{printable(command)}\n```",
     ]  # fmt: skip

@@ -78,7 +78,7 @@ class Trace:
 
         `kernel` is a regular expression found anywhere in the name (`(?i)` ignores case), `where` any Polars
         expression over `slices`, the others one value or several. Lanes stay if `unit`, `rank` and `lane` allow
-        them, idle or not; edges where a slice of both their tasks stays.
+        them, idle or not; edges unless a task of theirs lost all its slices.
         """
         condition = pl.lit(True) if where is None else where
         if kernel is not None:
@@ -96,9 +96,12 @@ class Trace:
 
     def _keep(self, condition: pl.Expr, lanes: pl.DataFrame, reason: str) -> Trace:
         slices = self.slices.filter(condition)
-        tasks = slices["task"].unique().implode()
-        known = pl.col("src").is_in(tasks) | pl.col("src").is_null()
-        edges = self.edges.filter(known & (pl.col("dst").is_in(tasks) | pl.col("dst").is_null()))
+        gone = self.slices["task"].unique()
+        gone = gone.filter(~gone.is_in(slices["task"].unique().implode())).implode()
+        # an edge from or to a task without a slice, a barrier, stays
+        edges = self.edges.filter(
+            ~pl.col("src").is_in(gone).fill_null(False) & ~pl.col("dst").is_in(gone).fill_null(False)
+        )
         left_out = self.slices.height - slices.height
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         return Trace(slices, lanes, edges, replace(self.meta, dropped=dropped))

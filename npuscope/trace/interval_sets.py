@@ -41,11 +41,12 @@ class Intervals(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Pieces of intervals; `of` is the position of the interval each was cut from."""
+    """Pieces of intervals: the position of the interval each was cut from, and of the piece of the cover around it."""
 
     of: Ints
     start: Ints
     end: Ints
+    by: Ints  # -1 outside of the cover
 
 
 def one_group(start: Ints, end: Ints) -> Intervals:
@@ -75,35 +76,48 @@ def union(intervals: Intervals) -> Intervals:
     return Intervals(group[first], start[first], last_end)
 
 
+def union_with_last(intervals: Intervals) -> tuple[Intervals, Ints]:
+    """The union, and for each of its pieces the position of the interval that ends with it."""
+    whole = union(intervals)
+    order = np.lexsort((intervals.end, intervals.group))
+    group, end = intervals.group[order], intervals.end[order]
+    axis = _Axis.of(intervals.group, intervals.start, intervals.end) if len(order) else None
+    if axis is None:
+        return whole, np.zeros(0, dtype=np.int64)
+    ends = axis.at(group, end, end)[0]
+    found = np.searchsorted(ends, axis.at(whole.group, whole.end, whole.end)[0], side="right") - 1
+    return whole, order[found]
+
+
 def gaps(covered: Intervals, groups: int, window: tuple[int, int]) -> Intervals:
     """What a union within the window leaves open of it, for every group from 0."""
     everything = np.arange(groups, dtype=np.int64)
     whole = Intervals(everything, np.full(groups, window[0]), np.full(groups, window[1]))
-    of, start, end = outside(whole, covered)
-    return Intervals(of, start, end)
+    rest = outside(whole, covered)
+    return Intervals(rest.of, rest.start, rest.end)
 
 
 def inside(asked: Intervals, cover: Intervals) -> Parts:
     """The parts of the intervals asked for that the union `cover` of their group covers."""
     first, count = _overlapped(asked, cover)
     of = np.repeat(np.arange(len(count)), count)
-    piece = np.repeat(first, count) + _places(count)
+    piece = np.repeat(first, count) + counting(count)
     start = np.maximum(asked.start[of], cover.start[piece])
-    return Parts(of, start, np.minimum(asked.end[of], cover.end[piece]))
+    return Parts(of, start, np.minimum(asked.end[of], cover.end[piece]), piece)
 
 
 def outside(asked: Intervals, cover: Intervals) -> Parts:
     """The parts of the intervals asked for that the union `cover` of their group leaves open."""
     first, count = _overlapped(asked, cover)
     of = np.repeat(np.arange(len(count)), count + 1)
-    place = _places(count + 1)
+    place = counting(count + 1)
     after = np.repeat(first, count + 1) + place  # the piece of the cover that ends this part
     start, end = asked.start[of].copy(), asked.end[of].copy()
     later, sooner = place > 0, place < count[of]
     start[later] = cover.end[after[later] - 1]
     end[sooner] = cover.start[after[sooner]]
     open_ = end > start
-    return Parts(of[open_], start[open_], end[open_])
+    return Parts(of[open_], start[open_], end[open_], np.full(int(open_.sum()), -1))
 
 
 def _overlapped(asked: Intervals, cover: Intervals) -> tuple[Ints, Ints]:
@@ -122,7 +136,7 @@ def _overlapped(asked: Intervals, cover: Intervals) -> tuple[Ints, Ints]:
     return first, np.maximum(np.searchsorted(cover_start, asked_end, side="left") - first, 0)
 
 
-def _places(count: Ints) -> Ints:
+def counting(count: Ints) -> Ints:
     """0, 1, … count - 1 for each count, one after the other."""
     ends = np.cumsum(count)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - count, count)

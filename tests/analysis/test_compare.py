@@ -70,11 +70,19 @@ def test_a_trace_with_edges_against_one_without_is_followed_alike() -> None:
     assert any("only one capture has edges" in line for line in found.not_like_for_like)
 
 
-def test_a_set_that_one_side_does_not_have_is_refused() -> None:
+def test_a_set_is_found_on_either_side_and_follows_pairs() -> None:
+    # GIVEN QKV_proj of A, called qkv in B
+    a, b = (
+        made([Task(1, "QKV_proj", "AIC_0", 0, 20)]),
+        made([Task(1, "qkv", "AIC_0", 0, 20), Task(2, "o", "AIC_0", 20, 32)]),
+    )
+    found = analysis.compare(a, b, kernels="QKV_proj", pairs={"QKV_proj": "qkv"})
+    assert found.totals["core_ns"] == (20 * US, 20 * US)
+    assert [o is not None and o.core_ns for o in found.overlaps] == [20 * US, 20 * US]
+    # a side without any of them has no time, and a set that nobody has is refused
+    assert analysis.compare(a, b, kernels="^o$").totals["core_ns"] == (0, 12 * US)
     with pytest.raises(NpuscopeError, match="no kernel matches 'attention'"):
-        analysis.compare(
-            made([Task(1, "attention", "AIC_0", 0, 1)]), made([Task(1, "b", "AIC_0", 0, 1)]), kernels="attention"
-        )
+        analysis.compare(a, b, kernels="attention")
 
 
 def test_three_traces_are_a_trend() -> None:

@@ -76,9 +76,10 @@ def test_work_that_was_ready_elsewhere_makes_a_gap_dispatch_and_not_starved(trac
 
 def test_blockers_are_named(trace: Trace) -> None:
     found = analysis.bubbles(trace)
-    # silu waited while gate ran (44–50) and while up ran (60–70), for up, which ended last
-    assert "`silu` waited 16.000 µs for `up` in 2 bubbles" in found.sentences(20)
-    assert "`out_proj` waited 7.000 µs for `sv` in one bubble" in found.sentences(20)
+    # silu waited for gate while that ran (44–50), and for up while that ran (60–70)
+    assert "`silu` waited 6.000 µs for `gate` in 1 stretch" in found.sentences(20)
+    assert "`silu` waited 10.000 µs for `up` in 1 stretch" in found.sentences(20)
+    assert "`out_proj` waited 7.000 µs for `sv` in 1 stretch" in found.sentences(20)
 
 
 def test_attention_is_partly_hidden_behind_gate(trace: Trace) -> None:
@@ -135,7 +136,8 @@ def test_the_verdict_is_dependencies(trace: Trace) -> None:
     # 51 of dependent runs and 14 of the first, without the 2 after the last start; 25 of waits for the scheduler
     assert verdict.numbers == pytest.approx({"dispatch": 0.25, "core": 0.10, "dependency": 0.63, "tail": 0.02})
     assert str(verdict) == (
-        "dependency-bound: 63.0% of the critical path is tasks that waited for one another, 9 in a row."
+        "dependency-bound: 63.0% of the critical path is a chain of tasks that waited for one another (9 slices); "
+        "`down` is 14.0% of the path."
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made import Task, dozen, made
+from made import DOZEN, Task, dozen, made
 
 from npuscope import NpuscopeError
 from npuscope.analysis import gate, read_budget
+from npuscope.analysis.budget import Budget, Gate
 from npuscope.trace import Trace
 
 
@@ -16,12 +17,12 @@ def run(us: float) -> Trace:
     return made([Task(1, "fa_fused", "AIC_0", 0, us, 0, us + 1)])
 
 
-def budget(folder: Path, text: str):  # type: ignore[no-untyped-def]
+def budget(folder: Path, text: str) -> Budget:
     (folder / "budget.toml").write_text(text)
     return read_budget(folder / "budget.toml")
 
 
-def statuses(result) -> list[str]:  # type: ignore[no-untyped-def]
+def statuses(result: Gate) -> list[str]:
     return result.table["status"].to_list()
 
 
@@ -93,6 +94,8 @@ def test_counts_have_no_noise(tmp_path: Path) -> None:
         ('[[limit]]\nmetric = "busy"\nmax = 1', "no metric 'busy'"),
         ('[[limit]]\nmetric = "wall_us"', "neither max, min nor max_increase"),
         ('[[limit]]\nmetric = "wall_us"\nmaximum = 1', "maximum"),
+        ('[[limit]]\nmetric = "path_us"\nreason = "dispach"\nmax = 1', "no reason 'dispach'"),
+        ('[[limit]]\nmetric = "core_us"\nkernel = "a"\nunit = "AIC"\nmax = 1', "two of kernel, unit and reason"),
         ('noise = 2\n[[limit]]\nmetric = "wall_us"\nmax = 1', "noise"),
     ],
 )
@@ -100,3 +103,18 @@ def test_a_broken_budget_is_one_sentence(tmp_path: Path, text: str, told: str) -
     with pytest.raises(NpuscopeError, match=told) as caught:
         budget(tmp_path, text)
     assert "budget.toml" in str(caught.value)
+
+
+def test_what_cannot_be_told_does_not_pass(tmp_path: Path) -> None:
+    # GIVEN a capture without edges, whose dispatch waits are part of a coarser reason
+    limits = budget(tmp_path, '[[limit]]\nmetric = "bubble_us"\nreason = "dispatch"\nmax = 50\n')
+    assert statuses(gate([dozen()], limits)) == ["ok"]
+    assert statuses(gate([made(DOZEN)], limits)) == ["FAIL"]
+
+
+def test_a_baseline_of_nothing_is_an_increase(tmp_path: Path) -> None:
+    limits = budget(tmp_path, '[[limit]]\nmetric = "path_us"\nreason = "FIN"\nmax_increase = 0.5\n')
+    instant = made([Task(1, "a", "AIC_0", 0, 10, 0, 10), Task(2, "b", "AIC_1", 10, 20, 10, 20)], [(1, 2)])
+    assert statuses(gate([dozen()], limits, [instant])) == ["FAIL"]
+    other = budget(tmp_path, '[[limit]]\nmetric = "core_us"\nkernel = "down"\nmax_increase = 0.5\n')
+    assert statuses(gate([dozen()], other, [instant])) == ["FAIL"]

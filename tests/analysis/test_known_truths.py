@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 from builders import write_swimlane
+from made import Task, made
 
 import npuscope
 from npuscope import analysis
@@ -88,7 +88,7 @@ def test_layers_of_a_single_decode_step_are_found_by_repetition(shared: Path) ->
     assert (found.source, found.table.height) == ("repetition", 36)  # Qwen3-8B has 36 layers
 
 
-TASKS, WALL_US, RUN_US, LATENCY_US, CORES = 38_705, 356_000, 45, 61, 72
+TASKS, WALL_US, RUN_US, CORES = 38_705, 356_000, 45, 72
 
 
 def test_a_run_with_the_figures_of_the_a8w8_issue_is_dispatch_bound(tmp_path: Path) -> None:
@@ -117,13 +117,10 @@ def test_a_run_with_the_figures_of_the_a8w8_issue_is_dispatch_bound(tmp_path: Pa
     assert e.work.wall == pytest.approx(356_000_000, abs=1000)
     assert e.verdict.bound == "dispatch"
     assert "6.6 tasks in flight on 72 cores" in str(e.verdict)
-    assert json.dumps(e.as_dict(), default=str)
 
 
 def test_a_task_queue_that_keeps_cores_busy_is_core_bound() -> None:
     # GIVEN the same task sizes, but cores that never wait long: what the dispatch verdict must not be given for
-    from made import Task, made
-
     tasks = [
         Task(100 * core + n, "gemm", f"AIC_{core}", 50 * n, 50 * n + 45, 50 * n - 3, 50 * n + 46)
         for core in range(4)

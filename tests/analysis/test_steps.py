@@ -59,3 +59,10 @@ def test_cores_are_ordered_by_task_not_by_start() -> None:
     ]
     found = analysis.steps(made(tasks))
     assert (found.source, found.table.height) == ("repetition", 8)
+
+
+def test_stretches_that_run_at_the_same_time_are_no_steps() -> None:
+    # GIVEN many short chains of four kernels, started one after another and running side by side
+    names = ("qk", "softmax", "sv", "sum")
+    tasks = [Task(4 * n + k, names[k], f"AIC_{n % 8}", n + 30 * k, n + 30 * k + 5) for n in range(20) for k in range(4)]
+    assert analysis.steps(made(tasks)).source == "none"

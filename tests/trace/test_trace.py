@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from builders import kernel_row, write_events, write_kernel_table, x
+from made import Task, made
 
 import npuscope
 from npuscope import Trace
@@ -72,3 +73,15 @@ def test_a_notebook_shows_a_small_table_and_escapes_names(tmp_path: Path) -> Non
     assert "<table" in html
     assert "<script>" not in html
     assert "1 slices on 1 lanes" in repr(trace)
+
+
+def test_edges_through_a_barrier_survive_a_cut() -> None:
+    # GIVEN 1 -> 2 -> 3, of which 2 never runs
+    trace = made(
+        [Task(1, "a", "AIC_0", 0, 1), Task(3, "c", "AIC_0", 2, 3), Task(4, "d", "AIC_0", 8, 9)],
+        [(1, 2), (2, 3), (3, 4)],
+    )
+    # WHEN
+    cut = trace.window(0, 5_000)
+    # THEN only the edge to what was cut away is gone
+    assert cut.edges.select("src", "dst").rows() == [(1, 2), (2, 3)]

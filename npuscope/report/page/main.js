@@ -57,7 +57,7 @@ function comparePage(data, swimlanes) {
     unlike.length ? section.titled("Not like for like", element("ul", {}, ...unlike.map(line => element("li", {}, line)))) : null,
     section.titled("Timelines on one time axis", section.timelineTools(swimlanes),
       element("div", { class: "pair" }, element("div", {}, element("b", {}, `A ${a.name}`), left), element("div", {}, element("b", {}, `B ${b.name}`), right))),
-    comparison.overlap === null ? null : section.titled("Hidden and exposed", element("div", { class: "pair" }, ...comparison.overlap.map(section.overlap))),
+    comparison.overlap === null ? null : section.titled("Hidden and exposed", element("div", { class: "pair" }, ...comparison.overlap.map(found => (found === null ? element("p", { class: "soft" }, "has none of these kernels") : section.overlap(found))))),
     section.titled("Kernels", section.comparedKernels(comparison)),
   ];
 }
