@@ -105,7 +105,7 @@ def _from_idle(
     if used >= BUSY_ENOUGH:
         counters = _counters(work)
         bound = _core_or_bandwidth(counters)
-        why = _counters_told(counters)
+        why = _counters_told(counters) + (f"; {_top(path)}" if path.kind == "chain" else "")
         return Verdict(bound, f"{bound}-bound: {unit} is busy {percent(used)} of the window{why}.", numbers | counters)
     if not work.on_cores:
         launch = parts.get("dispatch", 0) / wall

@@ -109,7 +109,7 @@ def test_busy_cores_are_the_bound_whatever_the_path_says() -> None:
     tiny = [Task(8, "a", "AIV_0", 0, 1), Task(9, "b", "AIV_0", 2, 3)]
     # WHEN / THEN
     verdict = analysis.explain(made([*waves, *tiny], [(8, 9)])).verdict
-    assert str(verdict) == "core-bound: AIC is busy 100.0% of the window."
+    assert str(verdict) == "core-bound: AIC is busy 100.0% of the window; `gemm` is 100.0% of the path."
 
 
 def test_a_training_step_full_of_collectives_is_communication_bound(shared: Path) -> None:
