@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from measure import Cost, cost, python_cost, table
+from measure import Cost, cost, make, python_cost, table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu"
 T1 = DATA / "hta_t1_df_index_resolver.json.gz"
@@ -54,11 +52,6 @@ HEADER = ["what", "CPU s", "wall s", "peak MB", "times npuscope's CPU", "bound"]
 def row(what: str, used: Cost, ours: Cost | None = None, bound: str = "") -> list[str]:
     ratio = "" if ours is None else f"{used.cpu / ours.cpu:.1f}"
     return [what, f"{used.cpu:.2f}", f"{used.wall:.2f}", f"{used.megabytes:.0f}", ratio, bound]
-
-
-def make(maker: str, *arguments: object) -> None:
-    script = Path(__file__).with_name("captures.py")
-    subprocess.run([sys.executable, str(script), maker, *map(str, arguments)], check=True)
 
 
 def kineto(scratch: Path, peers: argparse.Namespace) -> None:

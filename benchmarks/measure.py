@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,9 @@ def table(title: str, header: Sequence[str], rows: Iterable[Iterable[object]]) -
     print("|" + "---|" * len(header))
     for row in rows:
         print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
+
+
+def make(maker: str, *arguments: object) -> None:
+    """A capture, made in a process of its own, so that its memory does not count."""
+    script = Path(__file__).with_name("captures.py")
+    subprocess.run([sys.executable, str(script), maker, *map(str, arguments)], check=True)

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from measure import Cost, cost, python_cost, table
+from measure import Cost, cost, make, python_cost, table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 T1 = DATA / "gpu" / "hta_t1_df_index_resolver.json.gz"
@@ -27,12 +25,6 @@ READ = "import npuscope; t = npuscope.read({path!r}); assert t.slices.height"
 def row(what: str, cost: Cost, against: Cost | None = None, bound: str = "") -> list[str]:
     ratio = "" if against is None else f"{cost.cpu / against.cpu:.2f} / {cost.megabytes / against.megabytes:.2f}"
     return [what, f"{cost.cpu:.2f}", f"{cost.wall:.2f}", f"{cost.megabytes:.0f}", ratio, bound]
-
-
-def make(maker: str, *arguments: object) -> None:
-    """A capture, made in a process of its own."""
-    script = Path(__file__).with_name("captures.py")
-    subprocess.run([sys.executable, str(script), maker, *map(str, arguments)], check=True)
 
 
 HEADER = ["what", "CPU s", "wall s", "peak MB", "CPU / MB ratio to npuscope", "bound"]

@@ -71,9 +71,12 @@ def _tensors(a: Explanation, b: Explanation, matches: Sequence[Match], column: s
         sides.append({k: set(v) for k, v in rows.group_by("kernel").agg("what").iter_rows()})
     odd = [m for m in matches if m.in_a and m.in_b and _union(sides[0], m.in_a) != _union(sides[1], m.in_b)]
     if odd:
-        names = ", ".join(short(m.kernel, 40) for m in odd[:MOST])
-        more = f" and {len(odd) - MOST} more" if len(odd) > MOST else ""
-        yield f"{what} differ in {len(odd)} matched kernels: {names}{more}"
+        yield f"{what} differ in {len(odd)} matched kernels: {_listed([short(m.kernel, 40) for m in odd])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
 
 
 def _union(sets: dict[str, set[str]], names: tuple[str, ...]) -> set[str]:
@@ -84,14 +87,9 @@ def _counts(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Iterato
     for rule, what in (("gone", "only in A"), ("new", "only in B")):
         names = [short(m.kernel, 40) for m in matches if m.rule == rule]
         if names:
-            more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-            yield f"{len(names)} kernels {what}: {', '.join(names[:MOST])}{more}"
+            yield f"{len(names)} kernels {what}: {_listed(names)}"
     counts = [dict(e.busy.kernels.select("kernel", "count").iter_rows()) for e in (a, b)]
-    changed = [
-        f"{short(m.kernel, 40)} {sum(counts[0][n] for n in m.in_a):,} → {sum(counts[1][n] for n in m.in_b):,}"
-        for m in matches
-        if m.in_a and m.in_b and sum(counts[0][n] for n in m.in_a) != sum(counts[1][n] for n in m.in_b)
-    ]
+    both = [(m.kernel, sum(counts[0][n] for n in m.in_a), sum(counts[1][n] for n in m.in_b)) for m in matches]
+    changed = [f"{short(name, 40)} {x:,} → {y:,}" for name, x, y in both if x and y and x != y]
     if changed:
-        more = f" and {len(changed) - MOST} more" if len(changed) > MOST else ""
-        yield f"{len(changed)} kernels run more or less often: {', '.join(changed[:MOST])}{more}"
+        yield f"{len(changed)} kernels run more or less often: {_listed(changed)}"

@@ -58,14 +58,7 @@ def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: An
 def _script() -> str:
     """The modules as one: in order, without the words that tie them together."""
     joined = "\n".join(_asset(f"{name}.js") for name in MODULES)
-    joined = re.sub(r"^import \* as section from .*$", "const section = { " + ", ".join(_exported("sections")) + " };",
-                    joined, flags=re.MULTILINE)  # fmt: skip
-    joined = re.sub(r"^import .*$\n", "", joined, flags=re.MULTILINE)
-    return re.sub(r"^export ", "", joined, flags=re.MULTILINE)
-
-
-def _exported(module: str) -> list[str]:
-    return re.findall(r"^export function (\w+)", _asset(f"{module}.js"), flags=re.MULTILINE)
+    return re.sub(r"^import .*$\n|^export ", "", joined, flags=re.MULTILINE)
 
 
 @cache

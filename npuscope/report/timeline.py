@@ -57,7 +57,6 @@ def timeline(explained: Explanation, ranks: Mapping[str, int]) -> dict[str, Any]
         "path": _path(explained, place),
         "heat": {
             "bins": len(heat.bounds) - 1,
-            "names": named["name"].to_list(),
             "share": _packed(np.rint(heat.share.ravel() * 255), "u8"),
         },
         "notes": notes,

@@ -1,4 +1,4 @@
-"""Arithmetic on intervals that share lanes: nesting, crossing, who encloses a moment, length of a union.
+"""Arithmetic on intervals that share lanes: nesting, crossing, self time, who encloses a moment.
 
 All functions take NumPy arrays of equal length, one entry per slice. They are vectorised; only lanes on which
 slices overlap are walked one by one, and only `crossing` and `sublanes` walk them slice by slice.
@@ -211,13 +211,3 @@ def _parents(at: Ints, depth: NDArray[np.int32], at_depth: dict[int, Ints]) -> I
         here = depth[at] == level
         parents[here] = at_depth[level - 1][np.searchsorted(at_depth[level - 1], at[here]) - 1]
     return parents
-
-
-def union_length(start: Ints, dur: Ints) -> int:
-    """Nanoseconds during which at least one of the intervals was open."""
-    if len(start) == 0:
-        return 0
-    order = np.argsort(start, kind="stable")
-    starts, ends = start[order], (start + dur)[order]
-    reach = np.maximum.accumulate(ends)
-    return int(ends[0] - starts[0] + (reach[1:] - np.maximum(starts[1:], reach[:-1])).sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from browser import chromium, watched_page
 from made import DEPENDS, DOZEN, Task, dozen, made
 
 from npuscope import analysis
+from npuscope.report import html
 from npuscope.report.html import compare_page, report_page
 from npuscope.trace import Meta, Trace
 
@@ -26,8 +28,8 @@ def browser() -> Iterator[Any]:
         yield running
 
 
-def opened(page: Any, folder: Path, html: str) -> Any:
-    (folder / "page.html").write_text(html)
+def opened(page: Any, folder: Path, text: str) -> Any:
+    (folder / "page.html").write_text(text)
     page.goto((folder / "page.html").as_uri())
     page.wait_for_selector("html[data-ready]")
     while not page.evaluate("npuscope.swimlanes.every(lane => lane.frame !== undefined)"):
@@ -39,7 +41,7 @@ def hover(page: Any, moment_us: float, lane: int) -> str:
     """Move onto a moment of a lane; the tooltip's text."""
     x, y = page.evaluate(
         "([moment, lane]) => { const s = npuscope.swimlanes[0], box = s.canvas.getBoundingClientRect();"
-        "return [box.left + s.x(moment * 1000), box.top + 22 + lane * 13 + 6]; }",
+        "return [box.left + s.x(moment * 1000), box.top + s.y(lane) + 4]; }",
         [moment_us, lane],
     )
     page.mouse.move(x, y)
@@ -125,11 +127,11 @@ def test_two_traces_share_one_time_axis(browser: Any, tmp_path: Path) -> None:
 
 
 def test_light_and_dark_differ_and_the_button_switches(browser: Any, tmp_path: Path) -> None:
-    html = report_page("drawn", analysis.explain(dozen()))
+    text = report_page("drawn", analysis.explain(dozen()))
     grounds = {}
     for scheme in ("light", "dark"):
         with watched_page(browser, color_scheme=scheme) as watched:
-            page = opened(watched.page, tmp_path, html)
+            page = opened(watched.page, tmp_path, text)
             ground = "getComputedStyle(document.body).backgroundColor"
             grounds[scheme] = page.evaluate(ground)
             page.get_by_label("Switch between light and dark").click()
@@ -185,15 +187,29 @@ def test_a_long_slice_right_after_a_short_one_is_drawn(browser: Any, tmp_path: P
         assert alpha == 255
 
 
-def test_more_than_a_page_draws_is_drawn_together_and_said(tmp_path: Path) -> None:
-    html = report_page("huge", analysis.explain(big(400_032)))
-    data = json.loads(html.split('id="data">')[1].split("</script>")[0])
+def test_modules_share_one_scope_without_a_clash() -> None:
+    folder = Path(html.__file__).parent / "page"
+    names = [
+        name
+        for module in html.MODULES
+        for name in re.findall(
+            r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)",
+            (folder / f"{module}.js").read_text(),
+            re.MULTILINE,
+        )
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_more_than_a_page_draws_is_drawn_together_and_said() -> None:
+    page = report_page("huge", analysis.explain(big(400_032)))
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert any("drawn as" in note for note in data["sides"][0]["timeline"]["notes"])
-    assert len(html) < 12_000_000
+    assert len(page) < 12_000_000
 
 
 def test_a_page_asks_for_nothing_from_elsewhere() -> None:
-    html = report_page("drawn", analysis.explain(dozen()))
-    assert "default-src 'none'" in html
+    text = report_page("drawn", analysis.explain(dozen()))
+    assert "default-src 'none'" in text
     for outside in ("http://", "https://", "src=", "@import", "url("):
-        assert outside not in html.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+        assert outside not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")

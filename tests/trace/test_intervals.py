@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.trace.intervals import Enclosing, crossing, depths, lane_order, sublanes, union_length
+from npuscope.trace.interval_sets import one_group, union
+from npuscope.trace.intervals import Enclosing, crossing, depths, lane_order, sublanes
 
 slices = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)), max_size=25)
 
@@ -29,7 +30,7 @@ def test_depth_counts_the_slices_open_when_one_begins(rows: list[tuple[int, int,
 def test_union_counts_every_covered_nanosecond_once(rows: list[tuple[int, int, int]]) -> None:
     _, start, dur = arrays(rows)
     covered = {t for s, d in zip(start, dur, strict=True) for t in range(s, s + d)}
-    assert union_length(start, dur) == len(covered)
+    assert union(one_group(start, start + dur)).length == len(covered)
 
 
 @given(slices)

@@ -5,7 +5,7 @@ const KERNELS = [
   "#6b8f2a", "#5a6fd8", "#c2603a", "#2f8a7a", "#a04f8f", "#7a8794", "#4f9ad0", "#d0a23f",
 ];
 
-export const REASONS = {
+const REASONS = {
   "run": "#6f9bd8",
   "dependency": "#e3b23c",
   "FIN": "#d9772b",

@@ -2,7 +2,7 @@
 
 import { element } from "./format.js";
 import { readData } from "./decode.js";
-import * as section from "./sections.js";
+import { blockers, comparedKernels, fanOut, gapWaterfall, gaps, heat, kernelTable, ledger, overlap, path, remarks, scheduling, steps, tiles, timeline, timelineTools, titled } from "./sections.js";
 
 function themeButton(repaint) {
   const root = document.documentElement;
@@ -23,28 +23,28 @@ function heading(data, repaint) {
 
 function onePage(data, swimlanes) {
   const side = data.sides[0], report = side.report;
-  const lanes = section.timeline(side, swimlanes);
-  const marked = section.steps(report);
+  const lanes = timeline(side, swimlanes);
+  const marked = steps(report);
   return [
     element("p", { class: "verdict", id: "verdict" }, report.verdict),
-    section.tiles(report),
-    section.remarks(report),
-    section.titled("Timeline", section.timelineTools(swimlanes), lanes),
-    section.titled("Utilisation of every lane", section.heat(side)),
-    section.titled("Where the core time went", section.ledger(report)),
-    report.overlap === null ? null : section.titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, section.overlap(report.overlap)),
-    section.titled("Kernels", section.kernelTable(side)),
-    section.titled("Who waited for whom", section.blockers(report)),
-    section.titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", section.path(side)),
-    section.titled("Scheduling", section.scheduling(report)),
-    section.titled("Fan-out: tasks by area", section.fanOut(side)),
-    marked === null ? null : section.titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+    tiles(report),
+    remarks(report),
+    titled("Timeline", timelineTools(swimlanes), lanes),
+    titled("Utilisation of every lane", heat(side)),
+    titled("Where the core time went", ledger(report)),
+    report.overlap === null ? null : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
+    titled("Kernels", kernelTable(side)),
+    titled("Who waited for whom", blockers(report)),
+    titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
+    titled("Scheduling", scheduling(report)),
+    titled("Fan-out: tasks by area", fanOut(side)),
+    marked === null ? null : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
   ];
 }
 
 function comparePage(data, swimlanes) {
   const { comparison } = data, [a, b] = data.sides;
-  const left = section.timeline(a, swimlanes), right = section.timeline(b, swimlanes);
+  const left = timeline(a, swimlanes), right = timeline(b, swimlanes);
   const longest = Math.max(a.timeline.window, b.timeline.window, 1);
   swimlanes[0].followers.push(swimlanes[1]);
   swimlanes[1].followers.push(swimlanes[0]);
@@ -52,13 +52,13 @@ function comparePage(data, swimlanes) {
   const unlike = comparison.not_like_for_like;
   return [
     element("div", { class: "pair" }, ...[a, b].map((side, i) => element("p", { class: "verdict" }, `${"AB"[i]} ${side.name}: ${side.report.verdict}`))),
-    section.titled(comparison.kernels_asked === null ? "Totals" : `Totals of ${comparison.kernels_asked}`, section.gaps(comparison)),
-    section.titled("Where the gap comes from", section.gapWaterfall(comparison, [`A ${a.name}`, `B ${b.name}`])),
-    unlike.length ? section.titled("Not like for like", element("ul", {}, ...unlike.map(line => element("li", {}, line)))) : null,
-    section.titled("Timelines on one time axis", section.timelineTools(swimlanes),
+    titled(comparison.kernels_asked === null ? "Totals" : `Totals of ${comparison.kernels_asked}`, gaps(comparison)),
+    titled("Where the gap comes from", gapWaterfall(comparison, [`A ${a.name}`, `B ${b.name}`])),
+    unlike.length ? titled("Not like for like", element("ul", {}, ...unlike.map(line => element("li", {}, line)))) : null,
+    titled("Timelines on one time axis", timelineTools(swimlanes),
       element("div", { class: "pair" }, element("div", {}, element("b", {}, `A ${a.name}`), left), element("div", {}, element("b", {}, `B ${b.name}`), right))),
-    comparison.overlap === null ? null : section.titled("Hidden and exposed", element("div", { class: "pair" }, ...comparison.overlap.map(found => (found === null ? element("p", { class: "soft" }, "has none of these kernels") : section.overlap(found))))),
-    section.titled("Kernels", section.comparedKernels(comparison)),
+    comparison.overlap === null ? null : titled("Hidden and exposed", element("div", { class: "pair" }, ...comparison.overlap.map(found => (found === null ? element("p", { class: "soft" }, "has none of these kernels") : overlap(found))))),
+    titled("Kernels", comparedKernels(comparison)),
   ];
 }
 

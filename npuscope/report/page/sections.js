@@ -60,7 +60,7 @@ export function timelineTools(swimlanes) {
     element("span", { class: "soft" }, "drag to move · Ctrl + wheel or W/S to zoom · A/D to move · double click to zoom to a slice · Esc to see all"));
 }
 
-export function legend(side) {
+function legend(side) {
   const used = [...new Set(side.timeline.bubbles.reason)].map(number => side.timeline.reasons[number]);
   return element("div", { class: "legend" }, ...used.map(reason =>
     element("span", {}, element("span", { class: "dot", style: `background:${reasonColor(reason)}` }), `idle: ${reason}`)));
@@ -177,7 +177,7 @@ export function steps(report) {
 }
 
 export function overlap(found) {
-  const rows = Object.entries(found.units).flatMap(([unit, u]) => [{
+  const rows = Object.entries(found.units).map(([unit, u]) => ({
     label: `${unit}, ${lanes(u.lanes)}`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
     text: `${time(u.exposed_ns)} exposed`,
     parts: [
@@ -185,7 +185,7 @@ export function overlap(found) {
       { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${micros(u.hidden_ns)} µs` },
       { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${micros(u.exposed_ns)} µs` },
     ],
-  }]);
+  }));
   const p = found.ping_pong;
   return element("div", {},
     element("p", {}, `on-core ${micros(found.on_core_ns)} µs of ${micros(found.episode_ns)} µs under way; ${percent(found.hidden_share)} of its waiting is hidden behind other kernels`),

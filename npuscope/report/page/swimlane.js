@@ -1,9 +1,10 @@
 // The timeline: lanes of slices on a canvas, zoomed by pixels, so that a frame costs what is visible and no more.
 
-import { element, time, micros } from "./format.js";
+import { clipped, element, time, micros } from "./format.js";
 import { kernelColor, reasonColor, themed } from "./colors.js";
 
-const ROW = 13, GAP = 2, AXIS = 22, NAMES = 92, FEWEST_NS = 20;
+const GAP = 2, AXIS = 22, FEWEST_NS = 20;
+export const NAMES = 92; // pixels for the lanes' names
 
 // The first position in [low, high) whose value is at least `wanted`.
 function lowerBound(values, wanted, low, high) {
@@ -28,6 +29,7 @@ export class Swimlane {
     this.lanes = timeline.lanes;
     this.slices = timeline.slices;
     this.bubbles = timeline.bubbles;
+    this.row = this.lanes.length <= 16 ? 24 : 13; // pixels of a lane
     this.sliceBegins = begins(this.slices.lane, this.lanes.length);
     this.bubbleBegins = begins(this.bubbles.lane, this.lanes.length);
     this.longest = this.#longest();
@@ -103,7 +105,7 @@ export class Swimlane {
   }
 
   #resize() {
-    const width = this.box.clientWidth, height = AXIS + this.lanes.length * ROW + 4;
+    const width = this.box.clientWidth, height = AXIS + this.lanes.length * this.row + 4;
     const scale = window.devicePixelRatio || 1;
     this.width = width; this.height = height;
     this.canvas.style.height = `${height}px`;
@@ -112,6 +114,7 @@ export class Swimlane {
   }
 
   x(moment) { return NAMES + (moment - this.view[0]) / (this.view[1] - this.view[0]) * (this.width - NAMES); }
+  y(lane) { return AXIS + lane * this.row; }
   moment(x) { return this.view[0] + (x - NAMES) / (this.width - NAMES) * (this.view[1] - this.view[0]); }
 
   draw() {
@@ -153,7 +156,7 @@ export class Swimlane {
       let i = longest === null
         ? Math.max(lowerBound(start, from, places[lane], last) - 1, places[lane])
         : lowerBound(start, from - reach, places[lane], last);
-      const top = AXIS + lane * ROW;
+      const top = this.y(lane);
       while (i < last && start[i] < to) {
         const end = start[i] + dur[i];
         if (end < from) { i++; continue; }
@@ -161,7 +164,7 @@ export class Swimlane {
         const style = color(i);
         if (style !== used) { paper.fillStyle = style; used = style; }
         const inner = depth !== undefined && depth[i] > 0;
-        paper.fillRect(x, top + (inner ? ROW / 2 : 0), Math.max(width, 1) - (width > 4 ? 0.6 : 0), inner ? ROW / 2 - GAP : ROW - GAP);
+        paper.fillRect(x, top + (inner ? this.row / 2 : 0), Math.max(width, 1) - (width > 4 ? 0.6 : 0), inner ? this.row / 2 - GAP : this.row - GAP);
         const nextPixel = start[i] + perPixel;
         i++;
         if (width < 1) while (i < last && start[i] < nextPixel && dur[i] < perPixel) i++;
@@ -180,14 +183,14 @@ export class Swimlane {
       const left = this.x(start[i]), right = this.x(end[i]);
       if (right - x < 0.5) continue;
       x = right;
-      const y = AXIS + lane[i] * ROW;
+      const y = this.y(lane[i]);
       if (before !== null) {
         paper.globalAlpha = 0.55;
-        paper.beginPath(); paper.moveTo(before[0], before[1]); paper.lineTo(left, y + ROW / 2); paper.stroke();
+        paper.beginPath(); paper.moveTo(before[0], before[1]); paper.lineTo(left, y + this.row / 2); paper.stroke();
         paper.globalAlpha = 1;
       }
-      paper.strokeRect(left, y - 0.5, Math.max(right - left, 1), ROW - GAP + 1);
-      before = [right, y + ROW / 2];
+      paper.strokeRect(left, y - 0.5, Math.max(right - left, 1), this.row - GAP + 1);
+      before = [right, y + this.row / 2];
     }
   }
 
@@ -208,14 +211,13 @@ export class Swimlane {
     paper.fillStyle = themed("--ground"); paper.fillRect(0, AXIS - 2, NAMES - 2, this.height);
     paper.fillStyle = themed("--soft"); paper.font = "10.5px system-ui, sans-serif"; paper.textBaseline = "middle";
     this.lanes.forEach((lane, i) => {
-      const name = lane.name.length > 15 ? `${lane.name.slice(0, 14)}…` : lane.name;
-      paper.fillText(name, 4, AXIS + i * ROW + ROW / 2 - 1);
+      paper.fillText(clipped(lane.name, 15), 4, this.y(i) + this.row / 2 - 1);
     });
   }
 
   // What lies under a point of the canvas: a slice, else a bubble, else nothing.
   at(x, y) {
-    const lane = Math.floor((y - AXIS) / ROW);
+    const lane = Math.floor((y - AXIS) / this.row);
     if (lane < 0 || lane >= this.lanes.length || x < NAMES) return null;
     const moment = this.moment(x), slack = (this.view[1] - this.view[0]) / (this.width - NAMES);
     const { start, dur } = this.slices;
