@@ -41,7 +41,7 @@ def test_real_tables_have_their_known_rows_and_exact_times(shared: Path, name: s
     assert trace.slices["start"].min() == int(whole + fraction.ljust(3, "0"))
     assert (trace.span[1] - trace.span[0]) / 1000 == pytest.approx(span, abs=1e-9)
     assert dur.sum() / 1000 == pytest.approx(total, abs=1e-9)
-    assert union(one_group(start, start + dur)).length / 1000 == pytest.approx(union, abs=1e-9)
+    assert union_of(one_group(start, start + dur)).length / 1000 == pytest.approx(union, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", REAL)

@@ -37,7 +37,7 @@ def test_real_traces_have_their_known_kernels(shared: Path, name: str) -> None:
     if span is not None:
         assert (device.span[1] - device.span[0]) / 1000 == pytest.approx(span, abs=1e-6)
     if union is not None:
-        assert union(one_group(start, start + dur)).length / 1000 == pytest.approx(union, abs=1e-6)
+        assert union_of(one_group(start, start + dur)).length / 1000 == pytest.approx(union, abs=1e-6)
     if streams is not None:
         counts = device.slices.join(trace.lanes.select("lane", "tid"), on="lane")["tid"].value_counts()
         assert dict(counts.iter_rows()) == streams

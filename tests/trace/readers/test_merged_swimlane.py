@@ -9,7 +9,8 @@ import pytest
 from builders import named, write_events, x
 
 import npuscope
-from npuscope.trace.interval_sets import one_group, union
+from npuscope.trace.interval_sets import one_group
+from npuscope.trace.interval_sets import union as union_of
 
 REAL = {
     # file: tasks, lanes, span, sum (µs); from the captures' README
@@ -38,7 +39,7 @@ def test_kernels_of_the_qwen3_swimlane(shared: Path) -> None:
     assert {counts[k] for k in ("qk_matmul", "softmax", "sv_matmul", "online_softmax")} == {360}
     assert (counts["out_proj"], counts["q_proj"], counts["rope_kv_cache"]) == (240, 120, 90)
     _, start, dur = trace.arrays()
-    assert union(one_group(start, start + dur)).length == 4_052_640
+    assert union_of(one_group(start, start + dur)).length == 4_052_640
 
 
 def test_scheduler_and_orchestrator_of_the_block_table_run(shared: Path) -> None:
