@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope.trace.interval_sets import one_group
+from npuscope.trace.interval_sets import union as union_of
 
 REAL = {
     # file: rows, columns, first start, span, sum, union (µs); from the captures' README
