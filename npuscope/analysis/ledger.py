@@ -102,7 +102,8 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     end = start + work.slices["dur"].to_numpy()[on_core]
     if work.spans_dispatch:
         dispatch, finish = start, end
-    stamped = (dispatch != NEVER) & (finish != NEVER)
+    known = (dispatch != NEVER) & (finish != NEVER)
+    stamped = known & (dispatch <= start) & (finish >= end)  # others contradict themselves and would spoil the means
     whole = int((finish - dispatch)[stamped].sum())
     told = int(stamped.sum())
     runs = int((end - start)[stamped].sum())
@@ -110,25 +111,25 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     if flight is not None and "window_ns" in work.trace.meta.notes:  # a cut leaves parts of tasks, whose time counts
         inside = np.minimum(finish, work.window[1]) - np.maximum(dispatch, work.window[0])
         flight = float(inside[stamped].sum()) / work.wall * tasks / told
-    known = _core_count(work, cores)
+    device_cores = _core_count(work, cores)
     return Scheduling(
         tasks=tasks,
         launches=work.tasks.filter(pl.Series(on_core)).n_unique(),
-        cores=known,
+        cores=device_cores,
         cores_seen=len(work.core_lanes),
         window_ns=work.wall,
         stamped=told,
         mean_run_ns=float((end - start).mean()) if tasks and not work.spans_dispatch else None,
-        mean_dispatch_to_start_ns=_mean(start - dispatch, dispatch != NEVER) if not work.spans_dispatch else None,
-        mean_queued_ns=_mean(_queued(work)[on_core], dispatch != NEVER) if not work.spans_dispatch else None,
-        mean_end_to_finish_ns=_mean(finish - end, finish != NEVER) if not work.spans_dispatch else None,
+        mean_dispatch_to_start_ns=_mean(start - dispatch, stamped) if not work.spans_dispatch else None,
+        mean_queued_ns=_mean(_queued(work)[on_core], stamped) if not work.spans_dispatch else None,
+        mean_end_to_finish_ns=_mean(finish - end, stamped) if not work.spans_dispatch else None,
         mean_dispatch_to_finish_ns=whole / told if told else None,
         overhead=1 - runs / whole if whole and not work.spans_dispatch else None,
         in_flight=flight,
-        ledger=_ledger(work, idle, path, known),
+        ledger=_ledger(work, idle, path, device_cores),
         threads=_threads(work),
         spmd=_spmd(work),
-        notes=tuple(_notes(work, known, told, tasks)),
+        notes=tuple(_notes(work, device_cores, told, tasks, int(known.sum()) - told)),
     )
 
 
@@ -235,13 +236,18 @@ def _spmd(work: Work) -> pl.DataFrame:
     )
 
 
-def _notes(work: Work, cores: int, stamped: int, tasks: int) -> list[str]:
+def _notes(work: Work, cores: int, stamped: int, tasks: int, contradictory: int) -> list[str]:
     notes = []
     if work.spans_dispatch:
         notes.append("TraCR slices reach from dispatch to retired: the run inside them is not told.")
-    elif stamped < tasks:
-        what = "no task has" if stamped == 0 else f"{tasks - stamped:,} of {tasks:,} tasks lack"
+    elif stamped + contradictory < tasks:
+        lacking = tasks - stamped - contradictory
+        what = "no task has" if lacking == tasks else f"{lacking:,} of {tasks:,} tasks lack"
         notes.append(f"{what[0].upper()}{what[1:]} dispatch and finish times: overhead and tasks in flight need them.")
+    if contradictory:
+        notes.append(
+            f"{contradictory:,} tasks were dispatched after their start or finished before their end: left out."
+        )
     if work.on_cores and cores == len(work.core_lanes) and "num_cores" not in work.trace.meta.notes:
         notes.append(f"The capture names {cores} cores and does not say how many the device has.")
     return notes

@@ -36,13 +36,14 @@ def bare(name: str) -> str:
 
 def match_kernels(a: Sequence[str], b: Sequence[str], pairs: Mapping[str, str] | None = None) -> list[Match]:
     """Every kernel of A and of B in exactly one match. `pairs` maps names of A to names of B."""
-    given = {x: y for x, y in (pairs or {}).items() if x in set(a) and y in set(b)}
+    in_a, in_b = set(a), set(b)
+    given = {x: y for x, y in (pairs or {}).items() if x in in_a and y in in_b}
     taken_b = set(given.values())
     matches = [Match(x, (x,), (y,), "given") for x, y in given.items()]
-    common = [name for name in a if name in set(b) and name not in given and name not in taken_b]
-    matches += [Match(name, (name,), (name,), "name") for name in common]
-    left_a = [name for name in a if name not in given and name not in set(common)]
-    left_b = [name for name in b if name not in taken_b and name not in set(common)]
+    common = {name for name in a if name in in_b and name not in given and name not in taken_b}
+    matches += [Match(name, (name,), (name,), "name") for name in a if name in common]
+    left_a = [name for name in a if name not in given and name not in common]
+    left_b = [name for name in b if name not in taken_b and name not in common]
     by_bare_a, by_bare_b = _grouped(left_a), _grouped(left_b)
     for key in by_bare_a.keys() & by_bare_b.keys():
         names_a, names_b = by_bare_a.pop(key), by_bare_b.pop(key)
@@ -59,7 +60,7 @@ def places(names: Sequence[str], matches: Sequence[Match], side: str) -> Ints:
 
 
 def _grouped(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
-        groups[bare(name)] = (*groups.get(bare(name), ()), name)
-    return groups
+        groups.setdefault(bare(name), []).append(name)
+    return {key: tuple(found) for key, found in groups.items()}

@@ -76,7 +76,10 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     # the tail's run is taken out of the link it came by
     last = run["link"][-1] if run.height else "none"
     shares["core" if last == "core" else "dependency"] -= shares["tail"]
-    bound = "tail" if path.slices == 1 else max(shares, key=lambda name: shares[name])
+    if path.slices == 1:  # nobody waited for anybody: one long task
+        shares["tail"] += shares["dependency"]
+        shares["dependency"] = 0.0
+    bound = max(shares, key=lambda name: shares[name])
     counters = _counters(work) if bound == "core" else {}
     if counters:
         bound = _core_or_bandwidth(counters)
@@ -87,7 +90,7 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
         "bandwidth": f"{percent(shares['core'])} of the critical path runs on busy cores{_counters_told(counters)}",
         "dependency": f"{percent(shares['dependency'])} of the critical path is a chain of tasks that waited for one "
         f"another ({path.slices:,} slices); {_top(path)}",
-        "tail": f"{percent(shares['tail'])} of the window passes after the last task has started; {_top(path)}",
+        "tail": f"{percent(shares['tail'])} of the window is the run of one last task; {_top(path)}",
     }
     return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares | counters)
 

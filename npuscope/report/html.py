@@ -19,6 +19,7 @@ from npuscope.analysis.explanation import Explanation
 from npuscope.report.timeline import timeline
 
 MODULES = ("format", "colors", "decode", "swimlane", "charts", "table", "sections", "main")  # each after its imports
+MOST_ROWS = 2000  # of a table on a page
 Links = Sequence[tuple[str, str]]
 
 
@@ -40,9 +41,27 @@ def _sides(names: Sequence[str], explained: Sequence[Explanation]) -> list[dict[
     kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
     ranks = {kernel: rank for rank, kernel in enumerate(kernels)}
     return [
-        {"name": name, "report": e.as_dict(), "timeline": timeline(e, ranks)}
+        {"name": name, "report": _trimmed(e.as_dict()), "timeline": timeline(e, ranks)}
         for name, e in zip(names, explained, strict=True)
     ]
+
+
+def _trimmed(report: dict[str, Any]) -> dict[str, Any]:
+    """The report without the rows that a page's tables would not show anyway; the page says how many there are."""
+    path, fan_out = report["critical_path"], report["fan_out"]
+    hidden = len(report["kernels"]) - MOST_ROWS
+    notes = [*report["notes"], f"{hidden:,} kernels with the least core time are left out of the tables."]
+    return {
+        **report,
+        "kernels": report["kernels"][:MOST_ROWS],
+        "critical_path": {
+            **path,
+            "kernels": path["kernels"][:MOST_ROWS],
+            "bound": {"reasons": path["bound"]["reasons"]},
+        },
+        "fan_out": {**fan_out, "kernels": fan_out["kernels"][:MOST_ROWS]},
+        "notes": notes if hidden > 0 else report["notes"],
+    }
 
 
 def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: Any, links: Links) -> str:

@@ -132,3 +132,15 @@ def test_time_behind_a_running_task_is_queueing() -> None:
 def test_in_flight_of_a_cut_counts_what_lies_inside() -> None:
     trace = made([Task(1, "a", "AIC_0", 0, 1000, 0, 1000)]).window(500 * US, 510 * US)
     assert analysis.scheduling(trace).in_flight == pytest.approx(1.0)
+
+
+def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
+    # GIVEN a task that was dispatched after its start, and one that was seen to finish before its end
+    tasks = [
+        Task(1, "a", "AIC_0", 0, 10, 0, 12),
+        Task(2, "a", "AIC_0", 20, 30, 25, 31),
+        Task(3, "a", "AIC_0", 40, 50, 39, 45),
+    ]
+    s = analysis.scheduling(made(tasks))
+    assert (s.stamped, s.mean_dispatch_to_finish_ns, s.overhead) == (1, 12 * US, pytest.approx(2 / 12))
+    assert any(note.startswith("2 tasks were dispatched after their start") for note in s.notes)
