@@ -245,9 +245,7 @@ def _notes(work: Work, cores: int, stamped: int, tasks: int, contradictory: int)
         what = "no task has" if lacking == tasks else f"{lacking:,} of {tasks:,} tasks lack"
         notes.append(f"{what[0].upper()}{what[1:]} dispatch and finish times: overhead and tasks in flight need them.")
     if contradictory:
-        notes.append(
-            f"{contradictory:,} tasks were dispatched after their start or finished before their end: left out."
-        )
+        notes.append(f"{contradictory:,} tasks were dispatched after their start or finished before their end.")
     if work.on_cores and cores == len(work.core_lanes) and "num_cores" not in work.trace.meta.notes:
         notes.append(f"The capture names {cores} cores and does not say how many the device has.")
     return notes

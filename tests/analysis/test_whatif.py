@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made import DEPENDS, DOZEN, US, Task, dozen, made
+from runs import launches
 
 import npuscope
 from npuscope import NpuscopeError, analysis
@@ -143,26 +144,6 @@ def test_blocks_of_a_launch_keep_their_places_among_other_tasks() -> None:
     tasks = [Task(1, "a", "AIC_0", 0, 10), Task(1, "a", "AIC_1", 30, 40), Task(2, "b", "AIC_1", 5, 25)]
     tasks += [Task(3, "c", "AIC_0", 45, 50)]
     assert whatif(made(tasks, [(1, 3)]), Change()).new_ns == 50 * US
-
-
-@st.composite
-def launches(draw: st.DrawFn) -> npuscope.Trace:
-    """Tasks with blocks on cores that are free, each after the ends of its producers; stamps where drawn."""
-    free = {"AIC_0": 0, "AIC_1": 0, "AIV_0": 0}
-    tasks: list[Task] = []
-    edges: list[tuple[int, int]] = []
-    ended: dict[int, int] = {}
-    for number in range(draw(st.integers(1, 8))):
-        producers = [p for p in ended if draw(st.integers(0, 3)) == 0]
-        ready = max((ended[p] for p in producers), default=0)
-        for lane in draw(st.lists(st.sampled_from(sorted(free)), min_size=1, max_size=3)):
-            start = max(ready, free[lane]) + draw(st.integers(0, 5))
-            free[lane] = start + draw(st.integers(1, 9))
-            late = free[lane] + draw(st.integers(0, 3))
-            tasks.append(Task(number, f"k{number % 3}", lane, start, free[lane], start, late))
-            ended[number] = max(ended.get(number, 0), late)
-        edges += [(p, number) for p in producers]
-    return made(tasks, edges or [(97, 98)], lanes=sorted(free))
 
 
 @given(launches())
