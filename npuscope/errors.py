@@ -29,13 +29,16 @@ class NpuscopeError(Exception):
         if self.record is not None:
             where += f", record {self.record}"
         text = f"{where}: {self.what}" if where else self.what
-        # one short paragraph that cannot move a terminal's cursor, whatever a cell or a parser's message contained
-        text = "".join(c if c.isprintable() else " " for c in text)
-        text = " ".join(text.split())
-        text = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        text = _plain(text)
         if text[-1:] not in ".!?":
             text += "."
-        return f"{text} {self.remedy}".rstrip()
+        return f"{text} {_plain(self.remedy)}".rstrip()
+
+
+def _plain(text: str) -> str:
+    """One short paragraph that cannot move a terminal's cursor, whatever a cell or a parser's message contained."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 class BadInput(NpuscopeError):

@@ -54,7 +54,7 @@ def _compiled(areas: Areas, path: Path) -> Rules:
     for area in areas.area:
         try:
             rules.append((area.name, re.compile("|".join(f"(?:{p})" for p in area.patterns), re.IGNORECASE)))
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise BadInput(
                 f"area '{area.name}' has a pattern that is no regular expression ({error})", path=path
             ) from error

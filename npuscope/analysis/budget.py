@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ def read_budget(path: str | Path) -> Budget:
             )
         if sum(of is not None for of in (limit.kernel, limit.unit, limit.reason)) > 1:
             raise BadInput(f"limit {number} names two of kernel, unit and reason; a limit is on one", path=path)
+        if not all(isfinite(bound) for bound in (limit.max, limit.min, limit.max_increase) if bound is not None):
+            raise BadInput(f"limit {number} ({limit.name}) is no finite number", path=path)
         if limit.max is None and limit.min is None and limit.max_increase is None:
             raise BadInput(f"limit {number} ({limit.name}) has neither max, min nor max_increase", path=path)
     if not budget.limit:
@@ -171,6 +174,8 @@ def _median(limit: Limit, explained: Sequence[Explanation], noise: float) -> tup
 
 
 def _value(limit: Limit, e: Explanation) -> float | None:
+    if len(e.work.lane) == 0:
+        return None  # an empty capture keeps no limit
     if limit.kernel is not None:
         rows = e.busy.kernels.filter(pl.col("kernel") == limit.kernel).to_dicts()
         column = limit.metric.replace("_us", "_ns")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from npuscope.analysis.readiness import readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Tabular, microseconds, percent
-from npuscope.analysis.work import NEVER, Work
+from npuscope.analysis.work import LONGEST, NEVER, Work
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
@@ -146,6 +146,8 @@ def changed_jobs(
     before = jobs.tasks
     for pattern, factor in change.scale.items():
         here = _named(work, jobs, pattern)
+        if float(jobs.dur.sum()) * max(factor, 1.0) >= LONGEST:
+            raise NpuscopeError(f"'{pattern}' times {factor} is longer than can be added up")
         jobs = replace(jobs, dur=np.where(here, np.rint(jobs.dur * factor).astype(np.int64), jobs.dur))
     for names in change.merge:
         jobs = _merge(work, jobs, names)

@@ -77,6 +77,9 @@ def compare_explained(
     a: Explanation, b: Explanation, kernels: str | None = None, pairs: Mapping[str, str] | None = None
 ) -> Comparison:
     """As `compare`, for traces already explained."""
+    for x, y in (pairs or {}).items():
+        if x not in a.work.kernels or y not in b.work.kernels:
+            raise NpuscopeError(f"'{x}' is no kernel of A, or '{y}' none of B, so they cannot be matched")
     matches = match_kernels(a.work.kernels, b.work.kernels, pairs)
     numbers = [places(e.work.kernels, matches, side) for e, side in ((a, "in_a"), (b, "in_b"))]
     asked = _asked(kernels, (a.work, b.work), numbers, len(matches))

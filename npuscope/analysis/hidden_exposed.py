@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.readiness import Readiness, readiness
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.table import Tabular, microseconds, percent, short
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, one_group, union
@@ -66,7 +66,7 @@ class Overlap(Tabular):
         return self.units
 
     def title(self) -> str:
-        names = ", ".join(self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
+        names = ", ".join(short(name, 40) for name in self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
         lines = [
             f"{names}: on-core {microseconds(self.on_core_ns)} µs of {microseconds(self.episode_ns)} µs "
             f"under way in {self.episodes:,} episodes; "

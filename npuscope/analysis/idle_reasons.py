@@ -208,6 +208,10 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
     if not work.on_cores:
         return ["Lanes are neither cores nor streams: idle time has no reasons."]
     notes = []
+    if ready.contradicted:
+        notes.append(
+            f"{ready.contradicted:,} slices began before a producer of theirs had ended: edges or times are wrong."
+        )
     missing = int((ready.dispatch == NEVER).sum())
     if ready.edges == 0:
         notes.append("No edges: waiting for a producer cannot be told from waiting for the scheduler.")

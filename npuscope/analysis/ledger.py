@@ -23,6 +23,8 @@ from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace, arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
 
+MOST_CORES = 1_000_000  # a capture that claims more is not believed
+
 
 @dataclass(frozen=True, repr=False)
 class Scheduling(Tabular):
@@ -148,7 +150,8 @@ def _mean(values: Any, known: Any) -> float | None:
 
 def _core_count(work: Work, told: int | None) -> int:
     """The device's cores: as told, as the capture tells, at least those seen."""
-    capture = [n for notes in work.trace.meta.all_notes()[:1] if isinstance(n := notes.get("num_cores"), int)]
+    noted = work.trace.meta.notes.get("num_cores")
+    capture = [noted] if isinstance(noted, int) and noted <= MOST_CORES else []
     return max([len(work.core_lanes), *capture, *([told] if told is not None else [])])
 
 

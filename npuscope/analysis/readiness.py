@@ -26,6 +26,7 @@ LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
 class Readiness:
     """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is told."""
 
+    start: Ints  # of each slice
     task: Ints  # a number per task, which groups `runs`
     data: Ints  # when the last producer ended
     data_row: Ints  # the slice that ended then
@@ -42,6 +43,11 @@ class Readiness:
     def edges(self) -> int:
         """Dependencies, those from and to barriers included."""
         return len(self.src)
+
+    @property
+    def contradicted(self) -> int:
+        """Slices that began before a producer of theirs had ended; a cycle of edges always has some."""
+        return int((self.data > self.start).sum())
 
     @property
     def ready(self) -> Ints:
@@ -67,6 +73,7 @@ def readiness(work: Work) -> Readiness:
     dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
     runs, runs_row = _runs(work, task, src, dst, has_slice)
     return Readiness(
+        start=work.start,
         task=task,
         data=data[task],
         data_row=data_row[task],

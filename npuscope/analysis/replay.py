@@ -50,18 +50,17 @@ class Jobs:
 
 
 def jobs_with_edges(work: Work, ready: Readiness, *, keep_core: bool) -> tuple[Jobs, dict[str, list[int]]]:
-    """Jobs of a trace with edges, and the pools of each unit by name.
+    """Jobs of a trace with edges, and the pools of each unit by name where cores are shared.
 
     A job either keeps the core it ran on, or takes the first free core of its unit.
     """
     places = list(zip(work.units.tolist(), work.lanes["device"].to_list(), work.lanes["rank"].to_list(), strict=True))
-    pools = list(dict.fromkeys(places))
-    unit_of_lane = np.array([pools.index(place) for place in places], dtype=np.int64)
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    unit_of_lane = np.array([numbers[place] for place in places], dtype=np.int64)
     pool_of_lane = np.arange(len(places)) if keep_core else unit_of_lane
     named: dict[str, list[int]] = {}
-    for place, number in zip(places, pool_of_lane.tolist(), strict=True):
-        if number not in named.setdefault(place[0], []):
-            named[place[0]].append(number)
+    for (unit, _, _), number in numbers.items():
+        named.setdefault(unit, []).append(number)
     free = np.where(work.previous == NONE, work.window[0], work.end[work.previous])
     could = np.maximum(ready.ready, np.maximum(free, work.window[0]))
     late = np.where(work.finish != NEVER, work.finish - work.end, 0)

@@ -15,6 +15,7 @@ BYTES = {
     "INT32": 4, "UINT32": 4, "DOUBLE": 8, "INT64": 8, "UINT64": 8, "COMPLEX64": 8,
 }  # fmt: skip
 INT4 = "INT4"
+MOST = 2**50  # bytes of one task
 
 
 def tensor_bytes(slices: pl.DataFrame) -> pl.Series:
@@ -54,4 +55,4 @@ def _bytes(text: str) -> int | None:
                 return None
             elements = prod(int(n) if n.strip().isdecimal() else 0 for n in shape.split(","))
             total += elements // 2 if word == INT4 else elements * BYTES[word]
-    return total or None
+    return total if 0 < total < MOST else None  # beyond that a shape is broken

@@ -23,6 +23,7 @@ from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
 
 CORES = ("AIC", "AIV")
+LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
 NONE = -1  # a row that is not there
 NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every other one
 
@@ -49,8 +50,14 @@ class Work:
             is_work = pl.col("kind") != "derived"
             everything = trace.slices.filter(is_work)
         window = _window(trace, everything)
-        here = everything.filter(pl.col("duplicate_of").is_null() & overlaps(*window))
+        here = everything.filter(pl.col("duplicate_of").is_null())
+        if "window_ns" in trace.meta.notes:
+            here = here.filter(overlaps(*window))
         lanes = _lanes_of(trace, here)
+        if (window[1] - window[0]) * max(lanes.height, 1) >= LONGEST:
+            days = (window[1] - window[0]) / 86_400e9
+            what = f"a window of {days:,.0f} days on {lanes.height:,} lanes is too long to add up"
+            raise NpuscopeError(what, path=", ".join(trace.meta.files[:1]) or None, remedy="Cut it with window().")
         here = here.with_columns(kernel_group(here))
         lane = places(here["lane"].to_numpy(), lanes["lane"].to_numpy())
         start = here["start"].to_numpy()
@@ -123,6 +130,8 @@ class Work:
         except pl.exceptions.ComputeError as error:
             raise NpuscopeError(f"'{pattern}' is no regular expression", remedy="See Rust's regex syntax.") from error
         if not found.any():
+            if not self.kernels:
+                raise NpuscopeError(f"no kernel matches '{pattern}': nothing ran in this trace")
             more = f" and {len(self.kernels) - 5} more" if len(self.kernels) > 5 else ""
             known = ", ".join(short(name, 40) for name in self.kernels[:5])
             raise NpuscopeError(f"no kernel matches '{pattern}'", remedy=f"The trace has {known}{more}.")

@@ -32,7 +32,8 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.analysis.comparison import compare_explained, trend_of
-    from npuscope.cli.output import names_of, pairs_of, read_steps, reproduce, write_text
+    from npuscope.analysis.table import printable
+    from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_texts
     from npuscope.errors import NpuscopeError
     from npuscope.report.explain_text import compare_text, trend_text
 
@@ -41,6 +42,8 @@ def command(
     if len(paths) > 2 and (html is not None or md is not None):
         raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
     pairs = pairs_of(match or [], "--match")
+    check_outputs(paths, html, md)
+    texts: dict[str, str] = {}
     names = names_of(paths)
     with progress_bar():
         explained = [explain(read_steps(path, step)) for path in paths]
@@ -56,14 +59,15 @@ def command(
         if html is not None:
             from npuscope.report.html import compare_page
 
-            write_text(html, compare_page(both, result))
+            texts[html] = compare_page(both, result)
         if md is not None:
             from npuscope.report.markdown import compare_markdown
 
-            write_text(md, compare_markdown(both, result, reproduce()))
+            texts[md] = compare_markdown(both, result, reproduce())
+        write_texts(texts)
     if json:
         print_json(result.as_dict())
         return
     print(compare_text(both, result))
-    for written in filter(None, (html, md)):
-        print(f"wrote {written}")
+    for written in texts:
+        print(f"wrote {printable(written)}")

@@ -19,7 +19,7 @@ def command(
     from pathlib import Path
 
     from npuscope.analysis import explain
-    from npuscope.cli.output import write_text
+    from npuscope.cli.output import write_texts
     from npuscope.report.explain_text import report_text
     from npuscope.report.html import report_page
     from npuscope.trace import read
@@ -35,5 +35,5 @@ def command(
         explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
         print(report_text("run", explained))
         if keep is not None:
-            write_text(str(folder / "report.html"), report_page("decode run", explained))
+            write_texts({str(folder / "report.html"): report_page("decode run", explained)})
             print(f"\nkept run, slow_scheduler, kernel_details.csv and report.html in {folder}")

@@ -29,16 +29,17 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import gate, read_budget
-    from npuscope.cli.output import write_text
+    from npuscope.cli.output import check_outputs, write_texts
     from npuscope.report.markdown import gate_markdown
     from npuscope.trace import read
 
+    check_outputs([*paths, *(baseline or []), budget], md)
     limits = read_budget(budget)
     with progress_bar():
         result = gate([read(path) for path in paths], limits, [read(path) for path in baseline or []])
     text = gate_markdown(result)
     if md is not None:
-        write_text(md, text)
+        write_texts({md: text})
     if json:
         print_json(result.as_dict())
     else:

@@ -44,14 +44,31 @@ def print_json(data: Any) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def write_text(path: str, text: str) -> None:
-    """A file, whole or not at all."""
+def check_outputs(inputs: list[str], *outputs: str | None) -> None:
+    """Refuse outputs that would overwrite an input or one another, before any work is done."""
+    from pathlib import Path
+
+    from npuscope.errors import CannotWrite
+
+    taken = {Path(path).resolve(): "is an input" for path in inputs}
+    for path in filter(None, outputs):
+        place = Path(path).resolve()
+        if place in taken:
+            raise CannotWrite(taken[place], path=path, remedy="Name another file.")
+        taken[place] = "is another output of this command"
+
+
+def write_texts(texts: dict[str, str]) -> None:
+    """Files, all of them or none."""
+    from contextlib import ExitStack
     from pathlib import Path
 
     from npuscope.trace.writers.atomic import whole_file
 
-    with whole_file(Path(path)) as file:
-        file.write(text.encode())
+    with ExitStack() as stack:
+        files = {path: stack.enter_context(whole_file(Path(path))) for path in texts}
+        for path, text in texts.items():
+            files[path].write(text.encode())
 
 
 def reproduce() -> str:

@@ -29,26 +29,32 @@ def command(
     md: MdFile = None,
     json: JsonFlag = False,
     areas: AreasFile = None,
-    cores: Annotated[int | None, typer.Option(help="Cores of the device, where the capture does not tell.")] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
+    ] = None,
 ) -> None:
     from npuscope.analysis import explain
-    from npuscope.cli.output import names_of, read_steps, reproduce, write_text
+    from npuscope.analysis.table import printable
+    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_texts
     from npuscope.report.explain_text import report_text
 
+    check_outputs([path], html, md)
+    texts = {}
     with progress_bar():
         explained = explain(read_steps(path, step), kernels, areas, cores)
         name = names_of([path])[0]
         if html is not None:
             from npuscope.report.html import report_page
 
-            write_text(html, report_page(name, explained))
+            texts[html] = report_page(name, explained)
         if md is not None:
             from npuscope.report.markdown import report_markdown
 
-            write_text(md, report_markdown(name, explained, reproduce()))
+            texts[md] = report_markdown(name, explained, reproduce())
+        write_texts(texts)
     if json:
         print_json(explained.as_dict())
         return
     print(report_text(path, explained))
-    for written in filter(None, (html, md)):
-        print(f"wrote {written}")
+    for written in texts:
+        print(f"wrote {printable(written)}")

@@ -111,7 +111,7 @@ def table(frame: pl.DataFrame, columns: dict[str, str], formats: dict[str, Cell]
 def text(value: str) -> str:
     """Text that came from a capture, with nothing left that Markdown or HTML would act on."""
     safe = printable(value).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
-    return re.sub(r"([\\|\[*])", r"\\\1", safe)
+    return re.sub(r"([\\|\[*]|_(?=_)|(?<=_)_)", r"\\\1", safe)
 
 
 def bullets(lines: Iterable[str]) -> str:

@@ -60,6 +60,8 @@ class Trace:
 
         Slices are not clipped: analyses clip to `window_ns`, which remembers the cut.
         """
+        if end < start:
+            raise NpuscopeError(f"a window from {start} to {end} ends before it begins")
         kept = self._keep(overlaps(start, end), self.lanes, OUTSIDE)
         return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
 

@@ -47,7 +47,9 @@ def read_csv(path: Path) -> CsvTable:
     if header is None:
         raise BadInput("the first line is not a CSV header", path=path, line=1)
     columns = unique_names(header)
-    data: Path | bytes = source.read_all(path) if source.is_packed(path) else path
+    # Polars opens only names that are UTF-8
+    by_name = not source.is_packed(path) and str(path).isprintable()
+    data: Path | bytes = path if by_name else source.read_all(path)
     try:
         cells = pl.read_csv(
             data,

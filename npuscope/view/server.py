@@ -68,10 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in (f"{LOOPBACK}:{self.server.port}", f"localhost:{self.server.port}"):
             self.send_error(HTTPStatus.FORBIDDEN, "this server answers only to its own address")
             return
-        address = unquote(urlsplit(self.path).path)
         try:
-            found = self._open(address)
-        except OSError:
+            found = self._open(unquote(urlsplit(self.path).path))
+        except (OSError, ValueError):  # an address that is none
             found = None
         if found is None:
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -41,6 +41,7 @@ def test_own_rules_come_first(tmp_path: Path) -> None:
         ("[[area]\n", "not a file of area rules"),
         ('[[area]]\nname = "x"\n', "patterns"),
         ('[[area]]\nname = "x"\npatterns = ["("]\n', "no regular expression"),
+        ('[[area]]\nname = "x"\npatterns = ["a{99999999999999999999}"]\n', "no regular expression"),
         ('[[zone]]\nname = "x"\n', "zone"),
     ],
 )

@@ -96,6 +96,7 @@ def test_counts_have_no_noise(tmp_path: Path) -> None:
         ('[[limit]]\nmetric = "wall_us"\nmaximum = 1', "maximum"),
         ('[[limit]]\nmetric = "path_us"\nreason = "dispach"\nmax = 1', "no reason 'dispach'"),
         ('[[limit]]\nmetric = "core_us"\nkernel = "a"\nunit = "AIC"\nmax = 1', "two of kernel, unit and reason"),
+        ('[[limit]]\nmetric = "wall_us"\nmin = nan', "finite"),
         ('noise = 2\n[[limit]]\nmetric = "wall_us"\nmax = 1', "noise"),
     ],
 )
@@ -118,3 +119,14 @@ def test_a_baseline_of_nothing_is_an_increase(tmp_path: Path) -> None:
     assert statuses(gate([dozen()], limits, [instant])) == ["FAIL"]
     other = budget(tmp_path, '[[limit]]\nmetric = "core_us"\nkernel = "down"\nmax_increase = 0.5\n')
     assert statuses(gate([dozen()], other, [instant])) == ["FAIL"]
+
+
+def test_an_empty_capture_keeps_no_limit(tmp_path: Path) -> None:
+    limits = budget(tmp_path, '[[limit]]\nmetric = "wall_us"\nmax = 1\n')
+    assert statuses(gate([made([])], limits)) == ["FAIL"]
+
+
+def test_a_decrease_may_be_demanded(tmp_path: Path) -> None:
+    limits = budget(tmp_path, 'noise = 0.0\n[[limit]]\nmetric = "wall_us"\nmax_increase = -0.1\n')
+    assert statuses(gate([run(100)], limits, [run(100)])) == ["FAIL"]
+    assert statuses(gate([run(89)], limits, [run(100)])) == ["ok"]

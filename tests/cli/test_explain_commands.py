@@ -212,3 +212,57 @@ def test_one_step_of_a_capture(tmp_path: Path) -> None:
     write_kernel_table(tmp_path / "kernel_details.csv", rows)
     data = json.loads(npuscope("report", tmp_path / "kernel_details.csv", "--step", "1", "--json").stdout)
     assert (data["window_ns"], data["kernels"][0]["count"]) == (14_000, 2)
+
+
+def test_outputs_do_not_overwrite_an_input_or_one_another(run: Path, tmp_path: Path) -> None:
+    capture = run / "chip_swimlane_records.json"
+    before = capture.read_bytes()
+    told = npuscope("report", capture, "--html", capture)
+    assert (told.returncode, capture.read_bytes()) == (2, before)
+    assert "is an input" in told.stderr
+    told = npuscope("report", run, "--html", tmp_path / "x", "--md", tmp_path / "x")
+    assert told.returncode == 2
+    assert not (tmp_path / "x").exists()
+
+
+def test_outputs_come_together_or_not_at_all(run: Path, tmp_path: Path) -> None:
+    told = npuscope("report", run, "--html", tmp_path / "good.html", "--md", tmp_path / "nowhere" / "y.md")
+    assert told.returncode == 2
+    assert not (tmp_path / "good.html").exists()
+
+
+@pytest.mark.parametrize("command", ["report", "whatif"])
+def test_names_cannot_steer_a_terminal(tmp_path: Path, command: str) -> None:
+    rows = [kernel_row(type=f"\x1b[31mred\u202e{n}", start=f"{n}.0") for n in range(1, 4)]
+    write_kernel_table(tmp_path / "kernel_details.csv", rows)
+    options = {"report": ["--kernels", "zzz"], "whatif": ["--scale", "zzz=2"]}[command]
+    refused = npuscope(command, tmp_path / "kernel_details.csv", *options)
+    told = npuscope("report", tmp_path / "kernel_details.csv", "--kernels", "red")
+    assert (refused.returncode, told.returncode) == (2, 0)
+    for text in (refused.stderr, told.stdout):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_markdown_links_in_names_stay_text(tmp_path: Path) -> None:
+    write_kernel_table(tmp_path / "kernel_details.csv", [kernel_row(type=r"\[click](http://evil.example) __b__")])
+    assert npuscope("report", tmp_path / "kernel_details.csv", "--md", tmp_path / "r.md").returncode == 0
+    assert r"\\\[click](http://evil.example) \_\_b\_\_" in (tmp_path / "r.md").read_text()
+
+
+def test_a_window_too_long_to_add_up_is_refused(tmp_path: Path) -> None:
+    rows = [[core, core, 1, 1000 if core else 2**57, 2**57 + 10, 0] for core in range(6)]
+    told = npuscope("report", write_swimlane(tmp_path, rows))
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "too long to add up" in told.stderr
+
+
+def test_a_cycle_of_edges_is_said(run: Path) -> None:
+    deps = json.loads((run / "deps.json").read_text())
+    deps["edges"].append({"pred": "12", "succ": "1", "source": "explicit"})
+    (run / "deps.json").write_text(json.dumps(deps))
+    told = npuscope("report", run)
+    assert told.returncode == 0
+    assert "began before a producer of theirs had ended" in told.stdout
+    refused = npuscope("whatif", run)
+    assert (refused.returncode, "cycle" in refused.stderr) == (2, True)

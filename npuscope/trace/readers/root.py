@@ -33,6 +33,7 @@ COMPANIONS = re.compile(
 _RANK = re.compile(r"[0-9]{1,9}$")
 _RANK_IN_NAME = re.compile(r"rank[-_]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _DEEPEST = 5
+MOST_FILES = 50_000  # looked at before giving up: a disk is no profiler root
 TASKS_PER_RANK = 1 << 44  # task ids of one rank stay below this: simpler's need 40 bits
 
 
@@ -62,6 +63,7 @@ class _Search:
         self._root, self._is_capture = root, is_capture
         self._seen: set[Path] = set()
         self.broken: dict[str, str] = {}
+        self._looked_at = 0
 
     def walk(self, folder: Path, depth: int) -> list[Capture]:
         if folder.resolve() in self._seen:  # a link that leads back
@@ -76,6 +78,10 @@ class _Search:
             return [self._capture(preferred[0])]
         found = []
         for child in sorted(folder.iterdir()):
+            self._looked_at += 1
+            if self._looked_at > MOST_FILES:
+                what = f"more than {MOST_FILES:,} files below this folder"
+                raise UnknownFormat(what, path=self._root, remedy="Name the folder the profiler wrote.")
             if child.name.startswith(".") or COMPANIONS.match(child.name):
                 continue
             if self._readable(child):
