@@ -106,7 +106,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         if change.cores or change.merge or change.halve:
             raise NpuscopeError("merging, halving and other numbers of cores need edges, and this trace has none")
     before = [replay(model) for model in models]
-    busy_until = int(work.end.max()) - work.window[0]  # a window may be cut beyond the last end
+    busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
     worst = max(before, key=lambda wall: abs(wall - busy_until))
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")

@@ -20,7 +20,7 @@ from npuscope.analysis.table import Tabular
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, union
-from npuscope.trace.intervals import Ints
+from npuscope.trace.intervals import Ints, largest
 
 EVEN = 0.02  # distances may differ by this share of the period
 MOST_EVEN = 0.8  # of an anchor's distances must be even
@@ -173,7 +173,7 @@ def repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
 
 def _overlap(cuts: Ints, start: Ints, end: Ints) -> bool:
     """True when stretches mostly run at the same time as the next one: then they are no steps of anything."""
-    spans = [(int(start[a:b].min()), int(end[a:b].max())) for a, b in pairwise(cuts)]
+    spans = [(int(np.min(start[a:b])), int(np.max(end[a:b]))) for a, b in pairwise(cuts)]
     shared = [max(first[1] - second[0], 0) / max(first[1] - first[0], 1) for first, second in pairwise(spans)]
     return bool(shared) and float(np.median(shared)) > MOST_SHARED
 
@@ -191,9 +191,9 @@ def _likeness(symbols: Ints, anchors: Ints) -> float:
     """The share of kernels that two neighbouring stretches have in common, median over all neighbours."""
     if len(anchors) < 3:  # two occurrences make one whole stretch: look at as much after the second
         anchors = np.append(anchors, min(2 * anchors[-1] - anchors[-2], len(symbols)))
-    size = int(symbols.max()) + 1
+    size = largest(symbols) + 1
     counts = (np.bincount(symbols[a:b], minlength=size) for a, b in pairwise(anchors))
-    shared = [np.minimum(a, b).sum() / max(np.maximum(a, b).sum(), 1) for a, b in pairwise(counts)]
+    shared = [int(np.minimum(a, b).sum()) / max(int(np.maximum(a, b).sum()), 1) for a, b in pairwise(counts)]
     return float(np.median(shared))
 
 

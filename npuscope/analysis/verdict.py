@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from npuscope.analysis.hidden_exposed import Communication
@@ -64,7 +65,7 @@ def _busiest(work: Work, path: CriticalPath) -> tuple[str, float]:
 
 def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     parts, links, wall = path.by_part(), path.by_link(), work.wall
-    last_start = int(work.start.max())
+    last_start = int(np.max(work.start))
     run = path.segments.filter(pl.col("part") == "run")
     in_tail = int(run["end"][-1]) - max(int(run["start"][-1]), last_start) if run.height else 0
     shares = {

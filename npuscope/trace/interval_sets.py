@@ -151,7 +151,7 @@ class _Axis(NamedTuple):
 
     @staticmethod
     def of(group: Ints, start: Ints, end: Ints) -> _Axis:
-        origin, stride = int(start.min()), int(end.max()) - int(start.min()) + 1
+        origin, stride = int(np.min(start)), int(np.max(end)) - int(np.min(start)) + 1
         if stride * (largest(group) + 1) < _ROOM:
             return _Axis(origin, stride, None)
         times = np.unique(np.concatenate([start, end]))
