@@ -58,9 +58,9 @@ def _busiest(work: Work, path: CriticalPath) -> tuple[str, float]:
         for unit in CORES
         if (work.units == unit).any()
     }
-    return max(
-        named.items(), key=lambda item: item[1], default=("the device", path.by_part().get("run", 0) / work.wall)
-    )
+    where = "the device" if np.isin(work.units, ("stream", "link")).any() else "some thread"
+    anything = (where, path.by_part().get("run", 0) / work.wall)
+    return max(named.items(), key=lambda item: item[1], default=anything)
 
 
 def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
