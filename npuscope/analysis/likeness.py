@@ -33,6 +33,9 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
     ):
         if values[0] != values[1]:
             yield f"{what}: {values[0] or 'not told'} against {values[1] or 'not told'}"
+    by_type = [_named_by_type(e) for e in (a, b)]
+    if by_type[0] != by_type[1]:
+        yield "kernels have their operator types in one capture and only names in the other: few of them will match"
     if a.work.spans_dispatch != b.work.spans_dispatch:
         yield "a slice is dispatch to retired in one (TraCR) and start to end in the other: on-core means two things"
     if a.path.kind != b.path.kind:
@@ -46,6 +49,12 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
     cut = ["window_ns" in m.notes for m in metas]
     if cut[0] != cut[1]:
         yield "only one trace is cut to a window"
+
+
+def _named_by_type(explained: Explanation) -> bool:
+    slices = explained.work.slices
+    types = [name for name in ("Type", "OP Type", "opType") if name in slices.columns]
+    return any(not slices[name].is_in(["N/A", ""]).all() for name in types)
 
 
 def _has_pmu(explained: Explanation) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from made import US, Task, made
 
+import npuscope
 from npuscope import NpuscopeError, analysis
 from npuscope.analysis.matching import bare, match_kernels
 
@@ -90,3 +93,13 @@ def test_three_traces_are_a_trend() -> None:
     table = analysis.trend(traces)
     assert table["trace"].to_list() == ["run1", "run2", "run3"]
     assert table["wall to first"].to_list() == [1.0, 2.0, 3.0]
+
+
+def test_kernels_named_by_type_against_kernels_named_by_name(shared: Path) -> None:
+    folder = shared / "ascend" / "msinsight_cnn"
+    files = [
+        folder / level / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+        for level in ("level0", "level2")
+    ]
+    found = analysis.compare(*(npuscope.read(file) for file in files))
+    assert any(line.startswith("kernels have their operator types in one") for line in found.not_like_for_like)

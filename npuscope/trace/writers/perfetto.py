@@ -24,6 +24,8 @@ from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varint
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
+PARENT, CHILD_ORDERING, ORDER_RANK = 5, 11, 12  # of a track descriptor
+EXPLICIT = 3  # order children by their rank
 TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 STATE_CLEARED, NEEDS_STATE = 1, 2
 EVENT_TYPE, EVENT_NAME, EVENT_TRACK, EVENT_ANNOTATION, EVENT_FLOWS, EVENT_LAST_FLOWS = 9, 10, 11, 4, 47, 48
@@ -98,12 +100,15 @@ class _Encoder:
         """Tracks: a group per rank and device, under it a track per lane, and one more per crossing layer."""
         lanes = lane_groups(self.trace)
         for group, name in lanes.select("group", "group_name").unique(maintain_order=True).iter_rows():
-            yield _descriptor(1 + group, name)
+            yield _descriptor(1 + group, name, tag(CHILD_ORDERING, 0) + varint(EXPLICIT))
         used = pl.DataFrame({"lane": self.lane, "layer": self.layer}).group_by("lane").agg(pl.col("layer").max())
         layers = dict(used.iter_rows())
-        for lane, name, group in lanes.select("lane", "name", "group").iter_rows():
+        # cores by number: by name AIC_10 would come before AIC_2
+        lanes = lanes.sort(pl.col("unit").cast(pl.String), "core", "lane", nulls_last=True)
+        for rank, (lane, name, group) in enumerate(lanes.select("lane", "name", "group").iter_rows()):
+            place = tag(PARENT, 0) + varint(1 + group) + tag(ORDER_RANK, 0) + varint(rank)
             for layer in range(int(layers.get(lane, 0)) + 1):
-                yield _descriptor(lane * self.most + layer + 1 + _FIRST_TRACK, name, 1 + group)
+                yield _descriptor(lane * self.most + layer + 1 + _FIRST_TRACK, name, place)
 
     def _value_numbers(self, column: pl.Series) -> tuple[pl.Series, Iterable[bytes]]:
         """Numbers as they are; text as numbers of interned strings, with the packets that intern them."""
@@ -260,9 +265,8 @@ def _numbers(column: pl.Series, distinct: pl.Series) -> Ints:
     return column.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int64) + 1
 
 
-def _descriptor(uuid: int, name: str, parent: int | None = None) -> bytes:
-    body = tag(1, 0) + varint(uuid) + delimited(2, name.encode())
-    body += b"" if parent is None else tag(5, 0) + varint(parent)
+def _descriptor(uuid: int, name: str, more: bytes) -> bytes:
+    body = tag(1, 0) + varint(uuid) + delimited(2, name.encode()) + more
     return _packet(_sequence(0) + delimited(DESCRIPTOR, body))
 
 

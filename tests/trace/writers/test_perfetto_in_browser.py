@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import LOADED_OR_FAILED, PATIENCE_MS, chromium
+from made import Task, made
 
 import npuscope
 from npuscope.trace.example import write_decode_steps
@@ -148,6 +149,20 @@ def test_crossing_nested_and_empty_slices_arrive_whole(perfetto: Perfetto, tmp_p
     said = dict(perfetto.query(f"{says} where slice.name = 'speaker'"))
     assert {name: said.get(f"debug.{name}") for name in ARGS} == ARGS
     assert perfetto.query(ERRORS) == []
+
+
+def test_cores_stand_in_the_order_of_their_numbers(perfetto: Perfetto, tmp_path: Path) -> None:
+    # GIVEN cores whose names sort otherwise
+    made([Task(n, "k", f"AIC_{n}", n, n + 1) for n in (10, 2, 1, 20)]).write(tmp_path / "cores.pftrace")
+    # WHEN
+    perfetto.open(tmp_path / "cores.pftrace")
+    # THEN
+    ranks = (
+        "select name, extract_arg(source_arg_set_id, 'sibling_order_rank') as place from track where name like 'AIC%'"
+    )
+    assert [name for name, place in sorted(perfetto.query(ranks), key=lambda row: row[1])] == [
+        "AIC_1", "AIC_2", "AIC_10", "AIC_20",
+    ]  # fmt: skip
 
 
 def test_a_field_in_args_and_beside_them_keeps_both_values(perfetto: Perfetto, tmp_path: Path) -> None:
