@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -11,12 +12,12 @@ WIDEST = 56  # characters of a text cell
 MOST = 20  # rows printed of a long table
 
 
-class Tabular:
+class Tabular(ABC):
     """A result whose heart is one table. Subclasses are frozen dataclasses with `repr=False`."""
 
+    @abstractmethod
     def frame(self) -> pl.DataFrame:
         """The result as a Polars frame; times are integer nanoseconds."""
-        raise NotImplementedError
 
     def title(self) -> str:
         """One line above the table."""

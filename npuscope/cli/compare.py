@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json
+from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -32,7 +32,6 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.analysis.comparison import compare_explained, trend_of
-    from npuscope.analysis.table import printable
     from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_texts
     from npuscope.errors import NpuscopeError
     from npuscope.report.explain_text import compare_text, trend_text
@@ -67,7 +66,5 @@ def command(
         write_texts(texts)
     if json:
         print_json(result.as_dict())
-        return
-    print(compare_text(both, result))
-    for written in texts:
-        print(f"wrote {printable(written)}")
+    else:
+        print_text(compare_text(both, result), texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,6 +43,15 @@ def print_json(data: Any) -> None:
     import json
 
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+
+
+def print_text(text: str, written: Iterable[str] = ()) -> None:
+    """Text on stdout, then the files that were written."""
+    from npuscope.analysis.table import printable
+
+    print(text)
+    for path in written:
+        print(f"wrote {printable(path)}")
 
 
 def check_outputs(inputs: list[str], *outputs: str | None) -> None:

@@ -17,7 +17,17 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, CapturePath, HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json
+from npuscope.cli.output import (
+    AreasFile,
+    CapturePath,
+    HtmlFile,
+    JsonFlag,
+    KernelsRegex,
+    MdFile,
+    StepOption,
+    print_json,
+    print_text,
+)
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -34,7 +44,6 @@ def command(
     ] = None,
 ) -> None:
     from npuscope.analysis import explain
-    from npuscope.analysis.table import printable
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_texts
     from npuscope.report.explain_text import report_text
 
@@ -54,7 +63,5 @@ def command(
         write_texts(texts)
     if json:
         print_json(explained.as_dict())
-        return
-    print(report_text(path, explained))
-    for written in texts:
-        print(f"wrote {printable(written)}")
+    else:
+        print_text(report_text(path, explained), texts)
