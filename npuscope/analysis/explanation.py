@@ -50,7 +50,8 @@ class Explanation(Tabular):
         notes = [*self.bubbles.notes, *self.scheduling.notes, *self.path.notes]
         if self.work.told_again:
             notes.append(f"{self.work.told_again:,} rows tell another row's work again and do not count.")
-        several = self.work.lanes.select("device", "rank").drop_nulls().unique().height
+        lanes = self.work.lanes
+        several = max(lanes[place].drop_nulls().n_unique() for place in ("device", "rank"))
         if several > 1:
             notes.append(f"{several} devices or ranks share the window; units are summed over them.")
         return tuple(dict.fromkeys(notes))
