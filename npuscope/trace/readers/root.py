@@ -99,6 +99,8 @@ class _Search:
 
     def _readable(self, path: Path) -> bool:
         try:
+            if not path.is_dir() and not (path.is_file() and path.stat().st_size):
+                return False  # a device, a pipe, or one of the kernel's files, which may not answer when opened
             return self._is_capture(path)
         except (BadInput, OSError) as error:
             self.broken[str(path)] = getattr(error, "what", str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 from builders import kernel_row, write_events, write_kernel_table, x
 
 import npuscope
+from npuscope.trace.readers import root
 
 
 def rank_folder(root: Path, rank: int, kernels: int) -> Path:
@@ -115,3 +117,23 @@ def test_a_trace_of_many_ranks_inside_a_root_keeps_its_ranks(tmp_path: Path) -> 
     assert sorted(counts) == [2, 3, 7]
     assert trace.meta.notes["rank_collisions"] == 1
     assert trace.meta.records == trace.slices.height == 12  # no capture's account is lost
+
+
+def test_a_pipe_in_a_profiler_root_is_not_opened(tmp_path: Path) -> None:
+    # GIVEN a pipe that nobody writes to, beside a capture: opening it would wait for ever
+    write_kernel_table(tmp_path / "kernel_details.csv", [kernel_row()])
+    (tmp_path / "other").mkdir()
+    os.mkfifo(tmp_path / "other" / "pipe.json")
+    # WHEN / THEN
+    assert npuscope.read(tmp_path).slices.height == 1
+    (tmp_path / "kernel_details.csv").unlink()
+    with pytest.raises(npuscope.NpuscopeError):
+        npuscope.read(tmp_path)
+
+
+def test_a_disk_is_no_profiler_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root, "MOST_FILES", 5)
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text("x")
+    with pytest.raises(npuscope.NpuscopeError, match="more than 5 files"):
+        npuscope.read(tmp_path)
