@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.readiness import readiness
+from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Tabular, microseconds, percent
 from npuscope.analysis.work import LONGEST, NEVER, Work
 from npuscope.errors import NpuscopeError
+from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
@@ -86,37 +87,21 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
     _check(change, work)
     ready = readiness(work)
-    with_edges = work.on_cores and ready.edges > 0
-    if with_edges:
-        ways = (False,) if change.cores else (True, False)
-        models, named = zip(*(jobs_with_edges(work, ready, keep_core=way) for way in ways), strict=True)
-        notes = [
-            "Tasks go to the first free core of their unit."
-            if change.cores
-            else "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
-        ]
-    else:
-        models, named = tuple(jobs_in_order(work, ready, across=across) for across in (True, False)), ({}, {})
-        notes = [
-            "No edges: one end of the interval keeps work in order with what had ended before it on any lane, the "
-            "other only with its own lane."
-        ]
-        if not work.on_cores and (ready.dispatch != NEVER).any():
-            notes.append("The host's launches keep their times, though a host that waits for the device would not.")
-        if change.cores or change.merge or change.halve:
-            raise NpuscopeError("merging, halving and other numbers of cores need edges, and this trace has none")
+    models, named, notes = _models(work, ready, change)
     before = [replay(model) for model in models]
     busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
     worst = max(before, key=lambda wall: abs(wall - busy_until))
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
-    outcomes = []  # wall, error of that replay without a change, tasks
+    outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
     for model, units, base in zip(models, named, before, strict=True):
         for queueing in (False, True):
+            progress.report("replaying", len(outcomes), 2 * len(models))
             changed = changed_jobs(work, model, change, units, queueing=queueing)
             wall = work.wall + _replayed(changed, change) - base
             outcomes.append((wall, abs(base - busy_until), changed.tasks))
-    if not with_edges and change.dispatch_cost != 1:
+    has_edges = _has_edges(work, ready)
+    if not has_edges and change.dispatch_cost != 1:
         outcomes.append((work.wall, 0, outcomes[0][2]))  # its waits may have been for something else
     return WhatIf(
         measured_ns=work.wall,
@@ -125,9 +110,33 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         low_ns=max(min(wall - error for wall, error, _ in outcomes), 0),
         high_ns=max(wall + error for wall, error, _ in outcomes),
         tasks=(models[0].tasks, outcomes[0][2]),
-        has_edges=with_edges,
+        has_edges=has_edges,
         notes=tuple(notes),
     )
+
+
+def _has_edges(work: Work, ready: Readiness) -> bool:
+    return work.on_cores and ready.edges > 0
+
+
+def _models(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:
+    """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
+    if _has_edges(work, ready):
+        free, pools = jobs_with_edges(work, ready, keep_core=False)
+        if change.cores:
+            return [free], [pools], ["Tasks go to the first free core of their unit."]
+        kept, _ = jobs_with_edges(work, ready, keep_core=True)
+        note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
+        return [kept, free], [{}, pools], [note]
+    if change.cores or change.merge or change.halve:
+        raise NpuscopeError("merging, halving and other numbers of cores need edges, and this trace has none")
+    notes = [
+        "No edges: one end of the interval keeps work in order with what had ended before it on any lane, the "
+        "other only with its own lane."
+    ]
+    if not work.on_cores and (ready.dispatch != NEVER).any():
+        notes.append("The host's launches keep their times, though a host that waits for the device would not.")
+    return [jobs_in_order(work, ready, across=across) for across in (True, False)], [{}, {}], notes
 
 
 def _replayed(jobs: Jobs, change: Change) -> int:

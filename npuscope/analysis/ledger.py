@@ -105,7 +105,9 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
     if work.spans_dispatch:
         dispatch, finish = start, end
     known = (dispatch != NEVER) & (finish != NEVER)
-    stamped = known & (dispatch <= start) & (finish >= end)  # others contradict themselves and would spoil the means
+    # stamps that contradict themselves would spoil the means
+    dispatched, finished = (dispatch != NEVER) & (dispatch <= start), (finish != NEVER) & (finish >= end)
+    stamped = dispatched & finished
     whole = int((finish - dispatch)[stamped].sum())
     told = int(stamped.sum())
     runs = int((end - start)[stamped].sum())
@@ -122,9 +124,9 @@ def scheduling_of(work: Work, idle: Bubbles, path: CriticalPath, cores: int | No
         window_ns=work.wall,
         stamped=told,
         mean_run_ns=float((end - start).mean()) if tasks and not work.spans_dispatch else None,
-        mean_dispatch_to_start_ns=_mean(start - dispatch, stamped) if not work.spans_dispatch else None,
-        mean_queued_ns=_mean(_queued(work)[on_core], stamped) if not work.spans_dispatch else None,
-        mean_end_to_finish_ns=_mean(finish - end, stamped) if not work.spans_dispatch else None,
+        mean_dispatch_to_start_ns=_mean(start - dispatch, dispatched) if not work.spans_dispatch else None,
+        mean_queued_ns=_mean(_queued(work)[on_core], dispatched) if not work.spans_dispatch else None,
+        mean_end_to_finish_ns=_mean(finish - end, finished) if not work.spans_dispatch else None,
         mean_dispatch_to_finish_ns=whole / told if told else None,
         overhead=1 - runs / whole if whole and not work.spans_dispatch else None,
         in_flight=flight,
