@@ -1,7 +1,7 @@
 """One question per module: a pure function from a Trace to a small typed result.
 
-Every function here takes a `Trace`; its result prints as a table, shows as one in a notebook, and has `frame()` for
-Polars and `as_dict()` for JSON. docs/metrics.md defines each number with a drawn example.
+Each question about a `Trace` is one function here; its result prints as a table, shows as one in a notebook, and
+has `frame()` for Polars. docs/metrics.md defines each number with a drawn example.
 """
 
 from npuscope.analysis.budget import gate, read_budget

@@ -8,8 +8,9 @@ import polars as pl
 
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.matching import Match
+from npuscope.analysis.summary import NOT_TOLD, TYPES
 from npuscope.analysis.table import short
-from npuscope.trace.tensors import SHAPES, WORDS
+from npuscope.trace.tensors import source_column
 
 MOST = 5  # kernels named per difference
 
@@ -53,8 +54,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
 
 def _named_by_type(explained: Explanation) -> bool:
     slices = explained.work.slices
-    types = [name for name in ("Type", "OP Type", "opType") if name in slices.columns]
-    return any(not slices[name].is_in(["N/A", ""]).all() for name in types)
+    return any(not slices[name].is_in(NOT_TOLD).all() for name in TYPES if name in slices.columns)
 
 
 def _has_pmu(explained: Explanation) -> bool:
@@ -70,10 +70,9 @@ def _cores(a: Explanation, b: Explanation) -> Iterator[str]:
 
 def _tensors(a: Explanation, b: Explanation, matches: Sequence[Match], column: str, what: str) -> Iterator[str]:
     """Matched kernels whose tensors differ; only where both captures tell them."""
-    known = {**SHAPES, **WORDS}[column]
     sides = []
     for e in (a, b):
-        name = next((n for n in known if n in e.work.slices.columns), None)
+        name = source_column(e.work.slices, column)
         if name is None:
             return
         rows = e.work.slices.select("kernel", pl.col(name).alias("what")).unique()

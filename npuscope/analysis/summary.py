@@ -11,6 +11,8 @@ import polars as pl
 from npuscope.trace.core import Trace
 
 TOP = 10
+TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
+NOT_TOLD = ["N/A", ""]
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Summary:
 def kernel_group(slices: pl.DataFrame) -> pl.Expr:
     """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
     carry a number per place in the model; else the kernel's name."""
-    types = [pl.col(c) for c in ("Type", "OP Type", "opType") if c in slices.columns]
-    told = [pl.when(~t.is_in(["N/A", ""])).then(t) for t in types]
+    types = [pl.col(name) for name in TYPES if name in slices.columns]
+    told = [pl.when(~t.is_in(NOT_TOLD)).then(t) for t in types]
     return pl.coalesce(*told, "kernel").alias("kernel")
 
 

@@ -32,9 +32,11 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.analysis.comparison import compare_explained, trend_of
-    from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_texts
+    from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.report.explain_text import compare_text, trend_text
+    from npuscope.report.html import compare_page
+    from npuscope.report.markdown import compare_markdown
 
     if len(paths) < 2:
         raise NpuscopeError("comparing needs at least two captures")
@@ -42,7 +44,6 @@ def command(
         raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
     pairs = pairs_of(match or [], "--match")
     check_outputs(paths, html, md)
-    texts: dict[str, str] = {}
     names = names_of(paths)
     with progress_bar():
         explained = [explain(read_steps(path, step)) for path in paths]
@@ -55,16 +56,10 @@ def command(
             return
         result = compare_explained(explained[0], explained[1], kernels, pairs)
         both = (names[0], names[1])
-        if html is not None:
-            from npuscope.report.html import compare_page
-
-            texts[html] = compare_page(both, result)
-        if md is not None:
-            from npuscope.report.markdown import compare_markdown
-
-            texts[md] = compare_markdown(both, result, reproduce())
-        write_texts(texts)
+        written = write_reports(
+            {html: lambda: compare_page(both, result), md: lambda: compare_markdown(both, result, reproduce())}
+        )
     if json:
         print_json(result.as_dict())
     else:
-        print_text(compare_text(both, result), texts)
+        print_text(compare_text(both, result), written)

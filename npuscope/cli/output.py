@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -66,6 +66,13 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
         if place in taken:
             raise CannotWrite(taken[place], path=path, remedy="Name another file.")
         taken[place] = "is another output of this command"
+
+
+def write_reports(reports: Mapping[str | None, Callable[[], str]]) -> list[str]:
+    """Make and write the reports whose files were asked for; their names."""
+    texts = {path: make() for path, make in reports.items() if path is not None}
+    write_texts(texts)
+    return list(texts)
 
 
 def write_texts(texts: dict[str, str]) -> None:

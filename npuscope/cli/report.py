@@ -44,24 +44,19 @@ def command(
     ] = None,
 ) -> None:
     from npuscope.analysis import explain
-    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_texts
+    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.report.explain_text import report_text
+    from npuscope.report.html import report_page
+    from npuscope.report.markdown import report_markdown
 
     check_outputs([path], html, md)
-    texts = {}
+    name = names_of([path])[0]
     with progress_bar():
         explained = explain(read_steps(path, step), kernels, areas, cores)
-        name = names_of([path])[0]
-        if html is not None:
-            from npuscope.report.html import report_page
-
-            texts[html] = report_page(name, explained)
-        if md is not None:
-            from npuscope.report.markdown import report_markdown
-
-            texts[md] = report_markdown(name, explained, reproduce())
-        write_texts(texts)
+        written = write_reports(
+            {html: lambda: report_page(name, explained), md: lambda: report_markdown(name, explained, reproduce())}
+        )
     if json:
         print_json(explained.as_dict())
     else:
-        print_text(report_text(path, explained), texts)
+        print_text(report_text(path, explained), written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +17,13 @@ WHOLE = 2**63  # ids and times beyond this fit no column
 
 def read_json(path: Path, type: type[T], what: str) -> T:
     """The file as an instance of `type`; `what` names the file's kind in the error."""
-    data = source.read_all(path)
+    return checked(lambda: msgspec.json.decode(source.read_all(path), type=type), what, path)
+
+
+def checked(decode: Callable[[], T], what: str, path: Path) -> T:
+    """What a decoder makes of a file, with every way of failing as one clear error."""
     try:
-        return msgspec.json.decode(data, type=type)
+        return decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadInput(f"not {what} ({error})", path=path) from error
 

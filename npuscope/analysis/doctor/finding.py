@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from npuscope.analysis import table
 from npuscope.trace.core import Trace
 
 Severity = Literal["warning", "note"]  # a warning makes some number wrong if ignored; a note is worth knowing
@@ -55,7 +56,7 @@ def describe(trace: Trace, row: int) -> str:
 
 
 def microseconds(nanoseconds: int) -> str:
-    return f"{nanoseconds / 1000:,.3f} µs"
+    return f"{table.microseconds(nanoseconds)} µs"
 
 
 def _counted(count: int, word: str) -> str:

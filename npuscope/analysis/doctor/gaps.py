@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.doctor.finding import Finding, microseconds
+from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
 
@@ -36,11 +37,13 @@ def steps(trace: Trace) -> Iterator[Finding]:
         example = f"step {cut['step'][0]}: {cut['rows'][0]} of usually {usual:.0f} rows"
         yield Finding("step-cut", "warning", "step with less than half the usual rows", cut.height, effect, example)
     middle = float(np.median(per_step["span"].to_numpy()))
-    odd = per_step.filter(pl.col("span") > 1.5 * middle)
+    odd = per_step.filter(pl.col("span") > OUTLIER * middle)
     if odd.height:
         effect = "A mean over all steps is pulled up; the first step is seldom typical."
         example = f"step {odd['step'][0]}: {microseconds(int(odd['span'][0]))}, median {microseconds(int(middle))}"
-        yield Finding("step-outlier", "warning", "step longer than 1.5 times the median", odd.height, effect, example)
+        yield Finding(
+            "step-outlier", "warning", f"step longer than {OUTLIER} times the median", odd.height, effect, example
+        )
 
 
 def full_buffers(trace: Trace) -> Iterator[Finding]:
