@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "npuscope"
 ORDER = [
     "errors",
-    "device",
     "trace",
+    "device",
     "analysis",
     "forward",
     "tile",

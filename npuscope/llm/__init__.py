@@ -1,0 +1,1 @@
+"""Model configs to predicted forward passes."""
