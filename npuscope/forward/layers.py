@@ -1,0 +1,132 @@
+"""Layers of forward passes: how many attentions one has, where it begins, which rows are its.
+
+A layer may hold several attentions: then the stretches between them come in turns, and the shortest turn that most of
+a pass repeats is one layer. A layer begins before its first attention with the kernels that the first layer of a
+pass shares with the others, or else with those that the last layer of a pass leaves out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.forward.boundaries import Stretches, agreeing
+from npuscope.forward.cuts import Bounds
+from npuscope.trace.intervals import Ints
+
+REPEATS = 0.7  # of a pass's stretches equal the one a turn later
+HEAD, TAIL, OUTSIDE = -1, -2, -3  # layer of a row before the first layer, after the last one, in no pass
+
+
+@dataclass(frozen=True)
+class Layers:
+    """`attentions` per layer; `lead` and `trail`: kernels of the main lane before a layer's first attention and
+    after its last one."""
+
+    attentions: int
+    lead: int
+    trail: int
+
+    def begins(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints, Ints]:
+        """Where layers begin in the sequence, with the pass and the number of each."""
+        anchors, starts = found.anchors, found.starts
+        sizes = np.diff(np.append(starts, len(anchors)))
+        counts = -(-sizes // self.attentions)
+        of_pass = np.repeat(np.arange(len(sizes)), counts)
+        number = np.arange(len(of_pass)) - np.repeat(np.cumsum(counts) - counts, counts)
+        first = starts[of_pass] + number * self.attentions
+        place = found.main_place[first] - self.lead
+        begin = found.main[np.maximum(place, 0)]
+        # a truncated pass begins inside its first layer
+        return np.clip(begin, pass_bounds.begin[of_pass], anchors[first]), of_pass, number
+
+    def of_rows(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints]:
+        """The pass and the layer of each row of the sequence; HEAD, TAIL or OUTSIDE where in no layer."""
+        places = np.arange(len(found.sequence))
+        in_pass = np.searchsorted(pass_bounds.begin, places, side="right") - 1
+        in_pass = np.where((in_pass >= 0) & (places < pass_bounds.end[in_pass]), in_pass, -1)
+        begin, of_pass, number = self.begins(found, pass_bounds)
+        which = np.searchsorted(begin, places, side="right") - 1
+        same = (which >= 0) & (of_pass[which] == in_pass)
+        layer = np.where(in_pass < 0, OUTSIDE, np.where(same, number[which], HEAD))
+        last = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + self.trail
+        ends = found.main[np.minimum(last, len(found.main) - 1)]  # the last row of the last layer on the main lane
+        layer[(in_pass >= 0) & (layer >= 0) & (places > ends[in_pass])] = TAIL
+        return in_pass, layer
+
+
+def layers(found: Stretches) -> Layers:
+    """What a layer is in this capture, learned from the passes of its most common size."""
+    starts = found.starts
+    sizes = np.diff(np.append(starts, len(found.anchors)))
+    usual = most_common_size(sizes)
+    typical = np.flatnonzero(sizes == usual)
+    turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1], usual)
+    lead, trail = _lead(found, turn, starts, typical), _trail(found, turn, starts, typical)
+    body = _body(found, turn, starts, typical)
+    if body is not None:
+        # what the last layer leaves out before the next attention leads; never more than the stretch holds
+        lead = min(max(lead, body - trail), body)
+        trail = body - lead
+    return Layers(turn, lead, trail)
+
+
+def most_common_size(sizes: Ints) -> int:
+    """The number of attentions of the main model's pass: common and, beside drafts that are more common, large."""
+    values, counts = np.unique(sizes, return_counts=True)
+    return int(values[int(np.argmax(values * values * counts))])
+
+
+def _turn(kinds: Ints, size: int) -> int:
+    for turn in range(1, size // 2 + 1):
+        if size % turn == 0 and np.mean(kinds[turn:] == kinds[:-turn]) >= REPEATS:
+            return turn
+    return 1
+
+
+def _before(found: Stretches, anchor: int) -> Ints:
+    """Symbols of the main lane before an anchor, the nearest first, down to the anchor before it."""
+    begin = found.main_place[anchor - 1] + 1 if anchor > 0 else 0
+    return found.sequence.symbol[found.main[begin : found.main_place[anchor]]][::-1]
+
+
+def _after(found: Stretches, anchor: int) -> Ints:
+    """Symbols of the main lane after an anchor, up to the next one."""
+    end = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
+    return found.sequence.symbol[found.main[found.main_place[anchor] + 1 : end]]
+
+
+def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | None:
+    """Kernels between the last attention of a layer and the first of the next, most often."""
+    lengths = Counter[int]()
+    for start, size in _passes(found, starts, typical):
+        for anchor in range(start + turn - 1, start + size - 1, turn):
+            lengths[int(found.main_place[anchor + 1] - found.main_place[anchor]) - 1] += 1
+    return lengths.most_common(1)[0][0] if lengths else None
+
+
+def _lead(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int:
+    """Kernels before a pass's first attention that its second layer has as well."""
+    passes = _passes(found, starts, typical)
+    return _usual(agreeing(_before(found, a), _before(found, a + turn)) for a, size in passes if size > turn)
+
+
+def _trail(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int:
+    """Kernels after a pass's last attention that the layer before has as well."""
+    passes = _passes(found, starts, typical)
+    ends = [a + size - 1 for a, size in passes if size > turn]
+    return _usual(agreeing(_after(found, a), _after(found, a - turn)) for a in ends)
+
+
+def _usual(numbers: Iterable[int]) -> int:
+    counts = Counter(numbers)
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _passes(found: Stretches, starts: Ints, which: Ints) -> list[tuple[int, int]]:
+    """First anchor and size of some passes; a few dozen teach as much as all."""
+    ends = np.append(starts[1:], len(found.anchors))
+    return [(int(starts[i]), int(ends[i] - starts[i])) for i in which[:64].tolist()]

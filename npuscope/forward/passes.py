@@ -1,0 +1,272 @@
+"""Forward passes of one rank: where each begins and ends, its layers, phase, device time, and what is wrong with it.
+
+Device time is that of rows that count once and do not run on the AI CPU: as a sum, and as a union, since streams
+overlap. Every row of the capture is in one pass or outside of all, which is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.table import Tabular, microseconds
+from npuscope.errors import NpuscopeError
+from npuscope.forward.boundaries import stretches
+from npuscope.forward.completeness import complete_and_draft
+from npuscope.forward.cuts import bounds
+from npuscope.forward.disturbance import PassTotals, disturbances
+from npuscope.forward.layers import HEAD, OUTSIDE, TAIL, layers
+from npuscope.forward.phase import Phase, phase_of
+from npuscope.forward.sequence import Flags, Sequence
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
+from npuscope.trace.intervals import Ints
+from npuscope.trace.tensors import source_column
+
+PARTS = pl.Enum(["head", "layer", "tail"])
+WINDOWS = ("anchor", "full", "capture")
+
+
+@dataclass(frozen=True, repr=False)
+class Passes(Tabular):
+    """`table` has a row per pass, `rows` one per slice of the trace: `in_pass`, `layer`, `part`, null outside."""
+
+    trace: Trace
+    table: pl.DataFrame
+    rows: pl.DataFrame
+    rule: str  # how passes were told apart
+    anchor: str  # what stands for a layer
+    attentions_per_layer: int
+    reasons: tuple[tuple[str, ...], ...]  # what disturbed each pass
+    outside: int  # rows that count and are in no pass
+    outside_ns: int  # their device time
+
+    def frame(self) -> pl.DataFrame:
+        return self.table.drop("excluded_anchor")
+
+    def title(self) -> str:
+        told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
+        if self.outside:
+            told += f"; {self.outside:,} rows ({microseconds(self.outside_ns)} µs) are in none"
+        return told
+
+    def excluded(self, index: int) -> dict[str, float]:
+        """The share of a pass's device time that each window leaves out."""
+        return {"anchor": self.table["excluded_anchor"][index], "full": 0.0, "capture": 0.0}
+
+    @cached_property
+    def order(self) -> pl.DataFrame:
+        """The rows that count, of passes, in the order of start: row, in_pass, layer, part, kernel, start, dur."""
+        from npuscope.analysis.summary import kernel_group
+
+        slices = self.trace.slices
+        frame = self.rows.with_row_index("row").hstack(
+            slices.select("start", "dur", "kind", "duplicate_of", kernel_group(slices))
+        )
+        counted = pl.col("in_pass").is_not_null() & pl.col("duplicate_of").is_null()
+        return frame.filter(counted).drop("duplicate_of").sort("start", maintain_order=True)
+
+    def as_dict(self) -> dict[str, Any]:
+        passes = []
+        for index, row in enumerate(self.table.rows(named=True)):
+            del row["excluded_anchor"]
+            passes.append({**row, "excluded": self.excluded(index), "reasons": list(self.reasons[index])})
+        return {
+            "rule": self.rule,
+            "anchor": self.anchor,
+            "attentions_per_layer": self.attentions_per_layer,
+            "outside": self.outside,
+            "outside_ns": self.outside_ns,
+            "passes": passes,
+        }
+
+
+def passes(trace: Trace, anchor: str | None = None) -> Passes:
+    """The forward passes of a trace of one rank; `anchor` is a regular expression for the kernel of a layer."""
+    sequence = Sequence.of(trace)
+    path = trace.meta.files[0] if trace.meta.files else None
+    if not len(sequence):
+        raise NpuscopeError("no kernel ran in this capture, so there is no forward pass", path=path)
+    anchors, how = sequence.anchors(anchor)
+    if len(anchors) and not (sequence.has_steps and how.startswith("repetition")):
+        return _result(trace, sequence, _by_anchors(sequence, anchors, how))
+    if sequence.has_steps:
+        return _result(trace, sequence, _by_steps(sequence))
+    remedy = "Name a kernel that every layer runs with --anchor."
+    raise NpuscopeError("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of the sequence with their pass and layer; the rest has an entry per pass."""
+
+    in_pass: Ints
+    layer: Ints
+    attentions: Ints
+    layers: Ints
+    first: Ints  # row of the first anchor, -1 without anchors
+    last: Ints
+    complete: Flags
+    draft: Flags
+    per_layer: int
+    rule: str
+    anchor: str
+
+
+def _by_anchors(sequence: Sequence, anchors: Ints, how: str) -> _Cut:
+    found = stretches(sequence, anchors)
+    cut, layer = bounds(found), layers(found)
+    in_pass, of_layer = layer.of_rows(found, cut)
+    complete, draft = complete_and_draft(found, cut, layer)
+    there = in_pass[anchors]
+    attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
+    sizes = np.diff(np.append(found.starts, len(found.anchors)))
+    return _Cut(in_pass, of_layer, attentions, sizes // layer.attentions, cut.first, cut.last, complete, draft,
+                layer.attentions, found.rule, how)  # fmt: skip
+
+
+def _by_steps(sequence: Sequence) -> _Cut:
+    steps, in_pass = np.unique(sequence.step, return_inverse=True)
+    in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
+    none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
+    return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
+                0, "step", "nothing, since no attention ran")  # fmt: skip
+
+
+def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
+    n = len(cut.attentions)
+    inside_one = cut.in_pass >= 0
+    timed = inside_one & sequence.on_device
+    group, start, end = cut.in_pass[timed], sequence.start[timed], sequence.end[timed]
+    busy = union(Intervals(group, start, end))
+    first, last = _spans(cut.in_pass, sequence, n)
+    phases = _phases(trace, sequence, cut)
+    union_ns = busy.lengths(n)
+    comm = timed & sequence.is_comm
+    kind = [f"{name} {size}" for name, size in zip(phases["phase"], cut.attentions, strict=True)]
+    totals = PassTotals(kind, union_ns, _longest_pauses(busy, n))
+    reasons = disturbances(_narrow(trace, sequence, cut, timed), totals)
+    rows = _of_slices(trace, sequence, cut)
+    twins = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
+    table = pl.DataFrame(
+        {
+            "index": np.arange(n),
+            "step": _step(sequence, cut, n),
+            **phases,
+            "layers": cut.layers,
+            "attentions": cut.attentions,
+            "complete": cut.complete,
+            "disturbed": [bool(r) for r in reasons],
+            "start_ns": first,
+            "end_ns": last,
+            "sum_ns": sum_by(group, end - start, n),
+            "union_ns": union_ns,
+            "comm_ns": union(Intervals(cut.in_pass[comm], sequence.start[comm], sequence.end[comm])).lengths(n),
+            "aicpu_ns": _sum(cut.in_pass, sequence, inside_one & ~sequence.on_device, n),
+            "rows": np.bincount(cut.in_pass[inside_one], minlength=n),
+            "told_twice": np.bincount(twins.to_numpy(), minlength=n),
+            "excluded_anchor": _outside_anchors(sequence, cut, busy, union_ns),
+        }
+    )
+    left = ~inside_one & sequence.on_device
+    left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
+    told = tuple(tuple(r) for r in reasons)
+    return Passes(
+        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, told, int((~inside_one).sum()), left_ns
+    )  # fmt: skip
+
+
+def _spans(in_pass: Ints, sequence: Sequence, n: int) -> tuple[Ints, Ints]:
+    """First start and last end of each pass."""
+    rows = in_pass >= 0
+    first = np.full(n, np.iinfo(np.int64).max)
+    last = np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, in_pass[rows], sequence.start[rows])
+    np.maximum.at(last, in_pass[rows], sequence.end[rows])
+    return first, last
+
+
+def _sum(in_pass: Ints, sequence: Sequence, rows: Flags, n: int) -> Ints:
+    return sum_by(in_pass[rows], (sequence.end - sequence.start)[rows], n)
+
+
+def _longest_pauses(busy: Intervals, n: int) -> Ints:
+    """The longest time between two pieces of work of one pass."""
+    pause = np.zeros(n, dtype=np.int64)
+    same = busy.group[1:] == busy.group[:-1]
+    np.maximum.at(pause, busy.group[1:][same], (busy.start[1:] - busy.end[:-1])[same])
+    return pause
+
+
+def _phases(trace: Trace, sequence: Sequence, cut: _Cut) -> dict[str, Any]:
+    """What the first attention of each pass tells; a draft's pass is called so."""
+    shapes = source_column(trace.slices, "input_shapes")
+    told = []
+    for place in cut.first.tolist():
+        row = int(sequence.row[place])
+        text = trace.slices[shapes][row] if shapes is not None and place >= 0 else None
+        told.append(phase_of(sequence.names[sequence.symbol[place]], text) if place >= 0 else Phase("unknown"))
+    names = ["draft" if draft else phase.name for phase, draft in zip(told, cut.draft.tolist(), strict=True)]
+    tokens, sequences = (
+        pl.Series([getattr(phase, word) for phase in told], dtype=pl.Int64) for word in ("tokens", "sequences")
+    )
+    return {"phase": names, "tokens": tokens, "sequences": sequences}
+
+
+def _step(sequence: Sequence, cut: _Cut, n: int) -> pl.Series:
+    """The step of each pass, null where none is marked."""
+    step = np.full(n, -1)
+    rows = cut.in_pass >= 0
+    step[cut.in_pass[rows]] = sequence.step[rows]
+    return pl.select(pl.when(pl.Series(step) >= 0).then(pl.Series(step))).to_series()
+
+
+def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.DataFrame:
+    """in_pass, kernel, shapes and dur of some rows."""
+    names = pl.Series(sequence.names, dtype=pl.String)
+    shapes = source_column(trace.slices, "input_shapes")
+    places = sequence.row[rows]
+    text = trace.slices[shapes].gather(places) if shapes else pl.Series([""]).new_from_index(0, len(places))
+    return pl.DataFrame(
+        {
+            "in_pass": cut.in_pass[rows],
+            "kernel": names.gather(sequence.symbol[rows]),
+            "shapes": text.fill_null(""),
+            "dur": (sequence.end - sequence.start)[rows],
+        }
+    )
+
+
+def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
+    """Pass, layer and part of every slice; a second telling is where the first one is."""
+    in_pass = np.full(trace.slices.height, -1)
+    layer = np.full(trace.slices.height, OUTSIDE)
+    in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
+    again = trace.slices.select("task", "duplicate_of").with_row_index("row")
+    twins = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
+    if twins.height:
+        first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
+        twins = twins.join(first, left_on="duplicate_of", right_on="task")
+        row, of = twins["row"].to_numpy(), twins["first"].to_numpy()
+        in_pass[row], layer[row] = in_pass[of], layer[of]
+    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer})
+    part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
+    return frame.select(
+        pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
+        pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
+        pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
+    )
+
+
+def _outside_anchors(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> pl.Series:
+    """The share of each pass's device time before its first anchor starts or after its last one ends."""
+    known = np.flatnonzero(cut.first >= 0)
+    windows = Intervals(known, sequence.start[cut.first[known]], sequence.end[cut.last[known]])
+    kept = inside(busy, windows)
+    kept_ns = sum_by(busy.group[kept.of], kept.end - kept.start, len(union_ns))
+    share = 1 - kept_ns / np.maximum(union_ns, 1)
+    return pl.select(pl.when(pl.Series(cut.first >= 0)).then(pl.Series(share))).to_series()

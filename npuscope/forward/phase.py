@@ -1,0 +1,66 @@
+"""Prefill or decode, and how many tokens: read from the attention's tensors, or from its name.
+
+The query has one row per token. Decode has about one token per sequence, prefill many; keys and values that are as
+long as the query come straight from the projection, not from a paged cache, which only prefill does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from npuscope.forward import marks
+
+PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
+ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill
+SEQUENCES = 5  # the input slot of FusedInferAttentionScore with the sequences' lengths
+
+
+class Phase(NamedTuple):
+    """`name` is prefill, decode or unknown; tokens of the pass and sequences in it where shapes tell."""
+
+    name: str
+    tokens: int | None = None
+    sequences: int | None = None
+
+
+@lru_cache(maxsize=4096)
+def phase_of(kernel: str, shapes: str | None) -> Phase:
+    """The phase that one attention kernel tells."""
+    query, key, sequences = _tensors(shapes)
+    tokens = _tokens(query)
+    if query and len(query) == 4:
+        sequences = query[0]
+    if re.search(marks.PREFILL, kernel):
+        return Phase("prefill", tokens, sequences)
+    if tokens is None:
+        return Phase("decode" if re.search(marks.DECODE, kernel) else "unknown")
+    if sequences:
+        name = "prefill" if tokens > PER_SEQUENCE * sequences or _not_paged(query, key) else "decode"
+    else:
+        name = "prefill" if tokens > ALONE else "decode"
+    return Phase(name, tokens, sequences)
+
+
+def _tensors(shapes: str | None) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+    slots = [_numbers(slot) for slot in (shapes or "").strip().strip('"').split(";")]
+    slots += [()] * (SEQUENCES + 1 - len(slots))
+    lengths = slots[SEQUENCES]
+    return slots[0], slots[1], lengths[0] if len(lengths) == 1 else None
+
+
+def _numbers(slot: str) -> tuple[int, ...]:
+    parts = slot.split(",")
+    return tuple(int(p) for p in parts) if all(p.strip().isdecimal() for p in parts) else ()
+
+
+def _tokens(query: Sequence[int]) -> int | None:
+    if len(query) == 4:  # batch, then heads and tokens in either order: the head dimension comes last
+        return query[0] * min(query[1], query[2])
+    return query[0] if len(query) in (2, 3) else None
+
+
+def _not_paged(query: Sequence[int], key: Sequence[int]) -> bool:
+    return len(key) == len(query) == 3 and key[0] == query[0] and query[0] > 1
