@@ -74,7 +74,7 @@ class Stretches:
         return self.main[self.main_place[stretch] : self.main_place[stretch + 1]]
 
 
-def stretches(sequence: Sequence, anchors: Ints) -> Stretches:
+def stretches(sequence: Sequence, anchors: Ints, of_attention: bool = True) -> Stretches:
     """The stretches between anchors, with those that separate passes told apart."""
     lane = main_lane(sequence, anchors)
     anchors = anchors[sequence.lane[anchors] == lane]
@@ -82,15 +82,16 @@ def stretches(sequence: Sequence, anchors: Ints) -> Stretches:
     places = np.searchsorted(main, anchors)
     keys = Keys(sequence.symbol[main]).of(places[:-1], places[1:])
     kind = np.unique(keys, return_inverse=True)[1].astype(np.int64).reshape(-1)
-    boundary, rule = _boundaries(sequence, anchors, kind)
+    boundary, rule = _boundaries(sequence, anchors, kind, of_attention)
     return Stretches(sequence, anchors, kind, boundary, rule)
 
 
-def _boundaries(sequence: Sequence, anchors: Ints, kind: Ints) -> tuple[Flags, str]:
+def _boundaries(sequence: Sequence, anchors: Ints, kind: Ints, of_attention: bool) -> tuple[Flags, str]:
     new_step = np.diff(sequence.step[anchors]) != 0
     marked = _marked(sequence, anchors)
     if sequence.has_steps:
-        return new_step | marked, "step"  # a mark inside a step: a draft's pass beside the main one
+        # a mark between attentions of one step: a draft's pass beside the main one
+        return new_step | (marked & of_attention), "step"
     if marked.any():
         return marked, "sampling and embedding"
     novel = _novel(sequence, anchors, kind)

@@ -1,7 +1,7 @@
 """Which passes are whole, and which are a draft's (multi-token prediction) beside the main model's.
 
 The capture's first pass may lack its begin and its last one its end; every other head and tail is whole, so those
-tell how many rows there must be. A pass inside the capture with few attentions is a draft; one that lacks a few lost
+tell which kernels there must be. A pass inside the capture with few attentions is a draft; one that lacks a few lost
 them.
 """
 
@@ -11,29 +11,56 @@ import numpy as np
 
 from npuscope.forward.boundaries import Stretches
 from npuscope.forward.cuts import Bounds
-from npuscope.forward.layers import Layers, most_common_size
+from npuscope.forward.layers import Layers, usual_size
 from npuscope.forward.sequence import Flags
 from npuscope.trace.intervals import Ints
+
+Range = tuple[int, int]
+ENOUGH = 32  # other passes tell as much as all
 
 
 def complete_and_draft(found: Stretches, bounds: Bounds, layer: Layers) -> tuple[Flags, Flags]:
     """For each pass whether it is whole, and whether it is a draft's."""
     sizes = np.diff(np.append(found.starts, len(found.anchors)))
-    usual = most_common_size(sizes)
+    usual = usual_size(sizes)
     begun = np.ones(len(sizes), dtype=bool)
     ended = np.ones(len(sizes), dtype=bool)
-    before, after = bounds.first - bounds.begin, bounds.end - bounds.last - 1
-    begun[0] = _as_long_as_others(before[0], before[1:][sizes[1:] == sizes[0]], layer.lead)
-    ended[-1] = _as_long_as_others(after[-1], after[:-1][sizes[:-1] == sizes[-1]], layer.trail)
+    regular = _regular(found)
+    heads = [(int(a), int(b)) for a, b in zip(bounds.begin, bounds.first, strict=True)]
+    tails = [(int(a), int(b)) for a, b in zip(bounds.last + 1, bounds.end, strict=True)]
+    like_first, like_last = np.flatnonzero(sizes[1:] == sizes[0]) + 1, np.flatnonzero(sizes[:-1] == sizes[-1])
+
+    def counts(rows: Range) -> Ints:
+        return np.bincount(found.sequence.symbol[slice(*rows)], minlength=len(regular))[regular]
+
+    def has_all(rows: Range, others: list[Range], of_layer: int) -> bool:
+        """True when rows hold every kernel that all others hold. Alone, they must be more than a layer's own."""
+        if not others:
+            return rows[1] - rows[0] > of_layer
+        return bool(np.all(counts(rows) >= np.min(np.stack([counts(other) for other in others]), axis=0)))
+
+    begun[0] = has_all(heads[0], [heads[i] for i in like_first[:ENOUGH]], layer.lead)
+    ended[-1] = has_all(tails[-1], [tails[i] for i in like_last[:ENOUGH]], layer.trail)
     whole = begun & ended
-    small = sizes <= usual // 2
-    inner = np.ones(len(sizes), dtype=bool)
-    inner[[0, -1]] = False
-    of_draft = np.isin(sizes, sizes[small & inner])
-    draft = small & (inner | (of_draft & whole))
+    draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
+    # at the edges of the capture a small pass may be the rest of a large one: its whole side tells
+    drafts = np.flatnonzero(draft)[:ENOUGH]
+    for edge, side in ((0, tails), (-1, heads)):
+        like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
+        draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
     return whole & ((sizes == usual) | draft), draft
 
 
-def _as_long_as_others(rows: int, others: Ints, of_layer: int) -> bool:
-    """Alone, a pass must have more than its layer's own kernels."""
-    return bool(rows >= np.min(others)) if len(others) else rows > of_layer
+def _regular(found: Stretches) -> Flags:
+    """Which kernels run equally often in equal stretches; others come and go and prove nothing."""
+    sequence = found.sequence
+    regular = np.ones(len(sequence.names), dtype=bool)
+    if not len(found.kind):
+        return regular
+    usual = found.kind == np.bincount(found.kind).argmax()
+    beside = np.flatnonzero(sequence.lane != sequence.lane[found.anchors[0]])
+    for symbol in np.unique(sequence.symbol[beside]).tolist():
+        places = np.flatnonzero(sequence.symbol == symbol)
+        times = np.diff(np.searchsorted(places, found.anchors))[usual]
+        regular[symbol] = np.all(times == times[0])
+    return regular

@@ -50,7 +50,7 @@ def bounds(found: Stretches) -> Bounds:
     begin[~by_step] = np.searchsorted(sequence.step, -1, side="left")
     inner = np.flatnonzero(sequence.step[last[:-1]] == sequence.step[first[1:]])  # no step tells these apart
     end[inner] = begin[inner + 1] = _cuts(found, inner, sizes)
-    if not by_step.any():
+    if not by_step.any() or len(inner):  # a step with one pass is that pass, whole or not
         begin[0], end[-1] = _edges(found, begin, end)
     return Bounds(begin, end, first, last)
 

@@ -62,7 +62,7 @@ def layers(found: Stretches) -> Layers:
     """What a layer is in this capture, learned from the passes of its most common size."""
     starts = found.starts
     sizes = np.diff(np.append(starts, len(found.anchors)))
-    usual = most_common_size(sizes)
+    usual = usual_size(sizes)
     typical = np.flatnonzero(sizes == usual)
     turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1], usual)
     lead, trail = _lead(found, turn, starts, typical), _trail(found, turn, starts, typical)
@@ -74,10 +74,16 @@ def layers(found: Stretches) -> Layers:
     return Layers(turn, lead, trail)
 
 
-def most_common_size(sizes: Ints) -> int:
-    """The number of attentions of the main model's pass: common and, beside drafts that are more common, large."""
-    values, counts = np.unique(sizes, return_counts=True)
-    return int(values[int(np.argmax(values * values * counts))])
+def usual_size(sizes: Ints) -> int:
+    """The number of attentions of the main model's pass: common and, beside drafts that are more common, large.
+
+    The first and the last pass of a capture may be cut short, but have no more than a whole one.
+    """
+    edges = max(int(sizes[0]), int(sizes[-1]))
+    if len(sizes) < 3:
+        return edges
+    values, counts = np.unique(sizes[1:-1], return_counts=True)
+    return max(edges, int(values[int(np.argmax(values * values * counts))]))
 
 
 def _turn(kinds: Ints, size: int) -> int:

@@ -21,7 +21,7 @@ from npuscope.forward.cuts import bounds
 from npuscope.forward.disturbance import PassTotals, disturbances
 from npuscope.forward.layers import HEAD, OUTSIDE, TAIL, layers
 from npuscope.forward.phase import Phase, phase_of
-from npuscope.forward.sequence import Flags, Sequence
+from npuscope.forward.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
@@ -92,12 +92,18 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
     if not len(sequence):
         raise NpuscopeError("no kernel ran in this capture, so there is no forward pass", path=path)
     anchors, how = sequence.anchors(anchor)
-    if len(anchors) and not (sequence.has_steps and how.startswith("repetition")):
+    if len(anchors) and not (how.startswith(REPETITION) and _few_per_step(sequence, anchors)):
         return _result(trace, sequence, _by_anchors(sequence, anchors, how))
     if sequence.has_steps:
         return _result(trace, sequence, _by_steps(sequence))
     remedy = "Name a kernel that every layer runs with --anchor."
     raise NpuscopeError("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+
+
+def _few_per_step(sequence: Sequence, anchors: Ints) -> bool:
+    """True when what repeats in a capture with steps is the step, not a layer."""
+    per_step = np.unique(sequence.step[anchors], return_counts=True)[1]
+    return sequence.has_steps and bool(np.median(per_step) < FEWEST_ANCHORS)
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class _Cut:
 
 
 def _by_anchors(sequence: Sequence, anchors: Ints, how: str) -> _Cut:
-    found = stretches(sequence, anchors)
+    found = stretches(sequence, anchors, not how.startswith(REPETITION))
     cut, layer = bounds(found), layers(found)
     in_pass, of_layer = layer.of_rows(found, cut)
     complete, draft = complete_and_draft(found, cut, layer)

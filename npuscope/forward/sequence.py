@@ -23,6 +23,7 @@ from npuscope.trace.intervals import Ints
 Flags = NDArray[np.bool_]
 CORE_COLUMNS = ("Accelerator Core", "Task Type", "taskType")
 FEWEST_ANCHORS = 4  # of a kernel that may stand for a layer
+REPETITION = "repetition"
 MOSTLY = 0.6  # of the rows between such kernels are in equal stretches
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 
@@ -124,7 +125,7 @@ class Sequence:
             length = np.diff(places)
             share = length[which == int(np.argmax(times))].sum() / length.sum()
             if share >= MOSTLY and np.median(length) >= FEWEST_ANCHORS:
-                return main[places], f"repetition of {self.names[symbol]}"
+                return main[places], f"{REPETITION} of {self.names[symbol]}"
         return np.zeros(0, dtype=np.int64), "none"
 
 
