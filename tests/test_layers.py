@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "npuscope"
 ORDER = [
     "errors",
+    "engine",
     "trace",
     "device",
     "analysis",

@@ -33,7 +33,11 @@ WINDOWS = ("anchor", "full", "capture")
 
 @dataclass(frozen=True, repr=False)
 class Passes(Tabular):
-    """`table` has a row per pass, `rows` one per slice of the trace: `in_pass`, `layer`, `part`, null outside."""
+    """`table` has a row per pass, `rows` one per slice of the trace.
+
+    Of rows: `in_pass`, `layer` and `part`, null outside; `first_told`, the row that a second telling tells again;
+    `on_device`, true for what counts as device time.
+    """
 
     trace: Trace
     table: pl.DataFrame
@@ -46,7 +50,9 @@ class Passes(Tabular):
     outside_ns: int  # their device time
 
     def frame(self) -> pl.DataFrame:
-        return self.table.drop("excluded_anchor")
+        shown = ("index", "step", "phase", "tokens", "layers", "attentions", "complete", "disturbed")
+        times = ("sum_ns", "union_ns", "comm_ns", "excluded_anchor")
+        return self.table.select(*shown, (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"), *times)
 
     def title(self) -> str:
         told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
@@ -60,15 +66,13 @@ class Passes(Tabular):
 
     @cached_property
     def order(self) -> pl.DataFrame:
-        """The rows that count, of passes, in the order of start: row, in_pass, layer, part, kernel, start, dur."""
+        """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""
         from npuscope.analysis.summary import kernel_group
 
         slices = self.trace.slices
-        frame = self.rows.with_row_index("row").hstack(
-            slices.select("start", "dur", "kind", "duplicate_of", kernel_group(slices))
-        )
-        counted = pl.col("in_pass").is_not_null() & pl.col("duplicate_of").is_null()
-        return frame.filter(counted).drop("duplicate_of").sort("start", maintain_order=True)
+        frame = self.rows.with_row_index("row").hstack(slices.select("start", "dur", "kind", kernel_group(slices)))
+        counted = pl.col("in_pass").is_not_null() & pl.col("on_device")
+        return frame.filter(counted).sort("start", maintain_order=True)
 
     def as_dict(self) -> dict[str, Any]:
         passes = []
@@ -175,7 +179,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
             "aicpu_ns": _sum(cut.in_pass, sequence, inside_one & ~sequence.on_device, n),
             "rows": np.bincount(cut.in_pass[inside_one], minlength=n),
             "told_twice": np.bincount(twins.to_numpy(), minlength=n),
-            "excluded_anchor": _outside_anchors(sequence, cut, busy, union_ns),
+            **_anchor_window(sequence, cut, busy, union_ns),
         }
     )
     left = ~inside_one & sequence.on_device
@@ -251,6 +255,7 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
     """Pass, layer and part of every slice; a second telling is where the first one is."""
     in_pass = np.full(trace.slices.height, -1)
     layer = np.full(trace.slices.height, OUTSIDE)
+    first_told = np.arange(trace.slices.height)
     in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
     again = trace.slices.select("task", "duplicate_of").with_row_index("row")
     twins = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
@@ -258,21 +263,31 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
         first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
         twins = twins.join(first, left_on="duplicate_of", right_on="task")
         row, of = twins["row"].to_numpy(), twins["first"].to_numpy()
-        in_pass[row], layer[row] = in_pass[of], layer[of]
-    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer})
+        first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
+    on_device = np.zeros(trace.slices.height, dtype=bool)
+    on_device[sequence.row] = sequence.on_device
+    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_told": first_told, "on_device": on_device})
     part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
     return frame.select(
         pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
         pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
         pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
+        "first_told",
+        "on_device",
     )
 
 
-def _outside_anchors(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> pl.Series:
-    """The share of each pass's device time before its first anchor starts or after its last one ends."""
+def _anchor_window(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> dict[str, pl.Series]:
+    """From the first anchor's start to the last one's end, and the share of device time outside; null without."""
     known = np.flatnonzero(cut.first >= 0)
     windows = Intervals(known, sequence.start[cut.first[known]], sequence.end[cut.last[known]])
     kept = inside(busy, windows)
     kept_ns = sum_by(busy.group[kept.of], kept.end - kept.start, len(union_ns))
-    share = 1 - kept_ns / np.maximum(union_ns, 1)
-    return pl.select(pl.when(pl.Series(cut.first >= 0)).then(pl.Series(share))).to_series()
+    frame = pl.DataFrame(
+        {
+            "anchor_start_ns": sequence.start[cut.first],
+            "anchor_end_ns": sequence.end[cut.last],
+            "excluded_anchor": 1 - kept_ns / np.maximum(union_ns, 1),
+        }
+    )
+    return frame.select(pl.when(pl.Series(cut.first >= 0)).then(pl.all())).to_dict()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from npuscope.errors import BadInput, UnknownFormat
 from npuscope.trace import source
 from npuscope.trace.core import Trace
+
+if TYPE_CHECKING:
+    from npuscope.trace.readers.root import Found
 
 Reader = Callable[[Path], Trace]
 
@@ -35,6 +39,18 @@ def is_capture(path: Path) -> bool:
     if path.is_dir():
         return _folder_reader(path) is not None
     return path.is_file() and _file_reader(path) is not None
+
+
+def captures_of(path: Path) -> Found:
+    """The captures a path stands for: itself, or those of a profiler root, with the rank each one's place tells."""
+    from npuscope.trace.readers import root
+
+    if reader_of(path) is not _root_reader:
+        return root.Found([root.Capture(path, None)], {})
+    found = root.captures_in(path, is_capture)
+    if not found.captures:
+        raise root.nothing_in(path, found)
+    return found
 
 
 def _file_reader(path: Path) -> Reader | None:

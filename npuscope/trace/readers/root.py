@@ -120,15 +120,20 @@ def _rank_of(root: Path, path: Path) -> int | None:
     return int(numbers[-1]) if numbers else None
 
 
+def nothing_in(root: Path, found: Found) -> UnknownFormat:
+    """The error for a folder without captures."""
+    what = "no capture in this folder"
+    if found.broken:
+        name, reason = next(iter(found.broken.items()))
+        what += f"; {name}: {reason}"
+    return UnknownFormat(what, path=root, remedy="`npuscope formats` lists what a folder may hold.")
+
+
 def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
     """Every capture of the root as one Trace; lanes carry their rank, tasks stay apart."""
     captures, broken = found
     if not captures:
-        what = "no capture in this folder"
-        if broken:
-            name, reason = next(iter(broken.items()))
-            what += f"; {name}: {reason}"
-        raise UnknownFormat(what, path=root, remedy="`npuscope formats` lists what a folder may hold.")
+        raise nothing_in(root, found)
     collisions = 0
     if len(captures) == 1 and captures[0].rank is None:
         trace = read_one(captures[0].path)

@@ -1,0 +1,72 @@
+"""Cut forward passes out of a capture or a profiler root: list them, their layers, what disturbed them; export them.
+
+Examples:
+
+  npuscope forward kernel_details.csv                     (passes, layers, positions)
+
+  npuscope forward kernel_details.csv --list --json
+
+  npuscope forward kernel_details.csv --select 3 --out decode_16tok.csv
+
+  npuscope forward prof/ --out passes/ --engine ray       (every rank; clean passes only)
+
+  npuscope forward kernel_details.csv --perfetto layers.pftrace
+
+Passes that are incomplete or disturbed are exported only if --select names them (docs/forward.md).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    path: Annotated[str | None, typer.Argument(help="A capture, or a profiler root with many ranks.")] = None,
+    profiler_root: Annotated[str | None, typer.Option(help="The same as PATH.")] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Only list passes: no statistics of layers.")] = False,
+    select: Annotated[
+        str,
+        typer.Option(help="Passes to export: 3, 2-5, all, complete, clean, prefill, decode, draft; commas between."),
+    ] = "clean",
+    window: Annotated[str, typer.Option(help="full, anchor (first to last attention) or capture.")] = "full",
+    out: Annotated[str | None, typer.Option(help="Export: a new folder, or a .csv for one pass.")] = None,
+    anchor: Annotated[str | None, typer.Option(help="The kernel every layer runs, a regular expression.")] = None,
+    perfetto: Annotated[
+        str | None, typer.Option(help="Also write the trace with tracks for passes and layers here (.pftrace, .json).")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Many ranks: processes, or ray (npuscope[ray], RAY_ADDRESS).")
+    ] = "processes",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    from pathlib import Path
+
+    from npuscope.cli.output import check_outputs
+    from npuscope.errors import NpuscopeError
+    from npuscope.forward.ranks import Wanted, forward
+    from npuscope.report.forward_text import forward_text
+
+    if (path is None) == (profiler_root is None):
+        raise NpuscopeError("name a capture or a profiler root, once")
+    place = path or profiler_root or ""
+    check_outputs([place], out, perfetto)
+    wanted = Wanted(
+        anchor,
+        not list_only,
+        tuple(word.strip() for word in select.split(",")),
+        window,
+        Path(out) if out else None,
+        Path(perfetto) if perfetto else None,
+    )
+    with progress_bar():
+        result = forward(place, wanted, engine, jobs)
+    if json:
+        print_json(result.as_dict())
+    else:
+        print_text(forward_text(result), result.written)

@@ -1,0 +1,106 @@
+"""Many independent pieces of work: in processes of this machine, or on a Ray cluster. One function, same results.
+
+The function and its pieces must pickle; results come back in the order of the pieces.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from npuscope.errors import NpuscopeError
+
+A = TypeVar("A")
+B = TypeVar("B")
+ENGINES = ("processes", "ray")
+
+
+class _Failure(NamedTuple):
+    """What a user can mend, carried home as data: exceptions with keywords do not pickle everywhere."""
+
+    kind: type[NpuscopeError]
+    told: dict[str, Any]
+
+
+def run(work: Callable[[A], B], pieces: Sequence[A], engine: str = "processes", jobs: int | None = None) -> Iterator[B]:
+    """The result of each piece, as soon as it and those before it are done; raises the first piece's error."""
+    if engine not in ENGINES:
+        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(ENGINES)}.")
+    jobs = min(jobs or os.cpu_count() or 1, max(len(pieces), 1))
+    if engine == "ray":
+        results = _on_ray(work, pieces, jobs)
+    elif jobs == 1:
+        results = (_guarded(work, piece) for piece in pieces)
+    else:
+        results = _in_processes(work, pieces, jobs)
+    for result in results:
+        if isinstance(result, _Failure):
+            raise result.kind(**result.told)
+        yield result
+
+
+def _guarded(work: Callable[[A], B], piece: A) -> B | _Failure:
+    try:
+        return work(piece)
+    except NpuscopeError as error:
+        words = ("what", "path", "line", "record", "remedy")
+        return _Failure(type(error), {word: getattr(error, word) for word in words})
+
+
+class _Guarded:
+    """A function together with its guard, as one thing that pickles."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, piece: Any) -> Any:
+        return _guarded(self._work, piece)
+
+
+def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # a fork would copy the locks of Polars' threads in whatever state they are
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        try:
+            yield from pool.map(_Guarded(work), pieces)
+        except BrokenProcessPool as error:
+            remedy = "It may have run out of memory: try fewer --jobs."
+            raise NpuscopeError("a worker process died", remedy=remedy) from error
+
+
+def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves this machine
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise NpuscopeError("Ray is not installed", remedy="pip install 'npuscope[ray]'.") from error
+    started = not ray.is_initialized()
+    if started:
+        _start(ray, jobs)
+    try:
+        remote: Any = ray.remote(_guarded)
+        for result in [remote.remote(work, piece) for piece in pieces]:
+            yield ray.get(result)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _start(ray: Any, jobs: int) -> None:
+    """Join the cluster RAY_ADDRESS names; else start one here, for this run."""
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+    if os.environ.get("RAY_ADDRESS"):
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+    else:
+        quiet["num_cpus"] = jobs
+    try:
+        ray.init(**quiet)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise NpuscopeError(
+            f"Ray did not start: {error}", remedy="Check RAY_ADDRESS, or use --engine processes."
+        ) from error

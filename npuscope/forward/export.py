@@ -1,0 +1,153 @@
+"""Forward passes as files: each pass a table with the columns and the text of its source, and a JSON beside it.
+
+The JSON tells where the rows come from and what is known of the pass, so that the table can stand as ground truth.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.errors import NpuscopeError
+from npuscope.forward.passes import WINDOWS, Passes
+from npuscope.forward.statistics import statistics
+from npuscope.trace import progress
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints
+from npuscope.trace.writers.atomic import whole_file, whole_folder
+from npuscope.trace.writers.kernel_details import write as write_table
+
+INDEX = "forward.json"
+CLEAN = "clean"  # complete and undisturbed
+
+
+def selected(found: Passes, words: list[str]) -> list[int]:
+    """Pass numbers from `3`, `2-5`, `all`, `clean`, `complete` or a phase; in order, each once."""
+    table = found.table
+    by_word = {
+        "all": pl.lit(True),
+        "complete": pl.col("complete"),
+        CLEAN: pl.col("complete") & ~pl.col("disturbed"),
+        **{phase: pl.col("phase") == phase for phase in table["phase"].unique()},
+    }
+    chosen: set[int] = set()
+    for word in words:
+        if word in by_word:
+            chosen.update(table.filter(by_word[word])["index"])
+            continue
+        first, _, last = word.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {_list(by_word)}.")
+        chosen.update(range(int(first), int(last or first) + 1))
+    beyond = [number for number in sorted(chosen) if number >= table.height]
+    if beyond:
+        raise NpuscopeError(f"no pass {beyond[0]}", remedy=f"There are passes 0 to {table.height - 1}.")
+    if not chosen:
+        raise NpuscopeError(f"no pass is {' or '.join(words)}", remedy="See --list; --select all takes every pass.")
+    return sorted(chosen)
+
+
+def _list(words: dict[str, Any]) -> str:
+    return ", ".join(words)
+
+
+def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
+    """For each pass the rows of the trace inside its window; second tellings come with what they tell."""
+    if window not in WINDOWS:
+        raise NpuscopeError(f"no window '{window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
+    if window == "capture":
+        return [np.arange(found.trace.slices.height)]
+    in_pass = found.rows["in_pass"].fill_null(-1).to_numpy()
+    order = np.argsort(in_pass, kind="stable")
+    edges = np.searchsorted(in_pass[order], [*numbers, *(n + 1 for n in numbers)])
+    rows = [order[a:b] for a, b in zip(edges[: len(numbers)], edges[len(numbers) :], strict=True)]
+    if window == "full":
+        return rows
+    start = found.trace.slices["start"].to_numpy()
+    told = found.rows["first_told"].to_numpy()
+    limits = found.table.select("anchor_start_ns", "anchor_end_ns").rows()
+    if any(limits[n][0] is None for n in numbers):
+        raise NpuscopeError("there is no anchor, so there is no anchor window", remedy="Use --window full.")
+    return [
+        r[(start[told[r]] >= limits[n][0]) & (start[told[r]] < limits[n][1])]
+        for n, r in zip(numbers, rows, strict=True)
+    ]
+
+
+def cut_out(found: Passes, number: int, window: str = "full") -> Trace:
+    """One pass as a trace of its own."""
+    return _part(found.trace, rows_of(found, [number], window)[0])
+
+
+def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path]:
+    """One pass as a table at `path`, and what is known of it beside."""
+    rows = rows_of(found, [number], window)[0]
+    beside = path.with_suffix(".json")
+    with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
+        write_table(_part(found.trace, rows), path)
+        file.write(_json(_about(found, found.as_dict()["passes"][number], window, len(rows), _learned(found))))
+    return [path, beside]
+
+
+def write_passes(found: Passes, numbers: list[int], window: str, folder: Path) -> list[Path]:
+    """Passes as tables in a new folder, with an index; all of them or none."""
+    with whole_folder(folder, is_ours=lambda path: (path / INDEX).is_file()) as place:
+        written = fill(found, numbers, window, place)
+    return [folder / path.relative_to(place) for path in written]
+
+
+def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:
+    """Write passes and their index into a folder that is there."""
+    learned, told = _learned(found), found.as_dict()
+    numbers = numbers[:1] if window == "capture" else numbers
+    paths = []
+    for done, (number, rows) in enumerate(zip(numbers, rows_of(found, numbers, window), strict=True)):
+        progress.report("writing passes", done, len(numbers))
+        phase = found.table["phase"][number]
+        path = place / ("capture.csv" if window == "capture" else f"pass_{number:04d}_{phase}.csv")
+        write_table(_part(found.trace, rows), path)
+        path.with_suffix(".json").write_bytes(_json(_about(found, told["passes"][number], window, len(rows), learned)))
+        paths += [path, path.with_suffix(".json")]
+    (place / INDEX).write_bytes(_json(told))
+    return [*paths, place / INDEX]
+
+
+def _part(trace: Trace, rows: Ints) -> Trace:
+    ordered = np.sort(rows)
+    return replace(trace, slices=trace.slices[ordered], edges=trace.edges.clear())
+
+
+def _learned(found: Passes) -> dict[str, Any]:
+    """The sequence of layers, where a complete pass taught one."""
+    if not found.table["complete"].any():
+        return {"sequences": []}
+    return {"sequences": statistics(found).as_dict()["sequences"]}
+
+
+def _about(found: Passes, told: dict[str, Any], window: str, rows: int, learned: dict[str, Any]) -> dict[str, Any]:
+    meta = found.trace.meta
+    limits = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
+    whole = window == "capture"
+    return {
+        "source": list(meta.files),
+        "window": window,
+        "window_ns": list(found.trace.window_ns) if whole else [told[name] for name in limits],
+        "rule": found.rule,
+        "anchor": found.anchor,
+        "rows_written": rows,
+        "pass": None if whole else told,
+        "attentions_per_layer": found.attentions_per_layer,
+        **learned,
+        "marked": dict(meta.marked),
+        "repaired": dict(meta.repaired),
+        "dropped": dict(meta.dropped),
+    }
+
+
+def _json(data: Any) -> bytes:
+    return json.dumps(data, indent=2, ensure_ascii=False, default=str).encode()

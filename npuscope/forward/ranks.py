@@ -1,0 +1,243 @@
+"""Forward passes of many ranks: each capture in a process of its own or on Ray, and what they tell together.
+
+Ranks of one model wait for each other in collectives: in the nth collective of a pass the rank that came last waits
+least. What a rank spends above the shortest of all is its wait; the rank others wait for is the slow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope import engine
+from npuscope.analysis.table import Tabular
+from npuscope.errors import CannotWrite
+from npuscope.forward.export import CLEAN, INDEX, fill, selected, write_pass
+from npuscope.forward.passes import Passes, passes
+from npuscope.forward.statistics import statistics
+from npuscope.forward.tracks import with_tracks
+from npuscope.trace import progress, read
+from npuscope.trace.core import Trace
+from npuscope.trace.readers.recognise import captures_of
+from npuscope.trace.writers import check_target
+from npuscope.trace.writers.atomic import whole_folder
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to do with each rank's passes: which kernel stands for a layer; statistics; tables to write."""
+
+    anchor: str | None = None
+    statistics: bool = False
+    select: tuple[str, ...] = (CLEAN,)
+    window: str = "full"
+    out: Path | None = None  # a .csv for one pass of one rank, else a folder for all
+    perfetto: Path | None = None  # a timeline of one rank, with tracks for passes and layers
+
+
+@dataclass(frozen=True)
+class RankPasses:
+    """One rank's passes as plain data; `collectives` holds the durations of each pass's collectives in order."""
+
+    rank: int | None
+    path: str
+    told: dict[str, Any]
+    collectives: tuple[NDArray[np.int64], ...]
+    statistics: dict[str, Any] | None = None
+    written: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class Skew(Tabular):
+    """A row per rank: device, compute and collective time per pass, its wait for others, how often it was last."""
+
+    table: pl.DataFrame
+    passes: int  # that every rank has
+    left_out: int  # of them, passes whose collectives differ in number
+
+    def frame(self) -> pl.DataFrame:
+        return self.table
+
+    def title(self) -> str:
+        if not self.passes or self.table.is_empty():
+            return "ranks: no pass that all of them have"
+        slow = self.table.sort("wait_ns", "rank")["rank"][0]
+        widest = (self.table["wait_ns"].max() or 0) / 1000  # type: ignore[operator]
+        told = f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
+        return told + (f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"passes": self.passes, "left_out": self.left_out, "table": self.table.to_dicts()}
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All ranks of a profiler root, in order, and their skew where there are several."""
+
+    ranks: tuple[RankPasses, ...]
+    not_read: dict[str, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
+
+    @property
+    def skew(self) -> Skew | None:
+        return skew(self.ranks) if len(self.ranks) > 1 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All passes in one list, each with its rank; what concerns a whole rank under `ranks`."""
+        skewed = self.skew
+        return {
+            "passes": [{"rank": rank.rank, **told} for rank in self.ranks for told in rank.told["passes"]],
+            "ranks": [
+                {
+                    "rank": rank.rank,
+                    "path": rank.path,
+                    **{name: value for name, value in rank.told.items() if name != "passes"},
+                    **({} if rank.statistics is None else {"statistics": rank.statistics}),
+                }
+                for rank in self.ranks
+            ],
+            "skew": None if skewed is None else skewed.as_dict(),
+            "not_read": self.not_read,
+            "written": list(self.written),
+        }
+
+
+def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: int | None = None) -> Ranks:
+    """The forward passes of a capture, or of every capture of a profiler root, in processes or on Ray."""
+    found = captures_of(Path(path))
+    numbered = _numbered([capture.rank for capture in found.captures])
+    captures = [(str(capture.path), rank) for capture, rank in zip(found.captures, numbered, strict=True)]
+    one_file = wanted.perfetto or (wanted.out if _is_table(wanted.out) else None)
+    if one_file is not None and len(captures) > 1:
+        raise CannotWrite(f"holds one rank, and {path} has {len(captures)}", path=one_file, remedy="Name one capture.")
+    if wanted.perfetto is not None:
+        check_target(wanted.perfetto)
+    if wanted.out is None or _is_table(wanted.out):
+        ranks = tuple(_run([(*capture, wanted) for capture in captures], workers, jobs))
+        return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
+    with whole_folder(wanted.out, is_ours=lambda folder: any(folder.rglob(INDEX))) as place:
+        here = replace(wanted, out=place)
+        ranks = tuple(_run([(*capture, here) for capture in captures], workers, jobs))
+    written = (Path(name) for rank in ranks for name in rank.written)
+    moved = (wanted.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
+    return Ranks(ranks, found.broken, tuple(map(str, moved)))
+
+
+def _is_table(path: Path | None) -> bool:
+    return path is not None and path.suffix == ".csv"
+
+
+def _run(pieces: list[tuple[str, int | None, Wanted]], workers: str, jobs: int | None) -> Iterable[RankPasses]:
+    for done, results in enumerate(engine.run(_one, pieces, workers, jobs)):
+        progress.report("forward passes of ranks", done + 1, len(pieces))
+        yield from results
+
+
+def _numbered(told: list[int | None]) -> list[int | None]:
+    """The rank of each capture; one that has none or that is taken gets the next free number."""
+    if len(told) == 1:
+        return told
+    taken: set[int] = set()
+    for place, rank in enumerate(told):
+        if rank is None or rank in taken:
+            told[place] = rank = min(set(range(len(taken) + 1)) - taken)
+        taken.add(rank)
+    return told
+
+
+def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
+    """All of one capture, which may itself hold several ranks or devices."""
+    path, rank, wanted = piece
+    parts = devices(read(path))
+    return [_told(passes(part, wanted.anchor), path, own if own is not None else rank, wanted) for own, part in parts]
+
+
+def devices(trace: Trace) -> list[tuple[int | None, Trace]]:
+    """A trace apart by rank, or by device where it has several, each with its number; null where it has none."""
+    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))["lane"].unique()
+    used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
+    for column in ("rank", "device"):
+        values = used[column].unique().drop_nulls().sort().to_list()
+        if len(values) > 1:
+            lanes = {value: trace.lanes.filter(pl.col(column) == value)["lane"].to_list() for value in values}
+            return [(value, trace.select(lane=lanes[value])) for value in values]
+    ranks = used["rank"].drop_nulls().unique().to_list()
+    return [(ranks[0] if ranks else None, trace)]
+
+
+def _told(found: Passes, path: str, rank: int | None, wanted: Wanted) -> RankPasses:
+    comm = found.order.filter(pl.col("kind") == "comm")
+    count = found.table.height
+    of = comm["in_pass"].to_numpy()
+    parts = np.split(comm["dur"].to_numpy()[np.argsort(of, kind="stable")], np.cumsum(np.bincount(of, minlength=count)))
+    written = _written(found, rank, wanted)
+    told = statistics(found).as_dict() if wanted.statistics and found.table["complete"].any() else None
+    return RankPasses(rank, path, found.as_dict(), tuple(parts[:count]), told, tuple(map(str, written)))
+
+
+def _written(found: Passes, rank: int | None, wanted: Wanted) -> list[Path]:
+    written: list[Path] = []
+    if wanted.out is not None:
+        chosen = selected(found, list(wanted.select))
+        if _is_table(wanted.out):
+            if len(chosen) > 1:
+                remedy = "Choose one with --select, or name a folder."
+                raise CannotWrite(f"holds one pass, and {len(chosen)} are selected", path=wanted.out, remedy=remedy)
+            written = write_pass(found, chosen[0], wanted.window, wanted.out)
+        else:
+            place = wanted.out if rank is None else wanted.out / f"rank{rank}"
+            place.mkdir(exist_ok=True)
+            written = fill(found, chosen, wanted.window, place)
+    if wanted.perfetto is not None:
+        with_tracks(found).write(wanted.perfetto)
+        written.append(wanted.perfetto)
+    return written
+
+
+def skew(ranks: Iterable[RankPasses]) -> Skew:
+    """How much each rank waits for the others, over the passes all of them have."""
+    ranks = list(ranks)
+    common = _common([rank.told["passes"] for rank in ranks])
+    rows: list[dict[str, Any]] = []
+    waits, last, counted = np.zeros(len(ranks)), np.zeros(len(ranks), dtype=np.int64), 0
+    for numbers in common:
+        each = [rank.collectives[number] for rank, number in zip(ranks, numbers, strict=True)]
+        if len({len(durations) for durations in each}) > 1:
+            continue
+        counted += 1
+        above = np.stack(each) - np.min(np.stack(each), axis=0)
+        waited = above.sum(axis=1)
+        waits += waited
+        last[int(np.argmin(waited))] += 1
+    for place, rank in enumerate(ranks):
+        mine = [rank.told["passes"][numbers[place]] for numbers in common]
+        mean = {name: float(np.mean([p[name] for p in mine])) if mine else None for name in ("union_ns", "comm_ns")}
+        compute = None if mean["union_ns"] is None else mean["union_ns"] - (mean["comm_ns"] or 0.0)
+        wait = float(waits[place]) / counted if counted else None
+        rows.append({"rank": rank.rank, **mean, "compute_ns": compute, "wait_ns": wait, "last": int(last[place])})
+    return Skew(pl.DataFrame(rows, infer_schema_length=None), len(common), len(common) - counted)
+
+
+def _common(of_ranks: list[list[dict[str, Any]]]) -> list[list[int]]:
+    """Numbers of passes that belong together: of one step where steps are marked, else those that overlap most."""
+    if all(p["step"] is not None for passes_ in of_ranks for p in passes_):
+        by_step = [{(p["step"], p["phase"]): p["index"] for p in reversed(passes_)} for passes_ in of_ranks]
+        return [[numbers[key] for numbers in by_step] for key in by_step[0] if all(key in n for n in by_step)][::-1]
+    spans = [np.array([[p["start_ns"], p["end_ns"]] for p in passes_]).reshape(-1, 2) for passes_ in of_ranks]
+    groups = []
+    for first in of_ranks[0]:
+        group = []
+        for passes_, span in zip(of_ranks, spans, strict=True):
+            shared = np.minimum(span[:, 1], first["end_ns"]) - np.maximum(span[:, 0], first["start_ns"])
+            best = int(np.argmax(shared)) if len(shared) else -1
+            if best >= 0 and shared[best] > 0 and passes_[best]["attentions"] == first["attentions"]:
+                group.append(best)
+        if len(group) == len(of_ranks):
+            groups.append(group)
+    return groups

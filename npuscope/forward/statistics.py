@@ -1,0 +1,123 @@
+"""Layers and positions over all forward passes of one kind: so that one odd layer or one jittery kernel is seen.
+
+A position is a kernel type and how often it ran before in its layer (or in the pass's head or tail): `MatMulV2 2`.
+That holds where streams interleave differently from layer to layer. Only complete, undisturbed passes count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.repetition import OUTLIER
+from npuscope.analysis.table import Tabular
+from npuscope.errors import NpuscopeError
+from npuscope.forward.passes import Passes
+
+TAUGHT_BY = 32  # passes that tell the sequence of a layer
+
+
+@dataclass(frozen=True, repr=False)
+class Statistics(Tabular):
+    """`layers`: per layer its kernels' summed time over the passes. `positions`: part, kernel, nth and its time."""
+
+    phase: str
+    passes: tuple[int, ...]
+    layers: pl.DataFrame
+    positions: pl.DataFrame
+    sequences: tuple[LayerKind, ...]
+
+    def frame(self) -> pl.DataFrame:
+        return self.positions
+
+    def title(self) -> str:
+        odd = self.layers.filter("odd")["layer"].to_list()
+        told = f"{self.phase}: {self.layers.height} layers over {len(self.passes)} passes"
+        return told + (f"; odd layers {', '.join(map(str, odd))}" if odd else "; no odd layer")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase,
+            "passes": list(self.passes),
+            "layers": self.layers.to_dicts(),
+            "positions": self.positions.to_dicts(),
+            "sequences": [{"layers": kind.layers, "kernels": list(kind.kernels)} for kind in self.sequences],
+        }
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """Layers in a row that run the same kernels in the same order."""
+
+    layers: str  # "0" or "1-63"
+    kernels: tuple[str, ...]
+
+
+def statistics(found: Passes, phase: str | None = None) -> Statistics:
+    """Statistics of the passes of a phase; without one, of the phase most device time went to."""
+    whole = found.table.filter("complete")
+    usable = whole.filter(~pl.col("disturbed")) if (~whole["disturbed"]).any() else whole
+    if phase is None and usable.height:
+        # a capture with one disturbed prefill and many decode passes is about the latter
+        phase = usable.group_by("phase").agg(pl.col("union_ns").sum()).sort("union_ns", "phase")["phase"][-1]
+    chosen = usable.filter(pl.col("phase") == phase)
+    if chosen.is_empty():
+        known = ", ".join(usable["phase"].unique().sort()) or "none"
+        raise NpuscopeError(f"no complete pass of phase '{phase}'", remedy=f"Phases of complete passes: {known}.")
+    numbers = chosen["index"]
+    rows = found.order.filter(pl.col("in_pass").is_in(numbers.implode()))
+    return Statistics(
+        str(phase), tuple(numbers), _layers(rows), _positions(rows), _sequences(rows, numbers.head(TAUGHT_BY))
+    )
+
+
+def _spread(ns: pl.Expr) -> list[pl.Expr]:
+    mean = ns.mean()
+    return [
+        mean.alias("mean_ns"),
+        ns.median().alias("p50_ns"),
+        ns.quantile(0.95, "linear").alias("p95_ns"),
+        pl.when(mean > 0).then(ns.std(ddof=0) / mean).alias("cv"),
+    ]
+
+
+def _layers(rows: pl.DataFrame) -> pl.DataFrame:
+    sums = rows.filter(pl.col("layer").is_not_null()).group_by("in_pass", "layer").agg(pl.col("dur").sum())
+    table = sums.group_by("layer").agg(pl.len().alias("passes"), *_spread(pl.col("dur"))).sort("layer")
+    odd = pl.col("p50_ns") > OUTLIER * pl.col("p50_ns").median()
+    return table.with_columns(odd.alias("odd"))
+
+
+def _positions(rows: pl.DataFrame) -> pl.DataFrame:
+    place = ["in_pass", "part", "layer"]
+    rows = rows.with_columns(
+        nth=pl.int_range(pl.len()).over(*place, "kernel") + 1, position=pl.int_range(pl.len()).over(*place)
+    )
+    table = rows.group_by("part", "kernel", "nth").agg(
+        pl.len().alias("count"),
+        *_spread(pl.col("dur")),
+        pl.col("dur").sum().alias("total_ns"),
+        pl.col("position").median(),
+    )
+    share = (pl.col("total_ns") / pl.col("total_ns").sum()).alias("share")
+    columns = ("part", "kernel", "nth", "count", "mean_ns", "p50_ns", "p95_ns", "cv", "total_ns")
+    return table.sort("part", "position", "kernel", "nth").select(*columns, share)
+
+
+def _sequences(rows: pl.DataFrame, numbers: pl.Series) -> tuple[LayerKind, ...]:
+    rows = rows.filter(pl.col("layer").is_not_null() & pl.col("in_pass").is_in(numbers.implode()))
+    if rows.is_empty():
+        return ()
+    each = rows.group_by("in_pass", "layer", maintain_order=True).agg("kernel")
+    times = each.group_by("layer", "kernel", maintain_order=True).len()
+    usual = times.sort("layer", "len", descending=[False, True], maintain_order=True).unique("layer", keep="first")
+    usual = usual.sort("layer").with_columns(kind=pl.col("kernel").rle_id())
+    kinds = usual.group_by("kind", maintain_order=True).agg(
+        pl.col("layer").min().alias("first"), pl.col("layer").max().alias("last"), pl.col("kernel").first()
+    )
+    return tuple(
+        LayerKind(str(first) if first == last else f"{first}-{last}", tuple(kernels))
+        for _, first, last, kernels in kinds.iter_rows()
+    )

@@ -1,0 +1,90 @@
+"""Forward passes of ranks as text: the list, what is wrong with passes, layers and positions that stand out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.table import frame_lines, microseconds, percent, printable, short
+from npuscope.forward.ranks import RankPasses, Ranks
+
+MOST_PASSES = 60
+MOST_REASONS = 12
+WIDEST = 8  # positions with the largest spread, and with the largest share
+
+
+def forward_text(result: Ranks) -> str:
+    """Everything, rank by rank."""
+    blocks = [_rank(rank, len(result.ranks) > 1) for rank in result.ranks]
+    if result.skew is not None:
+        blocks.append([result.skew.title(), *frame_lines(result.skew.table)])
+    if result.not_read:
+        blocks.append([f"not read: {short(name, 100)}: {printable(why)}" for name, why in result.not_read.items()])
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _rank(rank: RankPasses, several: bool) -> list[str]:
+    told = rank.told
+    passes = told["passes"]
+    name = f"rank {rank.rank}, {rank.path}" if several else rank.path
+    lines = [
+        f"{printable(name)}: {_count(len(passes), 'forward pass', 'forward passes')}, told apart by {told['rule']}; "
+        f"layers by {short(told['anchor'], 80)}"
+    ]
+    lines += frame_lines(_table(passes), MOST_PASSES)
+    flagged = [(p["index"], reason) for p in passes for reason in p["reasons"]]
+    flagged += [(p["index"], "incomplete: the capture does not hold all of it") for p in passes if not p["complete"]]
+    lines += [f"  pass {index}: {printable(reason)}" for index, reason in sorted(flagged)[:MOST_REASONS]]
+    if len(flagged) > MOST_REASONS:
+        lines.append(f"  … and {len(flagged) - MOST_REASONS} more")
+    if told["outside"]:
+        lines.append(f"  in no pass: {told['outside']:,} rows, {microseconds(told['outside_ns'])} µs of device time")
+    return [*lines, *_statistics(rank.statistics)] if rank.statistics else lines
+
+
+def _table(passes: list[dict[str, Any]]) -> pl.DataFrame:
+    rows = [
+        {
+            "pass": p["index"],
+            "step": p["step"],
+            "phase": p["phase"],
+            "tokens": p["tokens"],
+            "layers": p["layers"],
+            "attentions": p["attentions"],
+            "whole": "yes" if p["complete"] else "no",
+            "disturbed": "yes" if p["disturbed"] else "no",
+            "span_ns": p["end_ns"] - p["start_ns"],
+            "sum_ns": p["sum_ns"],
+            "union_ns": p["union_ns"],
+            "comm_ns": p["comm_ns"],
+            "anchor window leaves out": percent(p["excluded"]["anchor"]),
+        }
+        for p in passes
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _statistics(told: dict[str, Any]) -> list[str]:
+    layers = pl.DataFrame(told["layers"], infer_schema_length=None)
+    lines = [f"{told['phase']} over {_count(len(told['passes']), 'pass', 'passes')}:"]
+    if layers.height:
+        odd = layers.filter("odd")
+        middle = layers["p50_ns"].median()
+        lines.append(f"  a layer takes {microseconds(middle)} µs of device time (median)")  # type: ignore[arg-type]
+        for layer, p50, cv in odd.select("layer", "p50_ns", "cv").iter_rows():
+            lines.append(f"  layer {layer} is odd: {microseconds(p50)} µs, CV {cv:.2f}")
+        if odd.is_empty():
+            lines.append("  no layer stands out")
+    for kind in told["sequences"]:
+        chain = " → ".join(short(kernel, 40) for kernel in kind["kernels"])
+        lines.append(f"  layer {kind['layers']}: {chain}")
+    positions = pl.DataFrame(told["positions"], infer_schema_length=None)
+    lines += ["", "  where the time goes, by position:"]
+    lines += frame_lines(positions.sort("total_ns", descending=True).head(WIDEST))
+    spread = positions.filter(pl.col("share") > 0.001).sort("cv", descending=True).head(WIDEST)
+    return [*lines, "", "  what varies most, of positions above 0.1 % of the time:", *frame_lines(spread)]
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
