@@ -120,6 +120,22 @@ def tracr_bundle(root: Path, events: int) -> Path:
     return root
 
 
+def repeat_kernel_table(source: Path, target: Path, times: int, with_steps: int) -> Path:
+    """A kernel table several times over, later each time; steps are counted on, or all N/A."""
+    cells = pl.read_csv(source, infer_schema=False)
+    ns = pl.col("Start Time(us)").str.strip_chars().str.replace(".", "", literal=True).cast(pl.Int64)
+    span = int(cells.select(ns.max() - ns.min()).item()) + 1_000_000
+    steps = cells["Step Id"].n_unique()
+    with target.open("wb") as out:
+        for turn in range(times):
+            later = (ns + turn * span).cast(pl.String)
+            text = pl.concat_str(later.str.slice(0, 16), pl.lit("."), later.str.slice(16), pl.lit("\t"))
+            step = (pl.col("Step Id").cast(pl.Int64) + turn * steps).cast(pl.String) if with_steps else pl.lit("N/A")
+            rows = cells.with_columns(text.alias("Start Time(us)"), step.alias("Step Id"))
+            out.write(rows.write_csv(include_header=turn == 0).encode())
+    return target
+
+
 def repeat_kineto(source: Path, target: Path, times: int) -> Path:
     """A torch-profiler trace several times over, with times and ids shifted so that nothing collides."""
     data = orjson.loads(gzip.decompress(source.read_bytes()))
@@ -191,6 +207,7 @@ if __name__ == "__main__":
     maker = {
         "kernel_table": kernel_table,
         "tracr_bundle": tracr_bundle,
+        "repeat_kernel_table": repeat_kernel_table,
         "repeat_kineto": repeat_kineto,
         "chrome_trace": chrome_trace,
         "chip_swimlane": chip_swimlane,

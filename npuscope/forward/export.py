@@ -16,11 +16,11 @@ import polars as pl
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import WINDOWS, Passes
 from npuscope.forward.statistics import statistics
-from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.writers.atomic import whole_file, whole_folder
 from npuscope.trace.writers.kernel_details import write as write_table
+from npuscope.trace.writers.kernel_details import write_parts
 
 INDEX = "forward.json"
 CLEAN = "clean"  # complete and undisturbed
@@ -105,14 +105,15 @@ def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Pa
     """Write passes and their index into a folder that is there."""
     learned, told = _learned(found), found.as_dict()
     numbers = numbers[:1] if window == "capture" else numbers
-    paths = []
-    for done, (number, rows) in enumerate(zip(numbers, rows_of(found, numbers, window), strict=True)):
-        progress.report("writing passes", done, len(numbers))
-        phase = found.table["phase"][number]
-        path = place / ("capture.csv" if window == "capture" else f"pass_{number:04d}_{phase}.csv")
-        write_table(_part(found.trace, rows), path)
-        path.with_suffix(".json").write_bytes(_json(_about(found, told["passes"][number], window, len(rows), learned)))
-        paths += [path, path.with_suffix(".json")]
+    rows = [np.sort(part) for part in rows_of(found, numbers, window)]
+    whole = window == "capture"
+    names = ["capture.csv"] if whole else [f"pass_{n:04d}_{found.table['phase'][n]}.csv" for n in numbers]
+    tables = [place / name for name in names]
+    write_parts(found.trace, list(zip(rows, tables, strict=True)))
+    for number, part, table in zip(numbers, rows, tables, strict=True):
+        about = _about(found, told["passes"][number], window, len(part), learned)
+        table.with_suffix(".json").write_bytes(_json(about))
+    paths = [path for table in tables for path in (table, table.with_suffix(".json"))]
     (place / INDEX).write_bytes(_json(told))
     return [*paths, place / INDEX]
 

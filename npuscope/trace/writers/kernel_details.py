@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from npuscope.errors import CannotWrite
@@ -13,6 +16,7 @@ from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
+from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
 from npuscope.trace.writers.atomic import whole_file
 
@@ -22,28 +26,78 @@ CORES = {"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU"}  # the pr
 
 def write(trace: Trace, path: Path) -> Counts:
     """A trace read from such a table gives back its cells; any other gives the columns it has an answer for."""
-    notes = trace.meta.notes
-    if "columns" in notes and set(notes["columns"]) <= set(trace.slices.columns):
-        header, cells = list(notes["header"]), trace.slices.select(notes["columns"])
-        line_end, bom = str(notes.get("line_end", "\n")), bool(notes.get("bom"))
-    else:
-        cells = _foreign_cells(trace)
-        header, line_end, bom = cells.columns, "\n", False
+    table = _Table.of(trace)
     with whole_file(path) as file:
-        file.write(BOM if bom else b"")
-        first = io.StringIO()
-        csv.writer(first, lineterminator=line_end).writerow(header)
-        file.write(first.getvalue().encode())
-        for begin in range(0, cells.height, BATCH):
-            progress.report(f"writing {path.name}", begin, cells.height)
-            # Polars puts empty text in quotes, to tell it from null; the profiler writes nothing
-            rows = cells.slice(begin, BATCH).select(pl.when(pl.all() != "").then(pl.all()))
-            text = rows.write_csv(
-                include_header=False, line_terminator=line_end, quote_style="necessary", null_value=""
-            )
-            file.write(text.encode())
-    left_out = {"slice that is no device task": trace.slices.height - cells.height, "edge": trace.edges.height}
+        file.write(table.head)
+        for begin in range(0, table.cells.height, BATCH):
+            progress.report(f"writing {path.name}", begin, table.cells.height)
+            file.write(table.text(table.cells.slice(begin, BATCH)))
+    left_out = {"slice that is no device task": trace.slices.height - table.cells.height, "edge": trace.edges.height}
     return {reason: count for reason, count in left_out.items() if count}
+
+
+def write_parts(trace: Trace, parts: Sequence[tuple[Ints, Path]]) -> None:
+    """Some rows of a trace each as a table of its own. Thousands cost little more than one with all their rows."""
+    if "columns" not in trace.meta.notes:
+        for rows, path in parts:
+            write(replace(trace, slices=trace.slices[rows], edges=trace.edges.clear()), path)
+        return
+    table = _Table.of(trace)
+    waiting: list[tuple[Ints, Path]] = []
+    for number, part in enumerate(parts):
+        waiting.append(part)
+        if number == len(parts) - 1 or sum(len(rows) for rows, _ in waiting) > BATCH // 4:
+            progress.report("writing tables", number + 1, len(parts))
+            table.write_together(waiting)
+            waiting = []
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The cells to write, and how their source wrote them."""
+
+    header: list[str]
+    cells: pl.DataFrame
+    line_end: str
+    bom: bool
+
+    @staticmethod
+    def of(trace: Trace) -> _Table:
+        notes = trace.meta.notes
+        if "columns" in notes and set(notes["columns"]) <= set(trace.slices.columns):
+            cells = trace.slices.select(notes["columns"])
+            return _Table(list(notes["header"]), cells, str(notes.get("line_end", "\n")), bool(notes.get("bom")))
+        cells = _foreign_cells(trace)
+        return _Table(cells.columns, cells, "\n", False)
+
+    @property
+    def head(self) -> bytes:
+        first = io.StringIO()
+        csv.writer(first, lineterminator=self.line_end).writerow(self.header)
+        return (BOM if self.bom else b"") + first.getvalue().encode()
+
+    def text(self, cells: pl.DataFrame) -> bytes:
+        # Polars puts empty text in quotes, to tell it from null; the profiler writes nothing
+        rows = cells.select(pl.when(pl.all() != "").then(pl.all()))
+        return rows.write_csv(
+            include_header=False, line_terminator=self.line_end, quote_style="necessary", null_value=""
+        ).encode()
+
+    def write_together(self, parts: list[tuple[Ints, Path]]) -> None:
+        """One text for all parts, cut at its lines; a cell with a line end in it makes each part a text of its own."""
+        wanted = np.concatenate([rows for rows, _ in parts])
+        in_a_row = np.array_equal(wanted, np.arange(wanted[0], wanted[0] + len(wanted))) if len(wanted) else False
+        text = self.text(self.cells.slice(int(wanted[0]), len(wanted)) if in_a_row else self.cells[wanted])
+        lines = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n")) + 1
+        edges = np.cumsum([0, *(len(rows) for rows, _ in parts)])
+        ends = np.concatenate([[0], lines])
+        for number, (rows, path) in enumerate(parts):
+            with whole_file(path) as file:
+                file.write(self.head)
+                if len(lines) == edges[-1]:
+                    file.write(text[ends[edges[number]] : ends[edges[number + 1]]])
+                else:
+                    file.write(self.text(self.cells[rows]))
 
 
 def _foreign_cells(trace: Trace) -> pl.DataFrame:
