@@ -1,4 +1,4 @@
-"""What a chip is: units, rates, memory, links. Data in TOML with source and confidence; code only reads and checks it."""
+"""What a chip is: units, rates, memory, links. Data in TOML with its sources; code only reads and checks it."""
 
 from npuscope.device.chip import Constant, Device, Link, constants, load, names
 

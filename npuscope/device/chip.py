@@ -120,7 +120,7 @@ def bare(name: str) -> str:
 @cache
 def _aliases() -> Mapping[str, str]:
     """Bare name -> name, of every device that comes with npuscope."""
-    found = {}
+    found: dict[str, str] = {}
     for file in files("npuscope.device").iterdir():
         if file.name.endswith(".toml"):
             raw = decode_toml(file.read_bytes(), dict[str, Any], WHAT, Path(file.name))
