@@ -63,7 +63,7 @@ class Roofline(Tabular):
         return self.priced.filter(pl.col("efficiency") > 1)
 
     def families(self) -> pl.DataFrame:
-        """family, count, step_ns (measured), priced (share of it), limit_ns, lost_ns and efficiency of what is priced."""
+        """family, count, step_ns (measured), priced (share of it); limit_ns, lost_ns, efficiency of what is priced."""
         has = pl.col("limit_ns").is_not_null()
         table = self.calls.group_by("family").agg(
             pl.col("count").sum(),
@@ -73,8 +73,11 @@ class Roofline(Tabular):
             (pl.col("measured_ns").filter(has).sum() / self._steps).alias("_priced_ns"),
             pl.col("lost_ns").sum(),
         )
-        efficiency = pl.when(pl.col("_priced_ns") > 0).then(pl.col("limit_ns") / pl.col("_priced_ns"))
-        table = table.with_columns(efficiency.alias("efficiency")).drop("_priced_ns")
+        some = pl.col("_priced_ns") > 0
+        table = table.with_columns(
+            pl.when(some).then(pl.col("limit_ns", "lost_ns")),
+            pl.when(some).then(pl.col("limit_ns") / pl.col("_priced_ns")).alias("efficiency"),
+        ).drop("_priced_ns")
         return table.sort("step_ns", "family", descending=[True, False])
 
     def unknown(self) -> pl.DataFrame:
@@ -165,6 +168,11 @@ def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:
         raise NpuscopeError(
             "the capture does not tell its device",
             remedy=f"Name it with --device: {', '.join(devices.names())}, or a TOML file of your own.",
+        )
+    if not devices.is_known(told):
+        raise NpuscopeError(
+            f"the capture says its device is '{told}', of which npuscope has no data",
+            remedy=f"Name the nearest with --device: {', '.join(devices.names())}, or a TOML file of your own.",
         )
     return devices.load(told), f"the capture, which says '{told}'"
 

@@ -15,7 +15,7 @@ def by_bytes(call: Call, rule: Rule) -> Work:
     outputs = present(call.outputs)
     told = [*present(call.inputs), *outputs]
     if not told:
-        raise NotPriced("shapes are not told")
+        raise NotPriced("its tensors are scalars or absent" if call.inputs else "shapes are not told")
     dtype = next((tensor.dtype for tensor in told if tensor.dtype), None)
     notes: list[str] = []
     if any(tensor.dtype is None for tensor in (*moved, *outputs)) and dtype is not None:
@@ -24,7 +24,7 @@ def by_bytes(call: Call, rule: Rule) -> Work:
     if rule.reads == "output":
         if not outputs:
             raise NotPriced("how much is read is not told: it is as much as the output, which is absent")
-        read = written + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
+        read = min(written, size(told[0], dtype)) + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
     else:
         read = sum(_touched(tensor, moved[0], rule, dtype) for tensor in moved)
     if read + written == 0:
