@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope.analysis.traffic import BITS
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.launched_ops import launched_ops
 from npuscope.trace.core import Trace
@@ -19,6 +18,8 @@ from npuscope.trace.tensors import SHAPES, WORDS, source_column, with_tensors
 
 TYPES = ("Type", "OP Type", "opType")
 CORES = ("Accelerator Core", "Task Type", "deviceTaskType")
+# the database's numbers of data types, by its own table ENUM_HCCL_DATA_TYPE
+HCCL_BYTES = {"0": 1, "1": 2, "2": 4, "3": 2, "4": 4, "5": 8, "6": 8, "7": 1, "8": 2, "9": 4, "10": 8, "11": 2}
 ON_AICPU = "runs on the AI CPU, whose rate no device file has"
 
 
@@ -69,12 +70,9 @@ def _facts(slices: pl.DataFrame) -> list[pl.Expr]:
     ]
     facts += [pl.col(name) for name in ("message_bytes", "message_ranks", "causal") if name in slices.columns]
     if {"count", "dataType"} <= set(slices.columns):  # of collectives in the profiler's database
-        bits = pl.col("dataType").cast(pl.String).str.to_uppercase().replace_strict(_HCCL_BITS, default=None)
-        facts.append((pl.col("count").cast(pl.Int64, strict=False) * bits // 8).alias("message_bytes"))
+        width = pl.col("dataType").cast(pl.String).replace_strict(HCCL_BYTES, default=None, return_dtype=pl.Int64)
+        facts.append((pl.col("count").cast(pl.Int64, strict=False) * width).alias("message_bytes"))
     return facts
-
-
-_HCCL_BITS = {**BITS, "FP32": 32, "FP16": 16, "BFP16": 16, "FP64": 64}
 
 
 def _call(row: dict[str, object], given: Mapping[str, float]) -> Call:

@@ -40,10 +40,10 @@ def attention(call: Call, family: str) -> Work:
     if not paged and rope is None and (layout := _dense_layout(call, q, k)) is not None:
         query, keys, kv_heads = layout
     else:
-        query = _query(call, q, rope)
         context = call.given.get("context")
         if context is None and (paged or len(q.shape) != 3):
             raise NotPriced(NO_CONTEXT)
+        query = _query(call, q, rope)
         keys = query.tokens + context if context is not None else query.tokens
         kv_heads = 1 if rope is not None else _kv_heads(k, query.width)
     masked = any(tensor.shape[-2:] == CAUSAL_MASK for tensor in present(call.inputs[3:]))
@@ -61,10 +61,10 @@ def sparse_attention(call: Call, family: str) -> Work:
     picked = [t for t in present(call.inputs[3:]) if t.dtype in WHOLE_NUMBERS and len(t.shape) >= 3]
     if not picked:
         raise NotPriced("how many keys were picked is not told")
-    query = _query(call, q, _rope_part(call, q))
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
+    query = _query(call, q, _rope_part(call, q))
     keys = min(picked[0].shape[-1], context + query.tokens)
     tokens = query.sequences * query.tokens
     distinct = min(tokens * keys, query.sequences * (context + query.tokens))
@@ -76,10 +76,10 @@ def indexer(call: Call, family: str) -> Work:
     q = call.inputs[0] if call.inputs else None
     if q is None or not q.shape:
         raise NotPriced("shapes are not told")
-    query = _query(call, q, None)
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
+    query = _query(call, q, None)
     keys = context + query.tokens
     pairs = query.sequences * query.tokens * keys
     flops = round(2 * pairs * query.heads * query.width)
