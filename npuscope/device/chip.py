@@ -1,0 +1,204 @@
+"""What a chip is, read from a TOML file and checked: units, rates, memory, links, and calibrated costs.
+
+Every constant has a value, a unit, a source and a confidence. A file may derive from another with `inherits`: it
+names only what differs. All rates are per second and per device, all sizes in bytes, all times in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.trace.json_file import checked
+from npuscope.trace.toml_file import decode_toml, read_toml
+
+WHAT = "a device file (docs/roofline.md)"
+PER_CYCLE = "FLOP/cycle/core"
+Unit = Literal["cube", "vector"]
+
+
+class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number with where it comes from and how sure it is."""
+
+    value: float
+    unit: str
+    source: str
+    confidence: Literal["measured", "documented", "fitted", "guessed"]
+
+
+class Cores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cube: Constant
+    vector: Constant
+
+
+class Clock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    core: Constant
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    size: Constant
+    bandwidth: Constant
+    l2: Constant | None = None
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A tier of links: `bandwidth` of one rank each way, to reach any of `ranks` ranks.
+
+    In a full mesh the bandwidth is spread over links to each of the other ranks, so that fewer ranks have less.
+    """
+
+    name: str
+    ranks: Constant
+    bandwidth: Constant
+    latency: Constant
+    mesh: bool = False
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A chip. `link` goes from the innermost tier to the outermost; `family` has calibrated costs by kernel family."""
+
+    name: str
+    title: str
+    cores: Cores
+    cube: dict[str, Constant]  # dtype -> dense rate
+    vector: dict[str, Constant]
+    memory: Memory
+    clock: Clock | None = None
+    link: tuple[Link, ...] = ()
+    aliases: tuple[str, ...] = ()
+    inherits: str | None = None
+    family: dict[str, dict[str, Constant]] = {}
+
+    def peak(self, unit: Unit, dtype: str) -> float | None:
+        """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file does not tell."""
+        rate = (self.cube if unit == "cube" else self.vector).get(dtype)
+        if rate is None:
+            return None
+        if rate.unit != PER_CYCLE:
+            return rate.value
+        cores = self.cores.cube if unit == "cube" else self.cores.vector
+        return rate.value * cores.value * self.clock.core.value if self.clock else None
+
+    @property
+    def bandwidth(self) -> float:
+        """Peak bytes per second of the memory."""
+        return self.memory.bandwidth.value
+
+
+def load(name_or_path: str | Path) -> Device:
+    """A device by one of its names, without regard to case, blanks and dashes, or by the path of a TOML file."""
+    known = _aliases()
+    found = known.get(bare(str(name_or_path)))
+    if found is not None:
+        return _built_in(found)
+    path = Path(name_or_path)
+    if path.suffix == ".toml" or path.is_file():
+        return _device(_inherited(read_toml(path, dict[str, Any], WHAT), path), path)
+    raise NpuscopeError(
+        f"no device '{name_or_path}'",
+        remedy=f"Known are {', '.join(names())}; or give the path of a TOML file of your own (docs/roofline.md).",
+    )
+
+
+def names() -> list[str]:
+    """The names of the devices that come with npuscope."""
+    return sorted(set(_aliases().values()))
+
+
+def is_known(name: str) -> bool:
+    """True for any name of a device that comes with npuscope."""
+    return bare(name) in _aliases()
+
+
+def bare(name: str) -> str:
+    """A device's name in small letters and digits only."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    """Bare name -> name, of every device that comes with npuscope."""
+    found: dict[str, str] = {}
+    for file in files("npuscope.device").iterdir():
+        if file.name.endswith(".toml"):
+            raw = decode_toml(file.read_bytes(), dict[str, Any], WHAT, Path(file.name))
+            found |= {bare(alias): raw["name"] for alias in (raw["name"], *raw.get("aliases", ()))}
+    return found
+
+
+@cache
+def _built_in(name: str) -> Device:
+    return _device(_raw(name), Path(f"{name}.toml"))
+
+
+def _raw(name: str) -> dict[str, Any]:
+    path = Path(f"{name}.toml")
+    data = files("npuscope.device").joinpath(path.name).read_bytes()
+    return _inherited(decode_toml(data, dict[str, Any], WHAT, path), path)
+
+
+def _inherited(raw: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The file laid over what it inherits from, table by table; lists are replaced whole."""
+    parent = raw.get("inherits")
+    if parent is None:
+        return raw
+    name = _aliases().get(bare(str(parent)))
+    if name is None or name == path.stem == raw.get("name"):
+        raise BadInput(f"inherits '{parent}', which is not a known device", path=path, remedy=f"Known: {names()}.")
+    return _laid_over({**_raw(name), "aliases": []}, raw)
+
+
+def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = {**below}
+    for key, value in above.items():
+        old = below.get(key)
+        tables = isinstance(old, dict) and isinstance(value, dict) and "value" not in value
+        merged[key] = _laid_over(old, value) if tables else value  # type: ignore[arg-type]
+    return merged
+
+
+def _device(raw: dict[str, Any], path: Path) -> Device:
+    device = checked(lambda: msgspec.convert(raw, Device), WHAT, path)
+    for place, constant in constants(device):
+        if not math.isfinite(constant.value) or constant.value < 0:
+            raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
+        if constant.value == 0 and not place.endswith("latency") and not place.startswith("family."):
+            raise BadInput(f"{place} is zero", path=path)
+        if not constant.source.strip():
+            raise BadInput(f"{place} has no source", path=path, remedy="Every constant says where it comes from.")
+        if constant.unit == PER_CYCLE and device.clock is None:
+            raise BadInput(f"{place} is per cycle, but the file has no [clock]", path=path)
+    sizes = [link.ranks.value for link in device.link]
+    if sizes != sorted(set(sizes)):
+        raise BadInput("its links do not go from the innermost tier to the outermost", path=path)
+    return device
+
+
+def constants(device: Device) -> list[tuple[str, Constant]]:
+    """Every constant of a device with its place in the file, such as cube.bf16."""
+    found: list[tuple[str, Constant]] = [
+        ("cores.cube", device.cores.cube),
+        ("cores.vector", device.cores.vector),
+        ("memory.size", device.memory.size),
+        ("memory.bandwidth", device.memory.bandwidth),
+    ]
+    if device.clock is not None:
+        found.append(("clock.core", device.clock.core))
+    if device.memory.l2 is not None:
+        found.append(("memory.l2", device.memory.l2))
+    found += [(f"cube.{dtype}", rate) for dtype, rate in device.cube.items()]
+    found += [(f"vector.{dtype}", rate) for dtype, rate in device.vector.items()]
+    for link in device.link:
+        found += [
+            (f"link.{link.name}.{what}", getattr(link, what)) for what in ("ranks", "bandwidth", "latency")
+        ]  # fmt: skip
+    for family, costs in device.family.items():
+        found += [(f"family.{family}.{name}", cost) for name, cost in costs.items()]
+    return found
