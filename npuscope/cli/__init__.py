@@ -13,11 +13,7 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
-<<<<<<< HEAD
-from npuscope.cli import compare, convert, demo, doctor, formats, forward, gate, info, report, view, whatif
-=======
-from npuscope.cli import compare, convert, demo, doctor, formats, gate, info, report, roofline, view, whatif
->>>>>>> f6e9f3ac018536eca007945a86764c94b5caf7d8
+from npuscope.cli import compare, convert, demo, doctor, formats, forward, gate, info, report, roofline, view, whatif
 from npuscope.errors import NpuscopeError
 
 app = typer.Typer(
@@ -28,11 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-<<<<<<< HEAD
-for module in (report, view, compare, whatif, gate, forward, info, doctor, convert, formats, demo):
-=======
-for module in (report, view, compare, whatif, roofline, gate, info, doctor, convert, formats, demo):
->>>>>>> f6e9f3ac018536eca007945a86764c94b5caf7d8
+for module in (report, view, compare, whatif, gate, forward, roofline, info, doctor, convert, formats, demo):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 
