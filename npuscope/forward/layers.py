@@ -18,17 +18,19 @@ from npuscope.forward.cuts import Bounds
 from npuscope.trace.intervals import Ints
 
 REPEATS = 0.7  # of a pass's stretches equal the one a turn later
+FARTHEST = 16  # kernels that a pass's first layer may have more before its attention
 HEAD, TAIL, OUTSIDE = -1, -2, -3  # layer of a row before the first layer, after the last one, in no pass
 
 
 @dataclass(frozen=True)
 class Layers:
     """`attentions` per layer; `lead` and `trail`: kernels of the main lane before a layer's first attention and
-    after its last one."""
+    after its last one; `opening`: the symbol a layer begins with."""
 
     attentions: int
     lead: int
     trail: int
+    opening: int
 
     def begins(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints, Ints]:
         """Where layers begin in the sequence, with the pass and the number of each."""
@@ -39,9 +41,20 @@ class Layers:
         number = np.arange(len(of_pass)) - np.repeat(np.cumsum(counts) - counts, counts)
         first = starts[of_pass] + number * self.attentions
         place = found.main_place[first] - self.lead
+        for layer in np.flatnonzero(number == 0).tolist():
+            place[layer] = self._first_layer(found, int(place[layer]), int(pass_bounds.begin[of_pass[layer]]))
         begin = found.main[np.maximum(place, 0)]
         # a truncated pass begins inside its first layer
         return np.clip(begin, pass_bounds.begin[of_pass], anchors[first]), of_pass, number
+
+    def _first_layer(self, found: Stretches, place: int, begin: int) -> int:
+        """Where a pass's first layer begins on the main lane: it may have other kernels there than the next ones."""
+        symbols = found.sequence.symbol[found.main[max(place - FARTHEST, 0) : place + self.lead]]
+        if not len(symbols) or (place >= 0 and found.sequence.symbol[found.main[place]] == self.opening):
+            return place
+        like = np.flatnonzero(symbols == self.opening)
+        nearest = max(place - FARTHEST, 0) + int(like[-1]) if len(like) else place
+        return nearest if found.main[nearest] >= begin else place
 
     def of_rows(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints]:
         """The pass and the layer of each row of the sequence; HEAD, TAIL or OUTSIDE where in no layer."""
@@ -71,7 +84,9 @@ def layers(found: Stretches) -> Layers:
         # what the last layer leaves out before the next attention leads; never more than the stretch holds
         lead = min(max(lead, body - trail), body)
         trail = body - lead
-    return Layers(turn, lead, trail)
+    second = int(starts[typical[0]]) + turn  # the first layer may be unlike the others
+    place = found.main_place[second if second < len(found.anchors) else -1] - lead
+    return Layers(turn, lead, trail, int(found.sequence.symbol[found.main[max(int(place), 0)]]))
 
 
 def usual_size(sizes: Ints) -> int:

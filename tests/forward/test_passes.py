@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted import DEEPSEEK, QWEN, STRANGE, Plan, Planted, plant
 
+from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import Passes, passes
+from npuscope.forward.statistics import statistics
 from npuscope.trace import read
 
 
@@ -54,3 +58,115 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_every_planted_pass_is_found_exactly(plan: Plan, tmp_path: Path) -> None:
     truth, found = planted_and_found(plan, tmp_path)
     assert told(found) == truth
+
+
+def test_unknown_kernels_are_found_by_their_repetition(tmp_path: Path) -> None:
+    """No attention, no sampling and no step has a name here; the layers repeat, and heads and tails do not."""
+    path = tmp_path / "kernel_details.csv"
+    truth = plant(Plan(STRANGE, ("decode",) * 4), path)
+    found = passes(read(path))
+    assert found.anchor.startswith("repetition")
+    assert [(p.start, p.end, p.attentions) for p in told(found)] == [(p.start, p.end, p.attentions) for p in truth]
+    assert found.table["layers"].to_list() == [12] * 4
+
+
+def test_a_user_names_the_kernel_of_a_layer(tmp_path: Path) -> None:
+    plant(Plan(STRANGE, ("decode",) * 3), path := tmp_path / "kernel_details.csv")
+    trace = read(path)
+    assert passes(trace, "k_mix").table["attentions"].to_list() == [12, 12, 12]
+    with pytest.raises(NpuscopeError, match="no kernel matches the anchor 'k_nix'"):
+        passes(trace, "k_nix")
+    with pytest.raises(NpuscopeError, match="is no regular expression"):
+        passes(trace, "k_(")
+
+
+def test_layers_begin_where_the_first_one_does(tmp_path: Path) -> None:
+    """Qwen3's first layer has other kernels before its attention, but begins with the same projection."""
+    plant(Plan(QWEN, ("decode",) * 2, side_stream=False), path := tmp_path / "kernel_details.csv")
+    found = passes(read(path))
+    rows = found.order.filter(pl.col("in_pass") == 1)
+    kernels = {part: tuple(rows.filter(pl.col("part") == part)["kernel"]) for part in ("head", "tail")}
+    assert kernels == {"head": QWEN.head, "tail": QWEN.tail}
+    assert tuple(rows.filter(pl.col("layer") == 0)["kernel"]) == QWEN.first
+    for layer in range(1, 64):
+        assert tuple(rows.filter(pl.col("layer") == layer)["kernel"]) == QWEN.layer
+    assert found.table["layers"].to_list() == [64, 64]
+
+
+def test_two_attentions_make_one_layer_where_they_take_turns(shared: Path) -> None:
+    """LongCat: 28 attentions, 14 layers; the sequence is the one that ../shared/facts lists, begun at the prologue."""
+    found = passes(read(shared / "ascend" / "longcat_910c" / "kernel_details.csv"))
+    assert found.table["layers"].to_list() == [14] * 5
+    assert found.table["attentions"].to_list() == [28] * 5
+    kinds = statistics(found).sequences
+    facts = """
+        Add InplaceAddRmsNorm MlaPrologV3 Muls FusedInferAttentionScore TransposeBatchMatMul MatMul HcomAllReduce
+        InplaceAddRmsNorm Cast MatMul MoeGatingTopK MoeDistributeDispatchV2 DynamicQuant GroupedMatmul
+        DequantSwigluQuant GroupedMatmul MoeDistributeCombineV2 DynamicQuant QuantBatchMatmulV3 DequantSwigluQuant
+        QuantBatchMatmulV3 InplaceAddRmsNorm MlaPrologV3 Muls FusedInferAttentionScore TransposeBatchMatMul MatMul
+        HcomAllReduce AddRmsNormDynamicQuant QuantBatchMatmulV3 DequantSwigluQuant QuantBatchMatmulV3
+    """.split()  # noqa: SIM905
+    assert [kind.layers for kind in kinds] == ["0-13"]
+    assert list(kinds[0].kernels) == facts[2:] + facts[:2]
+
+
+LONGCAT_DEVICE_US = (21_779.816, 7_972.781, 7_890.975, 8_421.250, 7_737.831)  # shared/data/README.md
+LONGCAT_SPAN_US = (25_626.192, 10_665.893, 10_718.174, 11_124.982, 10_402.628)
+LONGCAT_EXCLUDED = (0.682, 0.142, 0.129, 0.176, 0.116)  # shared/facts/forward_passes.md §1
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_longcat_has_five_passes_with_and_without_its_step_column(shared: Path, steps: bool) -> None:
+    trace = read(shared / "ascend" / "longcat_910c" / "kernel_details.csv")
+    if not steps:
+        trace = replace(trace, slices=trace.slices.with_columns(step=pl.lit(None, dtype=pl.Int64)))
+    found = passes(trace)
+    assert found.rule == ("step" if steps else "sampling and embedding")
+    table = found.table
+    assert [ns / 1000 for ns in table["union_ns"]] == pytest.approx(LONGCAT_DEVICE_US, rel=1e-9)
+    assert table["sum_ns"].to_list() == table["union_ns"].to_list()  # one stream at a time
+    spans = (table["end_ns"] - table["start_ns"]) / 1000
+    assert spans.to_list() == pytest.approx(LONGCAT_SPAN_US, rel=1e-9)
+    assert table["excluded_anchor"].to_list() == pytest.approx(LONGCAT_EXCLUDED, abs=0.0005)
+    assert table["disturbed"].to_list() == [True, False, False, False, False]
+    assert "HcomAllReduce took 14,061.241 µs" in found.reasons[0][0]
+    assert table["complete"].all()
+    assert table["phase"].unique().to_list() == ["decode"]
+    assert found.outside == 0
+
+
+def test_gpu_traces_have_passes_too(shared: Path) -> None:
+    """SGLang's decode step of Qwen3-8B: 36 layers. The H100 capture begins inside a pass of Qwen1.5's 24 layers."""
+    sglang = passes(read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz")).table
+    assert sglang.select("layers", "attentions", "complete", "phase").rows() == [(36, 36, True, "decode")]
+    h100 = passes(read(shared / "gpu" / "tracelens_h100_qwen1.5_0.5b.json.gz")).table
+    assert h100.select("layers", "complete").rows() == [(10, False), (24, True)]
+
+
+def test_steps_without_attention_are_passes_without_layers(shared: Path) -> None:
+    path = shared / "ascend/msinsight_cnn/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
+    found = passes(read(path))
+    assert found.table.select("step", "attentions", "layers").rows() == [(50, 0, 0)]
+    assert found.excluded(0)["anchor"] is None
+
+
+def test_nothing_to_find_is_said(tmp_path: Path) -> None:
+    header = "Name,Type,Stream ID,Start Time(us),Duration(us)\n"
+    rows = "".join(f"{name},{name},1,{10 * i}.0,1.0\n" for i, name in enumerate("abcdefg"))
+    (path := tmp_path / "kernel_details.csv").write_text(header + rows)
+    with pytest.raises(NpuscopeError, match="no steps, no attention and no repeating kernels"):
+        passes(read(path))
+    path.write_text(header)
+    with pytest.raises(NpuscopeError, match="no kernel ran"):
+        passes(read(path))
+
+
+def test_a_long_pause_disturbs_a_pass(tmp_path: Path) -> None:
+    """Nothing runs for ten times a pass inside one of four."""
+    plant(Plan(replace(QWEN, layers=6), ("decode",) * 4, jitter=0.0), path := tmp_path / "kernel_details.csv")
+    trace = read(path)
+    middle = passes(trace).table["anchor_end_ns"][2] - 1
+    late = pl.when(pl.col("start") > middle).then(pl.col("start") + 20_000_000).otherwise("start")
+    found = passes(replace(trace, slices=trace.slices.with_columns(late.alias("start"))))
+    assert found.table["disturbed"].to_list() == [False, False, True, False]
+    assert "nothing ran for 20," in found.reasons[2][0]
