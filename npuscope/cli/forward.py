@@ -47,6 +47,7 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from npuscope.analysis.table import printable
     from npuscope.cli.output import check_outputs
     from npuscope.errors import NpuscopeError
     from npuscope.forward.ranks import Wanted, forward
@@ -68,5 +69,8 @@ def command(
         result = forward(place, wanted, engine, jobs)
     if json:
         print_json(result.as_dict())
-    else:
-        print_text(forward_text(result), result.written)
+        return
+    print_text(forward_text(result), [name for name in result.written if out is None or not name.startswith(out)])
+    if out is not None:
+        tables = sum(name.endswith(".csv") for name in result.written)
+        print(f"wrote {tables} {'pass' if tables == 1 else 'passes'} to {printable(out)}")

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import WINDOWS, Passes
+from npuscope.forward.passes import Passes
 from npuscope.forward.statistics import statistics
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
@@ -58,8 +58,6 @@ def _list(words: dict[str, Any]) -> str:
 
 def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
     """For each pass the rows of the trace inside its window; second tellings come with what they tell."""
-    if window not in WINDOWS:
-        raise NpuscopeError(f"no window '{window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
     if window == "capture":
         return [np.arange(found.trace.slices.height)]
     in_pass = found.rows["in_pass"].fill_null(-1).to_numpy()

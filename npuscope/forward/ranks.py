@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from npuscope import engine
 from npuscope.analysis.table import Tabular
-from npuscope.errors import CannotWrite
+from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.export import CLEAN, INDEX, fill, selected, write_pass
-from npuscope.forward.passes import Passes, passes
+from npuscope.forward.passes import WINDOWS, Passes, passes
 from npuscope.forward.statistics import statistics
 from npuscope.forward.tracks import with_tracks
 from npuscope.trace import progress, read
@@ -118,6 +118,8 @@ def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: 
         raise CannotWrite(f"holds one rank, and {path} has {len(captures)}", path=one_file, remedy="Name one capture.")
     if wanted.perfetto is not None:
         check_target(wanted.perfetto)
+    if wanted.window not in WINDOWS:
+        raise NpuscopeError(f"no window '{wanted.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
     if wanted.out is None or _is_table(wanted.out):
         ranks = tuple(_run([(*capture, wanted) for capture in captures], workers, jobs))
         return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
@@ -225,19 +227,28 @@ def skew(ranks: Iterable[RankPasses]) -> Skew:
 
 
 def _common(of_ranks: list[list[dict[str, Any]]]) -> list[list[int]]:
-    """Numbers of passes that belong together: of one step where steps are marked, else those that overlap most."""
+    """Numbers of passes that belong together: of one step where steps are marked, else in order and overlapping."""
     if all(p["step"] is not None for passes_ in of_ranks for p in passes_):
         by_step = [{(p["step"], p["phase"]): p["index"] for p in reversed(passes_)} for passes_ in of_ranks]
         return [[numbers[key] for numbers in by_step] for key in by_step[0] if all(key in n for n in by_step)][::-1]
     spans = [np.array([[p["start_ns"], p["end_ns"]] for p in passes_]).reshape(-1, 2) for passes_ in of_ranks]
+    shifts = [_shift(spans[0], span) for span in spans]
     groups = []
-    for first in of_ranks[0]:
-        group = []
-        for passes_, span in zip(of_ranks, spans, strict=True):
-            shared = np.minimum(span[:, 1], first["end_ns"]) - np.maximum(span[:, 0], first["start_ns"])
-            best = int(np.argmax(shared)) if len(shared) else -1
-            if best >= 0 and shared[best] > 0 and passes_[best]["attentions"] == first["attentions"]:
-                group.append(best)
-        if len(group) == len(of_ranks):
+    for number, first in enumerate(of_ranks[0]):
+        group = [number + shift for shift in shifts]
+        there = all(0 <= n < len(passes_) for n, passes_ in zip(group, of_ranks, strict=True))
+        if there and all(p[n]["attentions"] == first["attentions"] for n, p in zip(group, of_ranks, strict=True)):
             groups.append(group)
     return groups
+
+
+def _shift(first: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """How many passes earlier or later another rank's capture began: the shift at which passes overlap longest."""
+    best, most = 0, -1
+    for shift in sorted(range(-len(first) + 1, len(other)), key=abs):
+        low, high = max(0, -shift), min(len(first), len(other) - shift)
+        a, b = first[low:high], other[low + shift : high + shift]
+        shared = int(np.maximum(np.minimum(a[:, 1], b[:, 1]) - np.maximum(a[:, 0], b[:, 0]), 0).sum())
+        if shared > most:
+            best, most = shift, shared
+    return best

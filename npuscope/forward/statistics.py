@@ -74,12 +74,14 @@ def statistics(found: Passes, phase: str | None = None) -> Statistics:
 
 
 def _spread(ns: pl.Expr) -> list[pl.Expr]:
-    mean = ns.mean()
+    """From exact sums of integers, so that the answer does not hang on the order threads add in."""
+    total, squares = ns.cast(pl.Int128).sum(), (ns.cast(pl.Int128) ** 2).sum()
+    deviation = (pl.len() * squares - total * total).cast(pl.Float64).sqrt()
     return [
-        mean.alias("mean_ns"),
+        (total.cast(pl.Float64) / pl.len()).alias("mean_ns"),
         ns.median().alias("p50_ns"),
         ns.quantile(0.95, "linear").alias("p95_ns"),
-        pl.when(mean > 0).then(ns.std(ddof=0) / mean).alias("cv"),
+        pl.when(total > 0).then(deviation / total.cast(pl.Float64)).alias("cv"),
     ]
 
 
