@@ -88,8 +88,8 @@ def _picked(model: Model, run: Run, latent: Latent, indexer: Indexer, heads: int
     m, own, entry = run.tokens, run.slice_rows, latent.kv_lora + latent.rope
     dtype = "INT8" if run.quant == "w8a8" else "BF16"
     q_width = heads * (latent.nope + latent.rope)
-    shapes = ((model.hidden, latent.q_lora), (latent.q_lora, q_width), (heads, latent.nope, latent.kv_lora))
-    shapes += ((model.hidden, entry),)
+    shapes: list[tuple[int, ...]] = [(model.hidden, latent.q_lora), (latent.q_lora, q_width)]
+    shapes += [(heads, latent.nope, latent.kv_lora), (model.hidden, entry)]
     weights = tuple(tensor(*shape, dtype=dtype if len(shape) == 2 else "BF16") for shape in shapes)
     total = model.hidden * (latent.q_lora + entry) + latent.q_lora * q_width + heads * latent.nope * latent.kv_lora
     outputs = (tensor(m, heads, latent.kv_lora), tensor(m, heads, latent.rope))
