@@ -12,7 +12,7 @@ from measured_rows import Row
 from numpy.typing import NDArray
 
 from npuscope.device import Device
-from npuscope.forward.estimate import rows_of
+from npuscope.forward.estimate import token_rows
 from npuscope.forward.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
 from npuscope.forward.work import limit_ns, work_of
 
@@ -169,7 +169,7 @@ def line_cross_validated(rows: Sequence[Row], device: Device) -> Errors | None:
 def _facts(rows: Sequence[Row], device: Device) -> tuple[Floats, Floats, Floats]:
     works = [work_of(row.call) for row in rows]
     size = np.array([float(work.bytes or 0) for work in works])
-    used = np.array([min(1.0, rows_of(row.call) / device.cores.vector.value) for row in rows])
+    used = np.array([min(1.0, token_rows(row.call) / device.cores.vector.value) for row in rows])
     return size, used, np.array([row.us * 1e-6 for row in rows])
 
 

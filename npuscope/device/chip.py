@@ -112,6 +112,11 @@ def names() -> list[str]:
     return sorted(set(_aliases().values()))
 
 
+def is_known(name: str) -> bool:
+    """True for any name of a device that comes with npuscope."""
+    return bare(name) in _aliases()
+
+
 def bare(name: str) -> str:
     """A device's name in small letters and digits only."""
     return "".join(c for c in name.lower() if c.isalnum())

@@ -20,7 +20,8 @@ class Call:
     """One kernel call. An absent input is None, as in the empty slots of a table.
 
     `given` holds what shapes cannot tell: `context` (cached tokens per sequence), `ranks` (of a
-    collective), `bytes` (a collective's message per rank), `tokens_per_expert`.
+    collective), `bytes` (a collective's message per rank), `tokens_per_expert`, `causal`
+    (1: no token sees a later one).
     """
 
     type: str  # as the profiler lists it: MatMulV2, FusedInferAttentionScore, hcom_allReduce_

@@ -83,7 +83,7 @@ def _gemm(call: Call, work: Work, device: Device) -> Found | None:
 
 def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) -> Found:
     """fixed + spread · share of the vector cores in use + bytes at a rate (at the limit where none was fitted)."""
-    size, rows = work.bytes or 0, rows_of(call)
+    size, rows = work.bytes or 0, token_rows(call)
     value = {name: constant.value for name, constant in costs.items()}
     seconds = value.get("fixed", 0.0) + value.get("spread", 0.0) * min(1.0, rows / device.cores.vector.value)
     seconds += size / value["rate"] if "rate" in value else limit
@@ -103,7 +103,7 @@ def _attention(call: Call, work: Work, limit: float, device: Device) -> Found | 
     costs = device.family.get("attention_latent" if latent else "attention")
     if costs is None:
         return None
-    one_each = rows_of(call) == max((t.shape[0] for t in call.inputs[5:7] if t is not None), default=0)
+    one_each = token_rows(call) == max((t.shape[0] for t in call.inputs[5:7] if t is not None), default=0)
     moved = (work.bytes or 0) / costs["rate"].value
     inside = one_each and costs["bytes_least"].value <= (work.bytes or 0) <= costs["bytes_most"].value
     return costs["fixed"].value + max(moved, limit), "INTERPOLATED", inside, "fixed cost and the cache's bytes"
@@ -143,7 +143,7 @@ def _product(call: Call) -> tuple[int, int, int, int]:
     return sizes(a, b, out)
 
 
-def rows_of(call: Call) -> int:
+def token_rows(call: Call) -> int:
     """Rows that a kernel spreads over the vector cores: the first dimension of its first tensor."""
     first = next((t for t in (*call.inputs, *call.outputs) if t is not None and t.shape), None)
     return 0 if first is None else first.shape[0]

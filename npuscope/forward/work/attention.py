@@ -40,13 +40,14 @@ def attention(call: Call, family: str) -> Work:
     if not paged and rope is None and (layout := _dense_layout(call, q, k)) is not None:
         query, keys, kv_heads = layout
     else:
-        query = _query(call, q, rope)
         context = call.given.get("context")
         if context is None and (paged or len(q.shape) != 3):
             raise NotPriced(NO_CONTEXT)
+        query = _query(call, q, rope)
         keys = query.tokens + context if context is not None else query.tokens
         kv_heads = 1 if rope is not None else _kv_heads(k, query.width)
-    causal = query.tokens > 1 and any(tensor.shape[-2:] == CAUSAL_MASK for tensor in present(call.inputs[3:]))
+    masked = any(tensor.shape[-2:] == CAUSAL_MASK for tensor in present(call.inputs[3:]))
+    causal = query.tokens > 1 and (masked or bool(call.given.get("causal")))
     # query i of t sees all keys but the t − i that come after it
     pairs = query.sequences * query.tokens * (keys - ((query.tokens - 1) / 2 if causal else 0))
     return _work(call, family, query, pairs, query.sequences * keys, kv_heads, rope is not None)
@@ -60,10 +61,10 @@ def sparse_attention(call: Call, family: str) -> Work:
     picked = [t for t in present(call.inputs[3:]) if t.dtype in WHOLE_NUMBERS and len(t.shape) >= 3]
     if not picked:
         raise NotPriced("how many keys were picked is not told")
-    query = _query(call, q, _rope_part(call, q))
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
+    query = _query(call, q, _rope_part(call, q))
     keys = min(picked[0].shape[-1], context + query.tokens)
     tokens = query.sequences * query.tokens
     distinct = min(tokens * keys, query.sequences * (context + query.tokens))
@@ -75,10 +76,10 @@ def indexer(call: Call, family: str) -> Work:
     q = call.inputs[0] if call.inputs else None
     if q is None or not q.shape:
         raise NotPriced("shapes are not told")
-    query = _query(call, q, None)
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
+    query = _query(call, q, None)
     keys = context + query.tokens
     pairs = query.sequences * query.tokens * keys
     flops = round(2 * pairs * query.heads * query.width)
@@ -157,7 +158,15 @@ def _dense_layout(call: Call, q: Tensor, k: Tensor) -> tuple[_Query, float, int]
     if len(q.shape) != 4 or len(k.shape) != 4 or min(*q.shape, *k.shape) <= 0:
         return None
     told = [t.shape for t in present(call.outputs) if len(t.shape) == 4 and t.shape[-1] == 8]
-    heads_first = told[0][1:3] == q.shape[1:3] if told else q.shape[2] == k.shape[2] or call.type.startswith("aten::")
-    heads, tokens = (1, 2) if heads_first else (2, 1)
+    if told:
+        heads = 1 if told[0][1:3] == q.shape[1:3] else 2
+    elif call.type.startswith("aten::"):  # torch's own: heads first in the public operator, second beneath it
+        heads = 1 if "scaled_dot_product" in call.type else 2
+    else:  # only heads can be fewer in the keys, by a whole factor
+        fewer = [n for n in (1, 2) if q.shape[n] > k.shape[n] and q.shape[n] % k.shape[n] == 0]
+        if len(fewer) != 1:
+            raise NotPriced("which dimension of the query is the heads is not told")
+        (heads,) = fewer
+    tokens = 3 - heads
     query = _Query(q.shape[0], q.shape[tokens], q.shape[heads], q.shape[3], q.shape[3])
     return query, k.shape[tokens], k.shape[heads]

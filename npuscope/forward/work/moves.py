@@ -13,22 +13,23 @@ def by_bytes(call: Call, rule: Rule) -> Work:
     inputs = [tensor if slot not in rule.pools else None for slot, tensor in enumerate(call.inputs)]
     moved = present(inputs)
     outputs = present(call.outputs)
-    if not moved and not outputs:
-        raise NotPriced("shapes are not told")
-    dtype = next((tensor.dtype for tensor in (*moved, *outputs) if tensor.dtype), None)
-    notes = []
+    told = [*present(call.inputs), *outputs]
+    if not told:
+        raise NotPriced("its tensors are scalars or absent" if call.inputs else "shapes are not told")
+    dtype = next((tensor.dtype for tensor in told if tensor.dtype), None)
+    notes: list[str] = []
     if any(tensor.dtype is None for tensor in (*moved, *outputs)) and dtype is not None:
         notes.append(f"a data type is not told: taken as {dtype}, as another tensor's")
     written = _written(call, rule, dtype, notes)
     if rule.reads == "output":
         if not outputs:
             raise NotPriced("how much is read is not told: it is as much as the output, which is absent")
-        read = written + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
+        read = min(written, size(told[0], dtype)) + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
     else:
         read = sum(_touched(tensor, moved[0], rule, dtype) for tensor in moved)
-    biggest = max((*moved, *outputs), key=elements)
-    if rule.table:
-        biggest = moved[0]
+    if read + written == 0:
+        raise NotPriced("its tensors are empty")
+    biggest = moved[0] if rule.table else max((*moved, *outputs), key=elements, default=told[0])
     ops = round(rule.ops * elements(biggest))
     rate = rates_as(biggest.dtype or dtype)
     known = ops > 0 and rate in ("bf16", "fp16", "fp32", "fp64")
@@ -61,7 +62,7 @@ def _written(call: Call, rule: Rule, dtype: str | None, notes: list[str]) -> int
         return sum(size(tensor, dtype) for tensor in outputs)
     data = [t for t in present(call.inputs) if t.dtype is None or t.dtype in DTYPES]
     # rope works in place, on everything but its tables
-    data = [t for t in data if t.shape[0] == data[0].shape[0]] if rule.table else data[:1]
+    data = [t for t in data if t.shape[0] == data[0].shape[0]] if rule.table else sorted(data, key=elements)[-1:]
     if rule.output is not None and data:
         notes.append("output not told: taken from the input")
         return round(rule.output * sum(size(tensor, dtype) for tensor in data))

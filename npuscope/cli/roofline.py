@@ -1,0 +1,53 @@
+"""Price every kernel against the chip: which are far from what it can do, and what that is worth per step.
+
+Examples:
+
+  npuscope roofline kernel_details.csv --device a3
+
+  npuscope roofline kernel_details.csv --device a3 --context 4096 --ranks 16 --html roofline.html
+
+  npuscope roofline torch_profile.json.gz   (a profile that names its GPU)
+
+Shapes do not tell how long the cached context is, nor how many rows an expert got: give them, or those kernels have
+no price. Devices and their sources: docs/roofline.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import CapturePath, HtmlFile, JsonFlag, MdFile, StepOption, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    path: CapturePath,
+    device: Annotated[str | None, typer.Option(help="A device's name, or a TOML file of your own.")] = None,
+    context: Annotated[float | None, typer.Option(help="Tokens in the cache per sequence, for attention.")] = None,
+    ranks: Annotated[int | None, typer.Option(help="Ranks of collectives, where the capture does not tell.")] = None,
+    tokens_per_expert: Annotated[float | None, typer.Option(help="Rows each expert got, for grouped matmuls.")] = None,
+    step: StepOption = None,
+    html: HtmlFile = None,
+    md: MdFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
+    from npuscope.forward.roofline import roofline
+    from npuscope.report.roofline_page import roofline_page
+    from npuscope.report.roofline_report import roofline_markdown, roofline_text
+
+    check_outputs([path], html, md)
+    (name,) = names_of([path])
+    with progress_bar():
+        result = roofline(
+            read_steps(path, step), device, context=context, ranks=ranks, tokens_per_expert=tokens_per_expert
+        )
+        written = write_reports(
+            {html: lambda: roofline_page(name, result), md: lambda: roofline_markdown(name, result, reproduce())}
+        )
+    if json:
+        print_json(result.as_dict())
+    else:
+        print_text(roofline_text(path, result), written)

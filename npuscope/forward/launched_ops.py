@@ -1,0 +1,142 @@
+"""GPU kernels by the operator that launched them, which is where a torch profile tells shapes.
+
+A kernel belongs to the innermost operator that was open on the launching thread: by the kernel's own `External id`
+in new profiles, by the launching call (same `correlation`) and its time in old ones. An operator's kernels are one
+row, since the operator's shapes are the work of all of them. Kernels without such an operator, as in a replayed
+graph, keep their names and have no shapes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from npuscope.trace.intervals import Enclosing
+from npuscope.trace.json_args import field, whole_number
+
+LAUNCHES = ["cuda_runtime", "cuda_driver", "hip_runtime", "privateuse1_runtime"]
+TYPES = {
+    "float": "FLOAT", "double": "DOUBLE", "c10::BFloat16": "BF16", "c10::Half": "FLOAT16", "int": "INT32",
+    "long int": "INT64", "long": "INT64", "bool": "BOOL", "unsigned char": "UINT8", "signed char": "INT8",
+    "short": "INT16", "c10::Float8_e4m3fn": "FLOAT8_E4M3FN", "c10::Float8_e5m2": "FLOAT8_E5M2",
+    "c10::Float8_e4m3fnuz": "FLOAT8_E4M3FN", "c10::Float8_e5m2fnuz": "FLOAT8_E5M2",
+}  # fmt: skip
+NCCL_TYPES = {
+    "Float": 4, "Double": 8, "BFloat16": 2, "Half": 2, "Int": 4, "Long": 8, "Byte": 1, "Char": 1, "Bool": 1,
+    "Float8_e4m3fn": 1, "Float8_e5m2": 1,
+}  # fmt: skip
+COPY = r"^Mem(cpy DtoD|set)"
+
+
+def launched_ops(slices: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """The device rows with op_type, input shapes and types in the form of kernel tables, and a collective's message."""
+    args = work["args"]
+    work = work.with_columns(
+        whole_number(args, "External id").alias("external"),
+        whole_number(args, "correlation").alias("correlation"),
+        whole_number(args, "Group size").alias("message_ranks"),
+        (whole_number(args, "In msg nelems") * _widths(field(args, "dtype"))).alias("message_bytes"),
+    )
+    ops = slices.filter(pl.col("cat") == "cpu_op")
+    ops = ops.with_columns(whole_number(ops["args"], "External id").alias("external"), _described(ops["args"]))
+    place = _places(slices, work, ops)
+    known = ops.select("kernel", "described").with_row_index("op")
+    found = work.with_columns(pl.Series("op", place, dtype=pl.UInt32, strict=False)).join(
+        known.rename({"kernel": "op_name"}), on="op", how="left", maintain_order="left"
+    )
+    # a copy or a collective tells its own work; an operator without shapes tells nothing
+    own = (pl.col("kind") == "comm") | pl.col("described").is_null() | pl.col("kernel").str.contains("^Mem")
+    found = found.with_columns(
+        pl.when(own).then(pl.col("kernel")).otherwise("op_name").alias("op_type"),
+        pl.when(own).then(None).otherwise("op").alias("op"),
+        _copied(work).alias("copied"),
+    )
+    return _one_row_per_op(found)
+
+
+def _one_row_per_op(found: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of one operator call as one row, with the name of the longest and the time of all."""
+    alone = pl.col("op").is_null()
+    together = (
+        found.filter(~alone)
+        .sort("dur", descending=True, maintain_order=True)
+        .group_by("op", maintain_order=True)
+        .agg(
+            pl.col("dur").sum(),
+            pl.col("kernel", "step", "op_type", "described", "message_bytes", "message_ranks").first(),
+        )
+    )
+    rows = pl.concat([found.filter(alone), together], how="diagonal_relaxed")
+    shapes, types, causal = (pl.col("described").struct.field(name) for name in ("shapes", "types", "causal"))
+    own = pl.col("op").is_null()
+    return rows.with_columns(
+        pl.when(own).then(pl.col("copied").struct.field("shapes")).otherwise(shapes).alias("Input Shapes"),
+        pl.when(own).then(pl.col("copied").struct.field("types")).otherwise(types).alias("Input Data Types"),
+        pl.when(~own).then(causal).alias("causal"),
+    ).drop("described", "copied")
+
+
+def _places(slices: pl.DataFrame, work: pl.DataFrame, ops: pl.DataFrame) -> list[int | None]:
+    """For each device row the position of its operator in `ops`."""
+    by_id = ops.select("external").with_row_index("op").drop_nulls().unique("external", keep="last")
+    # old profiles repeat the correlation as the external id, which then names no operator
+    external = work.select(pl.when(pl.col("external") != pl.col("correlation")).then(pl.col("external")))
+    direct = external.join(by_id, on="external", how="left", maintain_order="left")["op"]
+    calls = slices.filter(pl.col("cat").is_in(LAUNCHES))
+    calls = calls.select("lane", "start", whole_number(calls["args"], "correlation").alias("correlation"))
+    calls = calls.drop_nulls().unique("correlation", keep="first")
+    launch = work.select("correlation").join(calls, on="correlation", how="left", maintain_order="left")
+    open_ops = Enclosing(*(ops[c].cast(pl.Int64).to_numpy() for c in ("lane", "start", "dur")))
+    lane, start = (launch[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in ("lane", "start"))
+    inside = np.where(lane >= 0, open_ops.find(lane, start), -1) if ops.height else np.full(work.height, -1)
+    around = pl.Series(inside).replace(-1, None).cast(pl.UInt32)
+    return direct.fill_null(around).to_list()
+
+
+def _described(args: pl.Series) -> pl.Series:
+    """{shapes, types, causal} as a kernel table writes them, from an operator's arguments; null without shapes."""
+    distinct = args.unique()
+    fields = {"shapes": pl.String, "types": pl.String, "causal": pl.Int64}
+    told = pl.Series("described", [_describe(text) for text in distinct], dtype=pl.Struct(fields))
+    table = pl.DataFrame({"args": distinct, "described": told})
+    return args.to_frame("args").join(table, on="args", how="left", maintain_order="left", nulls_equal=True)[
+        "described"
+    ]
+
+
+def _describe(text: str | None) -> dict[str, object] | None:
+    try:
+        fields = msgspec.json.decode(text or "null")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    dims = fields.get("Input Dims") if isinstance(fields, dict) else None
+    if not isinstance(dims, list) or not any(dims):
+        return None
+    types = fields.get("Input type")
+    types = types if isinstance(types, list) else []
+    shapes, words = [], []
+    for n, shape in enumerate(dims):
+        word = TYPES.get(types[n], "UNDEFINED") if n < len(types) and isinstance(types[n], str) else "UNDEFINED"
+        several = shape if isinstance(shape, list) and shape and isinstance(shape[0], list) else [shape]
+        for one in several:
+            numbers = one if isinstance(one, list) and all(isinstance(d, int) for d in one) else []
+            shapes.append(",".join(map(str, numbers)))
+            words.append(word)
+    values = fields.get("Concrete Inputs")
+    causal = int("True" in values) if isinstance(values, list) else None  # attention's only flag among its inputs
+    return {"shapes": ";".join(shapes), "types": ";".join(words), "causal": causal}
+
+
+def _copied(work: pl.DataFrame) -> pl.Series:
+    """What a copy within the device or a memset moves, as the shape of its bytes."""
+    moved = whole_number(work["args"], "bytes")
+    told = pl.DataFrame({"kernel": work["kernel"], "bytes": moved}).with_columns(
+        pl.when(pl.col("kernel").str.contains(COPY)).then(pl.col("bytes").cast(pl.String)).alias("shapes")
+    )
+    types = pl.when(pl.col("shapes").is_not_null()).then(pl.lit("UINT8")).alias("types")
+    return told.with_columns(types).select(pl.struct("shapes", "types").alias("copied"))["copied"]
+
+
+def _widths(dtype: pl.Series) -> pl.Series:
+    return dtype.replace_strict(NCCL_TYPES, default=None, return_dtype=pl.Int64)

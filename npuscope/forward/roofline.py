@@ -1,0 +1,216 @@
+"""Which kernels are far from what the chip can do, and what that is worth per step.
+
+Every distinct call (type, shapes, data types, formats) is priced once: FLOPs, bytes, and the least time the chip
+needs for them. `lost_ns` is what was measured beyond that, per step. Calls that cannot be priced are listed with
+the reason and their share of the time, and take no part in any efficiency.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from npuscope import device as devices
+from npuscope.analysis.table import Tabular, frame_lines, microseconds, percent
+from npuscope.device import Device
+from npuscope.errors import NpuscopeError
+from npuscope.forward.rows import ON_AICPU, Rows, rows_of
+from npuscope.forward.work import Work, limit_ns, work_of
+from npuscope.trace.core import Trace
+
+_TENSOR_FLOAT = re.compile(r"tf32|s1688|s16816gemm_f32|_TF32")
+CALLS: dict[str, Any] = {
+    "kernel": pl.String, "name": pl.String, "shapes": pl.String, "family": pl.String, "flops": pl.Float64,
+    "bytes": pl.Int64, "call_limit_ns": pl.Float64, "bound": pl.String, "peak": pl.Float64, "floor": pl.Boolean,
+    "why": pl.String,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Roofline(Tabular):
+    """`calls`: one row per distinct call, the most lost time first, those without a price last.
+
+    kernel, name (of a GPU kernel under an operator), shapes, family, count, measured_ns (all of them), mean_ns,
+    flops and bytes (of one), limit_ns (of one), bound, efficiency (limit over measured), lost_ns (per step),
+    floor (only bytes are known), why (no price, or what the price rests on).
+    """
+
+    calls: pl.DataFrame
+    device: Device
+    chosen_by: str
+    steps: int | None  # None: the capture marks none, and times are of the whole of it
+    left_out: int
+    given: dict[str, float]
+
+    def frame(self) -> pl.DataFrame:
+        return self.calls
+
+    @property
+    def measured_ns(self) -> int:
+        return int(self.calls["measured_ns"].sum())
+
+    @property
+    def priced(self) -> pl.DataFrame:
+        """The calls that have a limit."""
+        return self.calls.filter(pl.col("limit_ns").is_not_null())
+
+    @property
+    def above(self) -> pl.DataFrame:
+        """Calls that ran faster than the limit: their bytes came from L2, or the work was less than the shapes say."""
+        return self.priced.filter(pl.col("efficiency") > 1)
+
+    def families(self) -> pl.DataFrame:
+        """family, count, step_ns (measured), priced (share of it); limit_ns, lost_ns, efficiency of what is priced."""
+        has = pl.col("limit_ns").is_not_null()
+        table = self.calls.group_by("family").agg(
+            pl.col("count").sum(),
+            (pl.col("measured_ns").sum() / self._steps).alias("step_ns"),
+            (pl.col("measured_ns").filter(has).sum() / pl.col("measured_ns").sum()).alias("priced"),
+            ((pl.col("limit_ns") * pl.col("count")).filter(has).sum() / self._steps).alias("limit_ns"),
+            (pl.col("measured_ns").filter(has).sum() / self._steps).alias("_priced_ns"),
+            pl.col("lost_ns").sum(),
+        )
+        some = pl.col("_priced_ns") > 0
+        table = table.with_columns(
+            pl.when(some).then(pl.col("limit_ns", "lost_ns")),
+            pl.when(some).then(pl.col("limit_ns") / pl.col("_priced_ns")).alias("efficiency"),
+        ).drop("_priced_ns")
+        return table.sort("step_ns", "family", descending=[True, False])
+
+    def unknown(self) -> pl.DataFrame:
+        """why, count, measured_ns and share of the time of what has no price, by reason."""
+        table = (
+            self.calls.filter(pl.col("limit_ns").is_null())
+            .group_by("why")
+            .agg(pl.col("count", "measured_ns").sum(), pl.col("kernel").unique().sort().head(4).alias("kernels"))
+        )
+        share = pl.col("measured_ns") / max(self.measured_ns, 1)
+        return table.with_columns(share.alias("share")).sort("measured_ns", "why", descending=[True, False])
+
+    @property
+    def efficiency(self) -> float | None:
+        """Of everything that is priced: its limits over its measured time."""
+        priced = self.priced
+        measured = int(priced["measured_ns"].sum())
+        return float((priced["limit_ns"] * priced["count"]).sum()) / measured if measured else None
+
+    @property
+    def _steps(self) -> int:
+        return self.steps or 1
+
+    def sentence(self) -> str:
+        """The answer in one line."""
+        lost = float(self.priced["lost_ns"].sum())
+        share = int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
+        per = "per step" if self.steps else "in the capture"
+        return (
+            f"{self.device.title}: {percent(share)} of the kernel time is priced, at {percent(self.efficiency)} of "
+            f"what the chip can do; {microseconds(lost)} µs {per} above its limits"
+        )
+
+    def title(self) -> str:
+        return self.sentence()
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence(), *frame_lines(self.calls.drop("name", "peak", "floor"))])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of `npuscope roofline --json` (docs/json.md)."""
+        return {
+            "device": {"name": self.device.name, "title": self.device.title, "chosen_by": self.chosen_by},
+            "steps": self.steps,
+            "given": self.given,
+            "measured_ns": self.measured_ns,
+            "efficiency": self.efficiency,
+            "lost_ns": float(self.priced["lost_ns"].sum()),
+            "kernels": self.calls.drop("peak").to_dicts(),
+            "families": self.families().to_dicts(),
+            "unknown": self.unknown().to_dicts(),
+            "above_limit": self.above.select("kernel", "shapes", "count", "efficiency").to_dicts(),
+            "left_out": self.left_out,
+        }
+
+
+def roofline(
+    trace: Trace,
+    device: str | Device | None = None,
+    *,
+    context: float | None = None,
+    ranks: int | None = None,
+    tokens_per_expert: float | None = None,
+) -> Roofline:
+    """Price every kernel of a trace on a device; a trace that names its device needs none given.
+
+    `context`: cached tokens per sequence, for attention. `ranks`: of collectives whose size the capture tells.
+    `tokens_per_expert`: rows each expert got on average, for grouped matmuls.
+    """
+    chip, chosen_by = _device(trace, device)
+    told = {"context": context, "ranks": ranks, "tokens_per_expert": tokens_per_expert}
+    given = {name: float(value) for name, value in told.items() if value is not None}
+    for name, value in given.items():
+        if not 0 <= value < 2**40 or (name == "ranks" and value < 1):
+            raise NpuscopeError(f"{name} is {value:g}, which is no count")
+    rows = rows_of(trace, given)
+    steps = rows.table["step"].drop_nulls().n_unique() or None
+    return Roofline(_table(rows, chip, steps or 1), chip, chosen_by, steps, rows.left_out, given)
+
+
+def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:
+    if isinstance(device, Device):
+        return device, "given"
+    if device is not None:
+        return devices.load(device), "given"
+    told = trace.meta.device
+    if told is None:
+        raise NpuscopeError(
+            "the capture does not tell its device",
+            remedy=f"Name it with --device: {', '.join(devices.names())}, or a TOML file of your own.",
+        )
+    if not devices.is_known(told):
+        raise NpuscopeError(
+            f"the capture says its device is '{told}', of which npuscope has no data",
+            remedy=f"Name the nearest with --device: {', '.join(devices.names())}, or a TOML file of your own.",
+        )
+    return devices.load(told), f"the capture, which says '{told}'"
+
+
+def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
+    priced = [_priced(rows, number, chip) for number in range(len(rows.calls))]
+    calls = pl.DataFrame(priced, schema=CALLS, orient="row").with_row_index("call")
+    measured = rows.table.group_by("call").agg(
+        pl.len().cast(pl.Int64).alias("count"), pl.col("dur").sum().alias("measured_ns")
+    )
+    table = measured.join(calls, on="call").rename({"call_limit_ns": "limit_ns"})
+    mean = pl.col("measured_ns") / pl.col("count")
+    whole = pl.col("limit_ns") * pl.col("count")
+    table = table.with_columns(
+        mean.alias("mean_ns"),
+        pl.when(pl.col("measured_ns") > 0).then(whole / pl.col("measured_ns")).alias("efficiency"),
+        ((pl.col("measured_ns") - whole) / steps).alias("lost_ns"),
+    ).sort("lost_ns", "measured_ns", "call", descending=[True, True, False], nulls_last=True)
+    return table.select(
+        "kernel", "name", "shapes", "family", "count", "measured_ns", "mean_ns", "flops", "bytes", "limit_ns", "bound",
+        "efficiency", "lost_ns", "peak", "floor", "why",
+    )  # fmt: skip
+
+
+def _priced(rows: Rows, number: int, chip: Device) -> tuple[Any, ...]:
+    """One distinct call as a row of `CALLS`."""
+    call, name = rows.calls[number], rows.kernels[number]
+    work = work_of(call)
+    if rows.on_aicpu[number]:
+        work = Work(work.family, why_unknown=ON_AICPU)
+    if work.dtype == "fp32" and _TENSOR_FLOAT.search(name) and "tf32" in chip.cube:
+        work = replace(work, dtype="tf32")
+    limit = limit_ns(work, chip, call.type)
+    peak = chip.peak(work.unit, work.dtype) if work.unit and work.dtype else None
+    why = limit.why if limit.ns is None else work.note
+    flops = None if work.flops is None else float(work.flops)
+    moved = work.bytes if work.message_bytes is None else work.message_bytes
+    return (
+        call.type, name or None, rows.shapes[number], work.family, flops, moved, limit.ns, limit.bound, peak,
+        work.byte_bound, why,
+    )  # fmt: skip

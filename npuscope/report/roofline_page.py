@@ -1,0 +1,183 @@
+"""The roofline as one offline page: a plot in SVG and the tables. No script; what came from a trace is escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.table import microseconds, percent, printable
+from npuscope.forward.roofline import Roofline
+from npuscope.report.roofline_report import families, kernels, notes, unknown
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 980, 520, 70, 46, 16, 20
+COLOURS = (
+    "#1f5fbf",
+    "#c2571a",
+    "#1a7f4b",
+    "#8a3ab9",
+    "#b3261e",
+    "#0b7a8c",
+    "#946b00",
+    "#5b6573",
+    "#d0417e",
+    "#4a7c00",
+    "#3d3d8f",
+    "#7a4a2b",
+)
+MOST_ROWS = 300
+
+
+def roofline_page(name: str, r: Roofline) -> str:
+    """The page of one capture."""
+    css = files("npuscope.report").joinpath("page", "page.css").read_text(encoding="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    parts = [
+        f"<h1>Roofline: {_text(name)}</h1>",
+        f'<p class="verdict">{_text(r.sentence())}</p>',
+        plot(r),
+        "<h2>Farthest from the limits</h2>",
+        _table(kernels(r).head(MOST_ROWS)),
+        "<h2>By family</h2>",
+        _table(families(r)),
+        "<h2>Without a price</h2>",
+        _table(unknown(r)),
+        '<ul class="notes">' + "".join(f"<li>{_text(note)}</li>" for note in notes(r)) + "</ul>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<title>Roofline</title><link rel="icon" href="data:,"><style>{css}</style></head>'
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def plot(r: Roofline) -> str:
+    """Achieved FLOP/s over FLOPs per byte, both logarithmic, under the roofs of the types that occur."""
+    points = r.priced.filter((pl.col("flops") > 0) & (pl.col("bytes") > 0) & (pl.col("measured_ns") > 0))
+    if points.is_empty():
+        return '<p class="soft">No kernel with FLOPs has a price, so there is nothing to plot.</p>'
+    points = points.with_columns(
+        (pl.col("flops") / pl.col("bytes")).alias("x"), (pl.col("flops") / pl.col("mean_ns") * 1e9).alias("y")
+    )
+    bandwidth = r.device.bandwidth
+    peaks = sorted({peak for peak in points["peak"].to_list() if peak})
+    xs, ys = [*points["x"].to_list(), *(peak / bandwidth for peak in peaks)], [*points["y"].to_list(), *peaks]
+    axes = _Axes((min(xs) / 2, max(xs) * 4), (min(ys) / 2, max(ys) * 2))
+    colours = {f: COLOURS[n % len(COLOURS)] for n, f in enumerate(points["family"].unique(maintain_order=True))}
+    total = max(int(points["measured_ns"].sum()), 1)
+    marks = [
+        f'<circle cx="{axes.x(row["x"]):.1f}" cy="{axes.y(row["y"]):.1f}" '
+        f'r="{3 + 22 * math.sqrt(row["measured_ns"] / total):.1f}" fill="{colours[row["family"]]}" fill-opacity=".55">'
+        f"<title>{_text(_told(row))}</title></circle>"
+        for row in points.sort("measured_ns", descending=True).iter_rows(named=True)
+    ]
+    legend = "".join(
+        f'<span><span class="dot" style="background:{colour}"></span>{_text(family)}</span>'
+        for family, colour in colours.items()
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="roofline">'
+        f"{axes.grid()}{''.join(_roofs(r, axes, peaks))}{''.join(marks)}</svg>"
+        f'<div class="legend">{legend}<span>a circle is as large as its share of the time</span></div>'
+    )
+
+
+class _Axes:
+    """Two logarithmic scales over the plot's area."""
+
+    def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+        self.left, self.right = math.log10(x[0]), math.log10(x[1])
+        self.low, self.high = math.log10(y[0]), math.log10(y[1])
+
+    def x(self, value: float) -> float:
+        return LEFT + (math.log10(value) - self.left) / (self.right - self.left) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        return HEIGHT - BOTTOM - (math.log10(value) - self.low) / (self.high - self.low) * (HEIGHT - BOTTOM - TOP)
+
+    def grid(self) -> str:
+        lines = []
+        for power in range(math.ceil(self.left), math.floor(self.right) + 1):
+            x = self.x(10**power)
+            lines.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="var(--line)"/>')
+            lines.append(
+                f'<text class="soft" x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{_si(power)}</text>'
+            )
+        for power in range(math.ceil(self.low), math.floor(self.high) + 1):
+            y = self.y(10**power)
+            lines.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line)"/>')
+            lines.append(f'<text class="soft" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_si(power)}</text>')
+        lines.append(f'<text class="soft" x="{LEFT}" y="{HEIGHT - 8}">FLOP per byte</text>')
+        lines.append(f'<text class="soft" x="{LEFT}" y="12">FLOP/s</text>')
+        return "".join(lines)
+
+
+def _roofs(r: Roofline, axes: _Axes, peaks: Iterable[float]) -> Iterable[str]:
+    """The slope of memory up to each flat peak."""
+    bandwidth, start = r.device.bandwidth, 10**axes.left
+    names: dict[float | None, list[str]] = {}
+    for unit, rates in (("vector", r.device.vector), ("cube", r.device.cube)):
+        for dtype in rates:
+            names.setdefault(r.device.peak("cube" if unit == "cube" else "vector", dtype), []).append(f"{unit} {dtype}")
+    top = 0.0
+    for peak in peaks:
+        ridge = peak / bandwidth
+        y, x = axes.y(peak), axes.x(max(ridge, start))
+        top = max(top, ridge)
+        yield f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="var(--ink)"/>'
+        label = f"{', '.join(names.get(peak, []))} {peak / 1e12:,.0f} TFLOP/s"
+        yield f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{_text(label)}</text>'
+    low = 10**axes.low / bandwidth
+    first = max(start, low)
+    if top > first:
+        yield (
+            f'<line x1="{axes.x(first):.1f}" y1="{axes.y(first * bandwidth):.1f}" x2="{axes.x(top):.1f}" '
+            f'y2="{axes.y(top * bandwidth):.1f}" stroke="var(--ink)"/>'
+        )
+
+
+def _told(row: dict[str, Any]) -> str:
+    mean, limit, share = (row[name] for name in ("mean_ns", "limit_ns", "efficiency"))
+    times = f"{microseconds(mean)} µs, limit {microseconds(limit)} µs ({percent(share)})"
+    return f"{row['kernel']} {row['shapes'] or ''}: {times}"
+
+
+def _table(frame: pl.DataFrame) -> str:
+    if frame.is_empty():
+        return '<p class="soft">Nothing.</p>'
+    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
+    heads = [name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns]
+    head = "".join(f"<th{_side(n)}>{_text(h)}</th>" for h, n in zip(heads, numeric, strict=True))
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{_side(n)}>{_cell(c, v)}</td>" for c, v, n in zip(frame.columns, row, numeric, strict=True))
+        + "</tr>"
+        for row in frame.iter_rows()
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _side(number: bool) -> str:
+    return ' class="number"' if number else ' class="name"'
+
+
+def _cell(column: str, value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return microseconds(value) if column.endswith("_ns") else f"{value:,}"
+    return "–" if value is None else _text(str(value))
+
+
+def _text(value: str) -> str:
+    return escape(printable(value), quote=True)
+
+
+def _si(power: int) -> str:
+    names = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+    below = max((p for p in names if p <= power), default=0)
+    return f"{10 ** (power - below):g}{names[below]}"

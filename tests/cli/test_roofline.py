@@ -1,0 +1,74 @@
+"""`npuscope roofline` through its real entry point."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from builders import KERNEL_HEADER, kernel_row, write_kernel_table
+from command import npuscope
+
+HEADER = [*KERNEL_HEADER, "Input Data Types"]
+
+
+def capture(tmp_path: Path, kind: str = "MatMulV2", shapes: str = '"16,5120;5120,768"') -> Path:
+    row = {**kernel_row(type=kind, name=kind, shapes=shapes, dur="10.000"), "Input Data Types": "DT_BF16;DT_BF16"}
+    return write_kernel_table(tmp_path / "kernel_details.csv", [row], HEADER)
+
+
+def test_text_json_markdown_and_page(tmp_path: Path) -> None:
+    path = capture(tmp_path)
+    page, md = tmp_path / "r.html", tmp_path / "r.md"
+    run = npuscope("roofline", path, "--device", "910C", "--html", page, "--md", md)
+    assert run.returncode == 0, run.stderr
+    assert "Ascend 910C (A3), one die of two: 100.0% of the kernel time is priced, at 45.8%" in run.stdout
+    assert "16,5120;5120,768" in run.stdout
+    assert "<svg" in page.read_text()
+    assert "http://" not in page.read_text()
+    assert "| MatMulV2 | 16,5120;5120,768 | 1 | 10.000 |" in md.read_text()
+    told = json.loads(npuscope("roofline", path, "--device", "a3", "--json").stdout)
+    (row,) = told["kernels"]
+    assert (row["kernel"], row["flops"], row["bound"]) == ("MatMulV2", 2 * 16 * 5120 * 768, "memory")
+    assert told["device"] == {"name": "a3", "title": "Ascend 910C (A3), one die of two", "chosen_by": "given"}
+    assert (told["steps"], told["unknown"]) == (1, [])
+
+
+def test_what_a_capture_calls_its_kernels_cannot_act(tmp_path: Path) -> None:
+    path = capture(tmp_path, "Add<img src=x onerror=alert(1)>\x1b[2J")
+    page = tmp_path / "r.html"
+    run = npuscope("roofline", path, "--device", "a3", "--html", page)
+    assert run.returncode == 0, run.stderr
+    assert "\x1b" not in run.stdout
+    assert "<img" not in page.read_text()
+    assert "&lt;img" in page.read_text()
+
+
+def test_mistakes_are_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    path = capture(tmp_path)
+    broken = tmp_path / "chip.toml"
+    broken.write_text("name = 3")
+    for arguments, told in (
+        ((), "does not tell its device"),
+        (("--device", "b200"), "no device 'b200'. Known are a3"),
+        (("--device", broken), "not a device file"),
+        (("--device", tmp_path / "no.toml"), "no.toml"),
+        (("--device", "a3", "--ranks", "0"), "ranks is 0"),
+        (("--device", "a3", "--context", "nan"), "context is nan"),
+        (("--device", "a3", "--step", "9"), "no step 9"),
+        (("--device", "a3", "--html", path), "is an input"),
+    ):
+        run = npuscope("roofline", path, *arguments)
+        assert run.returncode == 2, arguments
+        assert told in run.stderr
+        assert "Traceback" not in run.stderr
+        assert len(run.stderr.strip().splitlines()) == 1
+
+
+def test_a_device_of_ones_own(tmp_path: Path) -> None:
+    own = tmp_path / "half.toml"
+    own.write_text(
+        'name = "half"\ntitle = "half an A3"\ninherits = "a3"\n[memory]\n'
+        'bandwidth = { value = 8.79609302e11, unit = "B/s", source = "half", confidence = "guessed" }\n'
+    )
+    run = npuscope("roofline", capture(tmp_path), "--device", own)
+    assert "half an A3: 100.0% of the kernel time is priced, at 91.5%" in run.stdout

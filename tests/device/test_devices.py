@@ -1,0 +1,91 @@
+"""Devices: every constant has a source, variants derive from one another, own files work, bad ones are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from npuscope import device
+from npuscope.errors import BadInput, NpuscopeError
+
+OWN = """
+name = "mine"
+title = "a chip of mine"
+inherits = "a3"
+[clock]
+core = { value = 1.0e9, unit = "Hz", source = "my bench", confidence = "measured" }
+[family.gemm]
+fixed_us = { value = 4.2, unit = "us", source = "a fit", confidence = "fitted" }
+"""
+
+
+@pytest.mark.parametrize("name", device.names())
+def test_every_constant_says_where_it_comes_from(name: str) -> None:
+    chip = device.load(name)
+    told = dict(device.constants(chip))
+    assert {"cores.cube", "memory.size", "memory.bandwidth", "cube.bf16", "vector.fp32"} <= told.keys()
+    assert all(constant.source.strip() and constant.unit for constant in told.values())
+    # a vector unit is far slower than a matrix unit, and half the width is never slower
+    assert (chip.peak("cube", "bf16") or 0) > 3 * (chip.peak("vector", "fp32") or 0)
+    assert (chip.peak("cube", "int8") or 0) >= (chip.peak("cube", "bf16") or 0)
+
+
+def test_names_are_taken_as_people_and_captures_write_them() -> None:
+    for name in ("a3", "A3", "910C", "ascend910_93", "Ascend910C"):
+        assert device.load(name).name == "a3"
+    assert device.load("NVIDIA H100 80GB HBM3").name == "h100"  # deviceProperties of a torch profile
+    assert device.load("AMD Instinct MI300X").name == "mi300x"
+
+
+def test_the_910_variants_are_one_die_with_other_cores_and_clocks() -> None:
+    # 16x16x16 multiply-adds per cycle: 8192 FLOP x cores x clock
+    expected = {"ascend910b1": 24 * 1.85e9, "ascend910b2": 24 * 1.8e9, "ascend910b3": 20 * 1.8e9, "a3": 24 * 1.85e9}
+    for name, cycles in expected.items():
+        assert device.load(name).peak("cube", "bf16") == pytest.approx(8192 * cycles)
+    assert device.load("910b4").bandwidth == device.load("910b3").bandwidth / 2
+    # the best public GEMM on this die, 308 TFLOP/s (measured.md 1) and 316.8 (41040x5120x3200), stay below the peak
+    assert 316.8e12 < (device.load("a3").peak("cube", "fp16") or 0) < 376e12
+
+
+def test_a_file_of_ones_own_names_only_what_differs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    mine = device.load(path)
+    assert mine.peak("cube", "bf16") == 24 * 8192 * 1e9
+    assert mine.bandwidth == device.load("a3").bandwidth
+    assert mine.family["gemm"]["fixed_us"].value == 4.2
+    assert [link.name for link in mine.link] == [link.name for link in device.load("a3").link]
+
+
+def test_an_unknown_device_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(NpuscopeError, match=r"no device 'b200'. Known are a3, ascend910b1, .*mi300x"):
+        device.load("b200")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ('name = "mine"', "missing required field `title`"),
+        ("not toml at all [", "not a device file"),
+        (OWN.replace("1.0e9", "-1"), "clock.core is -1"),
+        (OWN.replace("1.0e9", "nan"), "clock.core is nan"),
+        (OWN.replace("1.0e9", "0"), "clock.core is zero"),
+        (OWN.replace("my bench", " "), "clock.core has no source"),
+        (OWN.replace('"measured"', '"rumoured"'), "Invalid enum value 'rumoured'"),
+        (OWN.replace('inherits = "a3"', 'inherits = "nobody"'), "inherits 'nobody'"),
+        (OWN.replace("title", "tittle"), "unknown field"),
+    ],
+)
+def test_broken_files_are_told_with_their_place(tmp_path: Path, change: str, told: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(change)
+    with pytest.raises(BadInput) as error:
+        device.load(path)
+    assert told in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NpuscopeError, match=r"missing\.toml"):
+        device.load(tmp_path / "missing.toml")
