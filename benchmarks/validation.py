@@ -47,7 +47,7 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
     parts = [
         HEAD,
         "## Matrix products\n",
-        *_table(GEMM, gemm_rows(found["gemm"])),
+        *_table(GEMM, gemm_rows(found["gemm"], device)),
         AFTER_GEMM,
         "## Every family\n",
         AROUND_FAMILIES,

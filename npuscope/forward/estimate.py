@@ -71,7 +71,7 @@ def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Found |
 def _gemm(call: Call, work: Work, device: Device) -> Found | None:
     costs = device.family.get("gemm")
     batch, *mkn = _product(call)
-    if costs is None or batch > 1:
+    if costs is None or batch > 1 or work.dtype not in ("bf16", "fp16", "int8"):
         return None
     seconds = gemm_time(mkn[0], mkn[1], mkn[2], work.dtype or "", call.type == "MatMulV3", device, GemmCosts.of(costs))
     if seconds is None:
@@ -111,15 +111,16 @@ def _attention(call: Call, work: Work, limit: float, device: Device) -> Found | 
 
 def _priced(call: Call, device: Device) -> tuple[Work, Limit]:
     """Work and limit; two fused kernels that we call ourselves are priced by their parts."""
-    if call.type == "DispatchFFNCombine" and "tokens_per_expert" in call.given:
-        return _fused_experts(call, device)
+    if call.type == "DispatchFFNCombine" and {"tokens_per_expert", "ranks"} <= set(call.given):
+        x, up, down, *_ = (*call.inputs, None, None, None)
+        if x and up and down and len(x.shape) == 2 and len(up.shape) == len(down.shape) == 3:
+            return _fused_experts(call, x, up, down, device)
     work = work_of(replace(call, type="MlaProlog") if "prolog" in call.given else call)
     return work, limit_ns(work, device, call.type)
 
 
-def _fused_experts(call: Call, device: Device) -> tuple[Work, Limit]:
+def _fused_experts(call: Call, x: Tensor, up: Tensor, down: Tensor, device: Device) -> tuple[Work, Limit]:
     """Both matmuls of the experts, and the exchange there and back, one after the other."""
-    x, up, down = (tensor for tensor in call.inputs[:3] if tensor is not None)
     experts, ranks = up.shape[0], call.given["ranks"]
     rows = max(1, round(call.given["tokens_per_expert"] * experts))
     works = []

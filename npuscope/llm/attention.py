@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuscope.forward.calls import Call
 from npuscope.llm.config import Model
-from npuscope.llm.kernels import Kernel, collective, matmul, norm, tensor
+from npuscope.llm.kernels import Kernel, collective, matmul, norm, quantise, tensor
 from npuscope.llm.run import BLOCK, Run
 
 MASK = (2048, 2048)  # the compressed causal mask
@@ -20,6 +20,7 @@ def grouped_query(model: Model, run: Run, layer: int) -> list[Kernel]:
     kernels = []
     if run.phase == "prefill":
         kernels += collective("qkv gather", "allGather", run.tp, run.slice_rows, model.hidden)
+    kernels += quantise("qkv quant", m, model.hidden, run)
     kernels.append(matmul("qkv", m, model.hidden, qkv, run))
     kernels += _split_and_rotate(model, m, heads, kv, layer)
     if run.phase == "prefill":
@@ -29,6 +30,7 @@ def grouped_query(model: Model, run: Run, layer: int) -> list[Kernel]:
     cache = Call("ReshapeAndCacheNdKernel", (rows, rows, pool, pool, tensor(m, dtype="INT32")))
     kernels.append(Kernel("cache", cache))
     kernels.append(Kernel("attention", _scores(run, heads, kv, width)))
+    kernels += quantise("o quant", m, heads * width, run)
     kernels.append(matmul("o", m, heads * width, model.hidden, run))
     if run.phase == "prefill":
         kernels += collective("o reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)

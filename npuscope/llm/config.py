@@ -15,6 +15,7 @@ from npuscope.errors import BadInput
 from npuscope.trace.json_file import read_json
 
 LARGEST = 10**9  # no size of a model is beyond this
+DEEPEST = 10_000  # layers; each becomes a dozen kernels
 FAMILIES = {
     "llama": "Llama",
     "qwen3": "Qwen3",
@@ -106,7 +107,7 @@ def model_of(config: Mapping[str, Any], path: str | Path | None = None) -> Model
     fields = _Fields(config, path)
     family = _family(config, path)
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
-    layers = fields.size("num_hidden_layers")
+    layers = fields.size("num_hidden_layers", most=DEEPEST)
     kv_heads = fields.size("num_key_value_heads", heads)
     latent = None
     if family in ("deepseek_v3", "deepseek_v32", "glm_moe_dsa"):
@@ -207,14 +208,14 @@ class _Fields:
     config: Mapping[str, Any]
     path: str | Path | None
 
-    def size(self, name: str, otherwise: int | None = None, least: int = 1) -> int:
+    def size(self, name: str, otherwise: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         value = self.config.get(name)
         if value is None:
             if otherwise is None:
                 raise BadInput(f"the config has no {name}", path=self.path)
             return otherwise
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            raise BadInput(f"{name} is {value!r}, not a whole number from {least} up", path=self.path)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise BadInput(f"{name} is {value!r}, not a whole number from {least} to {most:,}", path=self.path)
         return value
 
     def flag(self, name: str) -> bool:

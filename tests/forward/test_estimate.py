@@ -96,6 +96,11 @@ def test_a_kernel_without_calibration_is_at_its_limit_and_says_so() -> None:
     assert "no calibration" in found.why
 
 
+def test_products_of_a_type_that_was_not_measured_are_at_the_limit() -> None:
+    a, b = Tensor((64, 4096), "FLOAT"), Tensor((4096, 4096), "FLOAT")
+    assert estimate(Call("MatMulV2", (a, b)), A3).source == "ANALYTIC"
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -105,6 +110,7 @@ def test_a_kernel_without_calibration_is_at_its_limit_and_says_so() -> None:
         Call("hcom_allReduce_"),
         Call("FusedInferAttentionScore", (Tensor((16, 4, 128)), Tensor((99, 128, 128)), Tensor((99, 128, 128)))),
         Call("DispatchFFNCombine", (Tensor((1, 7168)),)),
+        Call("DispatchFFNCombine", (Tensor((1, 7168)),), (), {"tokens_per_expert": 1.0, "ranks": 16.0}),
         Call("AddRmsNormBias"),
         Call(""),
     ],

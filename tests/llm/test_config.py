@@ -52,6 +52,11 @@ def test_layers_that_qwen3_moe_keeps_dense() -> None:
         ("qwen3_32b", {"hidden_size": "5120"}, "hidden_size is '5120', not a whole number"),
         ("qwen3_32b", {"num_hidden_layers": True}, "num_hidden_layers is True"),
         ("qwen3_32b", {"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        (
+            "qwen3_32b",
+            {"num_hidden_layers": 10**8},
+            "num_hidden_layers is 100000000, not a whole number from 1 to 10,000",
+        ),
         ("qwen3_32b", {"vocab_size": 10**12}, "vocab_size"),
         ("qwen3_32b", {"num_key_value_heads": 7}, "no multiple of num_key_value_heads 7"),
         ("qwen3_32b", {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,23 @@ def test_the_weights_read_are_the_parameters_of_deepseek_v3() -> None:
     experts = 257 * 3 * 7168 * 2048 + 256 * 7168 + 256  # 256 routed, one shared, router with its bias
     expected = 61 * (attention + 2 * 7168) + 3 * 3 * 7168 * 18432 + 58 * experts + 2 * 129280 * 7168 + 7168
     assert sum(k.weights for k in kernels("deepseek_v3", batch=1, quant="w8a8")) == expected == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"), [("llama_3_8b", 8.03), ("qwen3_235b_a22b", 235.1), ("glm_5", 743.9), ("deepseek_v32", 671.9)]
+)
+def test_the_other_families_have_about_their_published_size(name: str, billions: float) -> None:
+    """8B, 235B, 744B; V3.2 is V3 with an indexer: 61·(1536·64·128 + 7168·(128 + 64)) parameters, 0.85 B, more."""
+    assert sum(k.weights for k in kernels(name, batch=1)) / 1e9 == pytest.approx(billions, abs=0.06)
+
+
+def test_every_quantised_projection_is_quantised_before() -> None:
+    for name in NAMES:
+        placed = kernels(name, batch=4, context=10, tp=4, quant="w8a8")
+        before = [a for a, b in pairwise(placed) if b.call.type == "QuantBatchMatmulV3"]
+        # the indexer's query comes quantised out of the fused kernel
+        fused = ("mla_preprocess_0_mix_aic",)
+        assert {k.call.type for k in before if k.call.type not in fused} <= {"AscendQuantV2", "DynamicQuant"}, name
 
 
 @pytest.mark.parametrize("name", NAMES)
