@@ -186,7 +186,7 @@ def _held_out(device: Device, found: dict[str, Fitted]) -> list[str]:
         for index, count, dur in medians.iter_rows():
             call = rows.calls[index]
             as_named = replace(call, type="MatMulV2") if call.type == "MatMul" else call
-            if rows.on_aicpu[index] or not (as_named.type in GEMMS or call.type in several):
+            if rows.reasons[index] or not (as_named.type in GEMMS or call.type in several):
                 continue
             guess = estimate(as_named, device)
             if guess.ns is None:

@@ -46,6 +46,8 @@ def estimate(call: Call, device: Device) -> Estimate:
         return Estimate(None, "UNKNOWN", None, limit.why)
     floor = round(limit.ns)
     found = _calibrated(call, work, limit.ns / 1e9, device)
+    if found is None and work.byte_bound:
+        return Estimate(None, "UNKNOWN", None, work.note or "what it computes is not known")
     if found is None:
         return Estimate(floor, "ANALYTIC", floor, f"no calibration: {limit.why}")
     seconds, source, inside, why = found

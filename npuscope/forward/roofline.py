@@ -17,7 +17,7 @@ from npuscope import device as devices
 from npuscope.analysis.table import Tabular, frame_lines, microseconds, percent
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
-from npuscope.forward.rows import ON_AICPU, Rows, rows_of
+from npuscope.forward.rows import Rows, rows_of
 from npuscope.forward.work import Work, limit_ns, work_of
 from npuscope.trace.core import Trace
 
@@ -27,6 +27,7 @@ CALLS: dict[str, Any] = {
     "bytes": pl.Int64, "call_limit_ns": pl.Float64, "bound": pl.String, "peak": pl.Float64, "floor": pl.Boolean,
     "why": pl.String,
 }  # fmt: skip
+_PRICED = pl.col("limit_ns").is_not_null() & ~pl.col("floor")
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +36,8 @@ class Roofline(Tabular):
 
     kernel, name (of a GPU kernel under an operator), shapes, family, count, measured_ns (all of them), mean_ns,
     flops and bytes (of one), limit_ns (of one), bound, efficiency (limit over measured), lost_ns (per step),
-    floor (only bytes are known), why (no price, or what the price rests on).
+    floor (the limit is of its tensors' bytes, the work is not known: no price, no loss), why (no price, or what the
+    price rests on).
     """
 
     calls: pl.DataFrame
@@ -54,8 +56,8 @@ class Roofline(Tabular):
 
     @property
     def priced(self) -> pl.DataFrame:
-        """The calls that have a limit."""
-        return self.calls.filter(pl.col("limit_ns").is_not_null())
+        """The calls whose work is known."""
+        return self.calls.filter(_PRICED)
 
     @property
     def above(self) -> pl.DataFrame:
@@ -64,7 +66,7 @@ class Roofline(Tabular):
 
     def families(self) -> pl.DataFrame:
         """family, count, step_ns (measured), priced (share of it); limit_ns, lost_ns, efficiency of what is priced."""
-        has = pl.col("limit_ns").is_not_null()
+        has = _PRICED
         table = self.calls.group_by("family").agg(
             pl.col("count").sum(),
             (pl.col("measured_ns").sum() / self._steps).alias("step_ns"),
@@ -81,9 +83,9 @@ class Roofline(Tabular):
         return table.sort("step_ns", "family", descending=[True, False])
 
     def unknown(self) -> pl.DataFrame:
-        """why, count, measured_ns and share of the time of what has no price, by reason."""
+        """why, count, measured_ns, kernels and share of the time of what has no price, by reason."""
         table = (
-            self.calls.filter(pl.col("limit_ns").is_null())
+            self.calls.filter(~_PRICED)
             .group_by("why")
             .agg(pl.col("count", "measured_ns").sum(), pl.col("kernel").unique().sort().head(4).alias("kernels"))
         )
@@ -189,7 +191,7 @@ def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
     table = table.with_columns(
         mean.alias("mean_ns"),
         pl.when(pl.col("measured_ns") > 0).then(whole / pl.col("measured_ns")).alias("efficiency"),
-        ((pl.col("measured_ns") - whole) / steps).alias("lost_ns"),
+        pl.when(~pl.col("floor")).then((pl.col("measured_ns") - whole) / steps).alias("lost_ns"),
     ).sort("lost_ns", "measured_ns", "call", descending=[True, True, False], nulls_last=True)
     return table.select(
         "kernel", "name", "shapes", "family", "count", "measured_ns", "mean_ns", "flops", "bytes", "limit_ns", "bound",
@@ -201,8 +203,8 @@ def _priced(rows: Rows, number: int, chip: Device) -> tuple[Any, ...]:
     """One distinct call as a row of `CALLS`."""
     call, name = rows.calls[number], rows.kernels[number]
     work = work_of(call)
-    if rows.on_aicpu[number]:
-        work = Work(work.family, why_unknown=ON_AICPU)
+    if (reason := rows.reasons[number]) is not None:
+        work = Work(work.family, why_unknown=reason)
     if work.dtype == "fp32" and _TENSOR_FLOAT.search(name) and "tf32" in chip.cube:
         work = replace(work, dtype="tf32")
     limit = limit_ns(work, chip, call.type)

@@ -31,7 +31,7 @@ class Rows:
     calls: tuple[Call, ...]
     shapes: tuple[str | None, ...]  # as the capture writes them
     kernels: tuple[str, ...]  # the kernel's name, where the call is of an operator
-    on_aicpu: tuple[bool, ...]
+    reasons: tuple[str | None, ...]  # why a call can have no price, whatever its type
     left_out: int  # rows that tell another row's work again
 
 
@@ -53,7 +53,7 @@ def rows_of(trace: Trace, given: Mapping[str, float]) -> Rows:
         tuple(_call(row, given) for row in told.iter_rows(named=True)),
         tuple(_text(distinct, source_column(counted, "input_shapes"))),
         tuple(distinct["name"].to_list()),
-        tuple(distinct["on_aicpu"].to_list()),
+        tuple(distinct.select(_reason(distinct))["reason"].to_list()),
         left_out,
     )
 
@@ -75,6 +75,15 @@ def _facts(slices: pl.DataFrame) -> list[pl.Expr]:
     return facts
 
 
+def _reason(distinct: pl.DataFrame) -> pl.Expr:
+    """Work of the AI CPU, and shapes that are no numbers, which parsing would take for smaller ones."""
+    texts = [pl.col(found) for ours in SHAPES if (found := source_column(distinct, ours)) is not None]
+    broken = [~text.str.contains(r'^\s*(N/A|["\-0-9,; ]*)\s*$') | text.str.contains(r"\d{19}") for text in texts]
+    any_broken = pl.any_horizontal(broken).fill_null(False) if broken else pl.lit(False)
+    aicpu = pl.when("on_aicpu").then(pl.lit(ON_AICPU))
+    return aicpu.when(any_broken).then(pl.lit("a shape is not made of numbers")).alias("reason")
+
+
 def _call(row: dict[str, object], given: Mapping[str, float]) -> Call:
     own = {"bytes": row.get("message_bytes"), "ranks": row.get("message_ranks"), "causal": row.get("causal")}
     told = {name: float(value) for name, value in own.items() if isinstance(value, int | float)}
@@ -86,7 +95,7 @@ _SIDES = ("input", "output")
 
 
 def _tensors(shapes: object, dtypes: object, formats: object) -> tuple[Tensor | None, ...]:
-    """Slots of one side. Shapes that miss a dimension's number count as not known (-1), never as smaller."""
+    """Slots of one side."""
     if not isinstance(shapes, list):
         return ()
     words = [list(side) if isinstance(side, list) else [] for side in (dtypes, formats)]

@@ -107,10 +107,6 @@ def notes(r: Roofline) -> list[str]:
             f"{r.above.height} kinds of calls ran faster than memory allows ({names}): their bytes came from L2, "
             "or the work is less than the shapes say"
         )
-    floors = r.priced.filter("floor")
-    if not floors.is_empty():
-        names = ", ".join(floors["kernel"].unique(maintain_order=True).head(4))
-        found.append(f"of {floors.height} kinds of calls only the bytes are known, a floor ({names})")
     if r.left_out:
         found.append(f"{r.left_out:,} rows that tell another row's work again are left out")
     return found

@@ -112,6 +112,7 @@ def test_products_of_a_type_that_was_not_measured_are_at_the_limit() -> None:
         Call("DispatchFFNCombine", (Tensor((1, 7168)),)),
         Call("DispatchFFNCombine", (Tensor((1, 7168)),), (), {"tokens_per_expert": 1.0, "ranks": 16.0}),
         Call("AddRmsNormBias"),
+        Call("somebodys_kernel", (Tensor((4096, 4096)),), (Tensor((4096, 4096)),)),
         Call(""),
     ],
 )

@@ -66,6 +66,12 @@ def test_rows_without_a_price_are_counted_with_their_reasons(tmp_path: Path) -> 
     assert found.as_dict()["measured_ns"] == 90_000
 
 
+@pytest.mark.parametrize("shapes", ["16,many;5120,768", "16,99999999999999999999;5120,768", "16,5120;5120,768 (paged)"])
+def test_shapes_that_are_no_numbers_have_no_price(tmp_path: Path, shapes: str) -> None:
+    found = roofline(table(tmp_path, {**matmul(0, 10), "Input Shapes": f'"{shapes}"'}), "a3")
+    assert found.unknown()["why"].to_list() == ["a shape is not made of numbers"]
+
+
 def test_a_kernel_faster_than_memory_allows_is_shown_and_not_clipped(tmp_path: Path) -> None:
     found = roofline(table(tmp_path, matmul(0, 1)), "a3")
     assert found.above["efficiency"].item() > 4

@@ -291,6 +291,8 @@ def test_names_of_collectives() -> None:
 # ---- invariants
 
 dims = st.integers(1, 2**20)
+# few values, so that dimensions often agree
+sizes = st.sampled_from([4, 1, 16, 2, 0, -1, 32, 64, 128, 2048, 2**33])
 
 
 @given(dims, dims, dims)
@@ -305,13 +307,14 @@ def test_a_larger_product_never_has_a_lower_limit(m: int, k: int, n: int) -> Non
 
 
 @given(
-    st.sampled_from(["MatMulV2", "FusedInferAttentionScore", "RmsNorm", "SwiGlu", "GatherV2", "Nobody", "ReshapeAndCache",
-                     "GroupedMatmul", "MlaPrologV3", "FlashAttentionScore", "SparseFlashAttention", "InterleaveRope"]),
+    st.sampled_from(["MatMulV2", "FusedInferAttentionScore", "RmsNorm", "SwiGlu", "GatherV2", "Nobody", "Memset",
+                     "ReshapeAndCache", "LightningIndexer", "GroupedMatmul", "MlaPrologV3", "FlashAttentionScore",
+                     "SparseFlashAttention", "InterleaveRope"]),
     st.lists(st.none() | st.builds(
-        Tensor, st.lists(st.integers(-1, 2**33), max_size=5).map(tuple),
+        Tensor, st.lists(sizes, max_size=5).map(tuple),
         st.sampled_from(["BF16", "INT8", "FLOAT", "INT64", "INT32", "Bogus", None]),
         st.sampled_from(["ND", NZ, "NCHW", None])), max_size=8),
-    st.lists(st.builds(Tensor, st.lists(st.integers(0, 2**33), max_size=4).map(tuple)), max_size=3),
+    st.lists(st.builds(Tensor, st.lists(sizes, max_size=4).map(tuple)), max_size=3),
     st.sampled_from([{}, {"context": 0.0}, {"context": 1e6, "tokens_per_expert": 0.3}, {"causal": 1.0}]),
 )  # fmt: skip
 def test_any_shapes_give_a_finite_limit_or_a_reason(kernel: str, inputs: list, outputs: list, given_: dict) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npuscope.analysis.traffic import BITS
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work.amount import NotPriced, Work
-from npuscope.forward.work.tensor_size import present, rates_as, size
+from npuscope.forward.work.tensor_size import bits, present, rates_as, size
 
 NO_CONTEXT = "context not given"
 CAUSAL_MASK = (2048, 2048)  # the compressed mask of the causal modes
@@ -83,7 +82,7 @@ def indexer(call: Call, family: str) -> Work:
     keys = context + query.tokens
     pairs = query.sequences * query.tokens * keys
     flops = round(2 * pairs * query.heads * query.width)
-    read = size(q) + round(query.sequences * keys * query.width * BITS[q.dtype or "BF16"] / 8)
+    read = size(q) + round(query.sequences * keys * query.width * bits(q.dtype) / 8)
     written = sum(size(tensor) for tensor in present(call.outputs))
     return Work(family, flops, "cube", rates_as(q.dtype), read, written)
 
@@ -92,7 +91,6 @@ def _work(call: Call, family: str, query: _Query, pairs: float, keys: float, kv_
     """`shared`: keys and values are one latent, read once."""
     q, k = present(call.inputs[:2])
     per_key = query.width if shared else kv_heads * (query.width + query.value_width)
-    kv_bits = BITS.get(k.dtype or "", 16)
     rope = _rope_part(call, q)
     out = present(call.outputs)
     written = sum(size(tensor, q.dtype) for tensor in out) if out else size(q)
@@ -101,7 +99,7 @@ def _work(call: Call, family: str, query: _Query, pairs: float, keys: float, kv_
         round(2 * pairs * query.heads * (query.width + query.value_width)),
         "cube",
         rates_as(q.dtype),
-        size(q) + (size(rope, q.dtype) if rope else 0) + round(keys * per_key * kv_bits / 8),
+        size(q) + (size(rope, q.dtype) if rope else 0) + round(keys * per_key * bits(k.dtype or q.dtype) / 8),
         written,
         note=None if out else "output not told: taken as the query's shape",
     )

@@ -11,7 +11,7 @@ from math import ceil, prod
 from npuscope.analysis.traffic import BITS
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work.amount import NotPriced, Work
-from npuscope.forward.work.tensor_size import elements, is_nz, logical, present, rates_as, size
+from npuscope.forward.work.tensor_size import bits, elements, is_nz, logical, present, rates_as, size
 
 EDGE = 64  # more than any fractal is padded by
 OUTPUT = {"INT8": "BF16", "UINT8": "BF16", "INT4": "BF16"}  # what a quantised product is written as, where not told
@@ -86,15 +86,14 @@ def grouped(call: Call, family: str) -> Work:
     used = min(experts, ceil(rows))
     weight = size(b, a.dtype) * used // experts
     out = next(iter(present(call.outputs)), None)
-    bits = BITS[(out.dtype if out else OUTPUT.get(a.dtype or "", a.dtype)) or "BF16"]
-    row_bytes = k * BITS[a.dtype or "BF16"] / 8
+    written_as = out.dtype if out is not None else OUTPUT.get(a.dtype or "", a.dtype)
     return Work(
         family,
         round(2 * rows * k * n),
         "cube",
         _rate(a, b),
-        round(rows * row_bytes) + weight,
-        round(rows * n * bits / 8),
+        round(rows * k * bits(a.dtype) / 8) + weight,
+        round(rows * n * bits(written_as) / 8),
         note=f"{rows_each:g} tokens for each of {experts} experts, {used} of them used",
     )
 
@@ -110,7 +109,7 @@ def prolog(call: Call, family: str) -> Work:
     read = sum(size(tensor, x.dtype) for tensor in present(call.inputs) if tensor not in pool)
     pools = {tensor.shape for tensor in pool}
     outputs = [tensor for tensor in present(call.outputs) if tensor.shape not in pools]
-    written = sum(size(tensor, x.dtype) for tensor in outputs) + rows * cached * BITS[x.dtype or "BF16"] // 8
+    written = sum(size(tensor, x.dtype) for tensor in outputs) + rows * cached * bits(x.dtype) // 8
     flops = 2 * rows * sum(elements(weight) for weight in weights)
     return Work(family, flops, "cube", _rate(x, weights[0]), read, written)
 

@@ -29,7 +29,7 @@ def by_bytes(call: Call, rule: Rule) -> Work:
         read = sum(_touched(tensor, moved[0], rule, dtype) for tensor in moved)
     if read + written == 0:
         raise NotPriced("its tensors are empty")
-    biggest = moved[0] if rule.table else max((*moved, *outputs), key=elements, default=told[0])
+    biggest = moved[0] if rule.table and moved else max((*moved, *outputs), key=elements, default=told[0])
     ops = round(rule.ops * elements(biggest))
     rate = rates_as(biggest.dtype or dtype)
     known = ops > 0 and rate in ("bf16", "fp16", "fp32", "fp64")

@@ -12,7 +12,7 @@ from npuscope.forward.work.matmul import grouped, matmul, prolog
 from npuscope.forward.work.moves import by_bytes
 
 ROUTED = "message size not known: it depends on which experts the tokens chose"
-NO_TENSORS = "shapes are not told"
+BYTES_ONLY = "bytes of its tensors only: what it computes is not known"
 
 
 def work_of(call: Call) -> Work:
@@ -44,9 +44,7 @@ def _priced(call: Call, rule: Rule) -> Work:
             raise NotPriced(rule.why)
         case "bytes":
             work = by_bytes(call, rule)
-            if rule.byte_bound and work.note is None:
-                return replace(work, note="bytes of its tensors only: what it computes is not known")
-            return work
+            return replace(work, note=BYTES_ONLY) if rule.byte_bound else work
 
 
 def _message(call: Call, rule: Rule) -> Work:

@@ -28,13 +28,17 @@ def elements(tensor: Tensor) -> int:
 
 def size(tensor: Tensor, dtype: str | None = None) -> int:
     """Bytes of a tensor; `dtype` stands in where its own is not told."""
-    told = tensor.dtype or dtype
-    if told is None or told not in BITS:
-        raise NotPriced("a data type is not told" if told is None else f"data type {told} is not known")
-    total = elements(tensor) * BITS[told] // 8
+    total = elements(tensor) * bits(tensor.dtype or dtype) // 8
     if total > MOST:
         raise NotPriced("a shape is broken: a tensor of more than a pebibyte")
     return total
+
+
+def bits(dtype: str | None) -> int:
+    """Bits of one element."""
+    if dtype is None or dtype not in BITS:
+        raise NotPriced("a data type is not told" if dtype is None else f"data type {dtype} is not known")
+    return BITS[dtype]
 
 
 def rates_as(dtype: str | None) -> str | None:
