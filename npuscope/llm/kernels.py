@@ -6,7 +6,7 @@ Shapes, data types and formats are as the profiler lists them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from npuscope.forward.calls import Call, Tensor
 from npuscope.llm.run import Run
@@ -77,11 +77,8 @@ def collective(role: str, kind: str, ranks: int, *shape: int) -> list[Kernel]:
     """`shape` is the BF16 buffer that each rank gives. One rank alone needs none."""
     if ranks == 1:
         return []
-    x = tensor(*shape)
-    size = 2.0
-    for n in shape:
-        size *= n
-    return [Kernel(role, Call(f"hcom_{kind}_", (x,), (), {"bytes": size, "ranks": float(ranks)}))]
+    given = {"bytes": 2.0 * prod(shape), "ranks": float(ranks)}
+    return [Kernel(role, Call(f"hcom_{kind}_", (tensor(*shape),), (), given))]
 
 
 def over_sequence(run: Run, model_has_latent: bool) -> bool:

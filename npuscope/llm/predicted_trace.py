@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import polars as pl
@@ -71,5 +71,5 @@ def _core(call: Call) -> str:
     return "AI_CORE" if family in CUBE else "MIX_AIC" if family in MIXED else "AI_VECTOR_CORE"
 
 
-def _slots(tensors: Iterable[Tensor | None], tell: object, absent: str = "") -> str:
-    return ";".join(absent if tensor is None else str(tell(tensor)) for tensor in tensors)  # type: ignore[operator]
+def _slots(tensors: Iterable[Tensor | None], tell: Callable[[Tensor], str], absent: str = "") -> str:
+    return ";".join(absent if tensor is None else tell(tensor) for tensor in tensors)

@@ -98,7 +98,7 @@ class Prediction(Tabular):
     def assumptions(self) -> list[str]:
         """What the number rests on, in sentences."""
         run, model = self.run, self.model
-        told = [f"{basis(model, run)}."]
+        told = [f"The {basis(model, run)}."]
         told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
         told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
         told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
@@ -107,7 +107,7 @@ class Prediction(Tabular):
         if model.experts is not None:
             told.append("The router spreads tokens evenly over the experts.")
         if model.next_n:
-            told.append(f"The {model.next_n} next-token layers (MTP) are not part of the pass.")
+            told.append(f"Layers that predict further tokens (MTP: {model.next_n}) are not part of the pass.")
         if model.quantisation is not None and run.quant == "none":
             told.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
         return told
