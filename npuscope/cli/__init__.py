@@ -13,7 +13,21 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
-from npuscope.cli import compare, convert, demo, doctor, formats, forward, gate, info, report, roofline, view, whatif
+from npuscope.cli import (
+    compare,
+    convert,
+    demo,
+    doctor,
+    formats,
+    forward,
+    gate,
+    info,
+    predict,
+    report,
+    roofline,
+    view,
+    whatif,
+)
 from npuscope.errors import NpuscopeError
 
 app = typer.Typer(
@@ -24,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (report, view, compare, whatif, gate, forward, roofline, info, doctor, convert, formats, demo):
+for module in (report, view, compare, whatif, gate, forward, roofline, predict, info, doctor, convert, formats, demo):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 

@@ -20,6 +20,7 @@ def command(
 
     from npuscope.analysis import explain
     from npuscope.cli.output import write_texts
+    from npuscope.llm.example import write_config
     from npuscope.report.explain_text import report_text
     from npuscope.report.html import report_page
     from npuscope.trace import read
@@ -32,8 +33,9 @@ def command(
         write_decode_steps(folder / "kernel_details.csv")
         write_decode_run(folder / "run")
         write_decode_run(folder / "slow_scheduler", hand_out=2 * HAND_OUT)
+        write_config(folder / "qwen3_32b.json")
         explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
         print(report_text("run", explained))
         if keep is not None:
             write_texts({str(folder / "report.html"): report_page("decode run", explained)})
-            print(f"\nkept run, slow_scheduler, kernel_details.csv and report.html in {folder}")
+            print(f"\nkept run, slow_scheduler, kernel_details.csv, qwen3_32b.json and report.html in {folder}")

@@ -22,6 +22,12 @@ from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
 CORES = {"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU"}  # the profiler's words for our units
+# columns of the profiler's, and of a prediction, that a trace from elsewhere may have
+TOLD = (
+    "Stream ID", "Name", "Type", "Accelerator Core", "Input Shapes", "Input Data Types", "Input Formats",
+    "Output Shapes", "Output Data Types", "Output Formats",
+)  # fmt: skip
+PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
 
 
 def write(trace: Trace, path: Path) -> Counts:
@@ -128,4 +134,6 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
         "Duration(us)": us_from_ns(pl.col("dur")),
         "Wait Time(us)": us_from_ns(wait),
     }
+    # what the trace itself calls so comes before what can be said of any trace
+    cells |= {name: pl.col(name).cast(pl.String) for name in (*TOLD, *PREDICTED) if name in rows.columns}
     return rows.select(cell.fill_null("N/A").alias(name) for name, cell in cells.items())

@@ -1,0 +1,63 @@
+"""Predict the kernels of a forward pass and their times from a model's config.json, without a capture.
+
+Examples:
+
+  npuscope predict --config config.json --phase decode --batch 16 --context 4096 --tp 16 --device a3
+
+  npuscope predict --config config.json --phase prefill --tokens 4096 --tp 16 --out prefill.pftrace
+
+  npuscope predict --config deepseek.json --batch 5 --context 4096 --tp 8 --dp 2 --quant w8a8 --out pass.csv
+
+The file written with --out is a trace like any other: npuscope report, compare and align take it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import JsonFlag, MdFile, print_json, print_text
+
+
+def command(
+    config: Annotated[str, typer.Option(help="The model's config.json, as on Hugging Face.")],
+    phase: Annotated[str, typer.Option(help="decode or prefill.")] = "decode",
+    batch: Annotated[int, typer.Option(help="Sequences of one data-parallel group.")] = 1,
+    context: Annotated[int, typer.Option(help="Tokens of each sequence already in the cache.")] = 0,
+    tokens: Annotated[int | None, typer.Option(help="Prefill: new tokens of all sequences together.")] = None,
+    tp: Annotated[int, typer.Option(help="Tensor-parallel ranks.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data-parallel groups.")] = 1,
+    ep: Annotated[int | None, typer.Option(help="Expert-parallel ranks: 1, or all (the default).")] = None,
+    quant: Annotated[str, typer.Option(help="w8a8 or none.")] = "none",
+    device: Annotated[str, typer.Option(help="A device's name, or a TOML file.")] = "a3",
+    out: Annotated[
+        str | None, typer.Option(help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
+    ] = None,
+    md: MdFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.cli.output import check_outputs, reproduce, write_reports
+    from npuscope.device import load
+    from npuscope.llm.config import read_config
+    from npuscope.llm.prediction import predict
+    from npuscope.llm.run import run_of
+    from npuscope.report.predict_text import predict_markdown, predict_text
+    from npuscope.trace.writers import check_target
+
+    check_outputs([config], out, md)
+    if out is not None:
+        check_target(out)
+    model = read_config(config)
+    run = run_of(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
+    prediction = predict(model, run, load(device))
+    written = write_reports({md: lambda: predict_markdown(prediction, reproduce())})
+    if out is not None:
+        from npuscope.llm.predicted_trace import predicted_trace
+
+        predicted_trace(prediction).write(out)
+        written.append(out)
+    if json:
+        print_json(prediction.as_dict())
+    else:
+        print_text(predict_text(prediction), written)

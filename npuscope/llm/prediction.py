@@ -1,0 +1,156 @@
+"""A predicted forward pass: every kernel with its time, where the time comes from, and what it assumes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.device import Device
+from npuscope.forward.calls import Call
+from npuscope.forward.estimate import Estimate, estimate
+from npuscope.llm.config import Model
+from npuscope.llm.forward_pass import Placed, basis, forward_pass
+from npuscope.llm.run import Run
+
+SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(Tabular):
+    """The kernels of one pass on one rank, one after another on one stream. Kernels without a price have no time."""
+
+    model: Model
+    run: Run
+    device: Device
+    kernels: tuple[Placed, ...]
+    estimates: tuple[Estimate, ...]  # of each kernel
+
+    @property
+    def total_ns(self) -> int:
+        """Sum of all times that are known."""
+        return sum(e.ns or 0 for e in self.estimates)
+
+    def frame(self) -> pl.DataFrame:
+        """A row per role and kernel type, the costliest first. Efficiency is the chip's limit over the time."""
+        return (
+            self.calls()
+            .group_by("part", "role", "kernel", "source", "extrapolated", maintain_order=True)
+            .agg(
+                pl.len().alias("count"),
+                pl.col("ns").mean().alias("each_ns"),
+                pl.col("ns").sum().alias("total_ns"),
+                (pl.col("limit_ns").sum() / pl.col("ns").sum()).alias("efficiency"),
+            )
+            .with_columns(
+                pl.when(pl.col("source") != "UNKNOWN").then("total_ns").alias("total_ns"),
+                pl.when(pl.col("source") != "UNKNOWN").then("efficiency").alias("efficiency"),
+            )
+            .sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
+        )
+
+    def calls(self) -> pl.DataFrame:
+        """A row per kernel call, in order."""
+        pairs = list(zip(self.kernels, self.estimates, strict=True))
+        return pl.DataFrame(
+            {
+                "part": [k.part for k, _ in pairs],
+                "layer": pl.Series([k.layer for k, _ in pairs], dtype=pl.Int32),
+                "position": pl.Series([k.position for k, _ in pairs], dtype=pl.Int32),
+                "role": [k.role for k, _ in pairs],
+                "kernel": [k.call.type for k, _ in pairs],
+                "ns": pl.Series([e.ns for _, e in pairs], dtype=pl.Int64),
+                "limit_ns": pl.Series([e.limit_ns for _, e in pairs], dtype=pl.Int64),
+                "source": [e.source for _, e in pairs],
+                "extrapolated": [e.extrapolated for _, e in pairs],
+                "why": [e.why for _, e in pairs],
+            }
+        )
+
+    def by_source(self) -> dict[str, tuple[int, int]]:
+        """Source -> calls and nanoseconds."""
+        calls, time = Counter[str](), Counter[str]()
+        for e in self.estimates:
+            calls[e.source] += 1
+            time[e.source] += e.ns or 0
+        return {source: (calls[source], time[source]) for source in SOURCES if calls[source]}
+
+    @property
+    def extrapolated(self) -> tuple[int, int]:
+        """Calls outside the range that their family was calibrated on, and their time."""
+        outside = [e for e in self.estimates if e.extrapolated]
+        return len(outside), sum(e.ns or 0 for e in outside)
+
+    def unknown(self) -> list[dict[str, Any]]:
+        """Kernels without a price, with the reason."""
+        found = Counter(
+            (k.role, k.call.type, e.why) for k, e in zip(self.kernels, self.estimates, strict=True) if e.ns is None
+        )
+        return [{"role": r, "kernel": t, "calls": n, "why": why} for (r, t, why), n in found.items()]
+
+    def title(self) -> str:
+        return f"{self.model.title} {self.run.phase} on {self.device.name}: {microseconds(self.total_ns)} µs"
+
+    def assumptions(self) -> list[str]:
+        """What the number rests on, in sentences."""
+        run, model = self.run, self.model
+        told = [f"The {basis(model, run)}."]
+        told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
+        told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
+        told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
+        if run.phase == "prefill":
+            told.append("Every sequence has as many new tokens as the others.")
+        if model.experts is not None:
+            told.append("The router spreads tokens evenly over the experts.")
+        if model.next_n:
+            told.append(f"Layers that predict further tokens (MTP: {model.next_n}) are not part of the pass.")
+        if model.quantisation is not None and run.quant == "none":
+            told.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
+        return told
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        shares = {source: {"calls": calls, "ns": ns} for source, (calls, ns) in self.by_source().items()}
+        return {
+            "model": {"title": self.model.title, **asdict(self.model)},
+            "run": asdict(self.run),
+            "device": self.device.name,
+            "total_ns": self.total_ns,
+            "calls": len(self.kernels),
+            "sources": shares,
+            "extrapolated": {"calls": self.extrapolated[0], "ns": self.extrapolated[1]},
+            "unknown": self.unknown(),
+            "roles": self.frame().to_dicts(),
+            "assumptions": self.assumptions(),
+        }
+
+    def confidence(self) -> list[str]:
+        """How much of the time is calibrated, extrapolated, at the limit, and not known, in sentences."""
+        total = self.total_ns or 1
+        parts = [f"{s} {n:,} calls, {percent(ns / total)} of the time" for s, (n, ns) in self.by_source().items()]
+        told = [f"Sources: {'; '.join(parts)}."]
+        calls, ns = self.extrapolated
+        if calls:
+            told.append(f"Outside the calibrated range: {calls:,} calls, {percent(ns / total)} of the time.")
+        if unknown := self.unknown():
+            count = sum(int(row["calls"]) for row in unknown)
+            told.append(f"{count:,} kernels have no price and are not in the sum.")
+        return told
+
+
+def predict(model: Model, run: Run, device: Device) -> Prediction:
+    """Every kernel of the pass, priced; calls that are alike are priced once."""
+    kernels = forward_pass(model, run)
+    return Prediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
+
+
+def _estimates(calls: Sequence[Call], device: Device) -> list[Estimate]:
+    known: dict[Call, Estimate] = {}
+    for call in calls:
+        if call not in known:
+            known[call] = estimate(call, device)
+    return [known[call] for call in calls]

@@ -1,0 +1,89 @@
+"""`npuscope predict`, through its real entry point."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
+
+import pytest
+from command import npuscope
+
+CONFIGS = Path(__file__).resolve().parents[1] / "data" / "configs"
+QWEN3 = ("--config", CONFIGS / "qwen3_32b.json", "--batch", "16", "--context", "4096", "--tp", "16")
+
+
+def test_a_decode_step_is_predicted_and_explained() -> None:
+    done = npuscope("predict", *QWEN3, "--phase", "decode", "--device", "a3")
+    assert done.returncode == 0, done.stderr
+    assert "Qwen3 decode, batch 16, context 4,096, tp 16 on Ascend 910C (A3)" in done.stdout
+    assert "in 791 kernels" in done.stdout
+    gate_up = next(line for line in done.stdout.splitlines() if line.split()[:2] == ["gate_up", "MatMulV2"])
+    assert gate_up.split()[2] == "64"
+    assert "Outside the calibrated range" in done.stdout
+    assert "no waits for other ranks" in done.stdout
+
+
+def test_a_cold_prediction_takes_little_time() -> None:
+    """At most 1.5 CPU seconds with all imports; TensorCast takes 9.8 to 11.6 (benchmarks/predict.py)."""
+
+    def cpu() -> float:
+        before = getrusage(RUSAGE_CHILDREN)
+        assert npuscope("predict", *QWEN3).returncode == 0
+        after = getrusage(RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cpu() for _ in range(2)) <= 1.5
+
+
+def test_json_markdown_and_a_trace_in_one_go(tmp_path: Path) -> None:
+    md, out = tmp_path / "pass.md", tmp_path / "pass.csv"
+    done = npuscope("predict", *QWEN3, "--json", "--md", md, "--out", out)
+    told = json.loads(done.stdout)
+    assert told["calls"] == 791
+    assert told["total_ns"] == sum(row["total_ns"] for row in told["roles"])
+    assert told["run"]["tp"] == 16
+    assert "| gate_up | MatMulV2 | 64 |" in md.read_text()
+    again = json.loads(npuscope("report", out, "--json").stdout)
+    assert again["window_ns"] == told["total_ns"]
+    assert sum(row["count"] for row in again["kernels"]) == 791
+
+
+def test_unknown_kernels_are_listed_and_not_summed() -> None:
+    done = npuscope(
+        "predict", "--config", CONFIGS / "deepseek_v3.json", "--batch", "5", "--context", "4096",
+        "--tp", "8", "--dp", "2", "--ep", "16", "--quant", "w8a8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 kernels have no price and are not in the sum." in done.stdout
+    assert "3x hcom_ (unattributed collective)" in done.stdout
+    assert "tokens evenly over the experts" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--config", "nowhere.json"), "nowhere.json"),
+        (("--config", CONFIGS), "configs"),
+        ((*QWEN3, "--tp", "7"), "tp 7 does not divide the 64 attention heads"),
+        ((*QWEN3, "--device", "abacus"), "no device 'abacus'"),
+        ((*QWEN3, "--phase", "prefill"), "Give --tokens"),
+        ((*QWEN3, "--out", "pass.xlsx"), "no format ends in .xlsx"),
+        ((*QWEN3, "--out", CONFIGS / "qwen3_32b.json"), "is an input"),
+        ((*QWEN3, "--out", "/nowhere/pass.csv"), "/nowhere"),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_sentence(arguments: tuple[str, ...], said: str) -> None:
+    done = npuscope("predict", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"architectures": ["MambaForCausalLM"]}))
+    done = npuscope("predict", "--config", config)
+    assert done.returncode == 2
+    assert "architecture 'MambaForCausalLM' is not known" in done.stderr
