@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from npuscope.device import Device
 from npuscope.forward.estimate import token_rows
-from npuscope.forward.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
+from npuscope.forward.estimate.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
 from npuscope.forward.work import limit_ns, work_of
 
 Floats = NDArray[np.float64]

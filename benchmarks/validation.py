@@ -14,7 +14,7 @@ from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.device import Device
 from npuscope.forward.estimate import GEMMS, Estimate, estimate
-from npuscope.forward.rows import rows_of
+from npuscope.forward.roofline.rows import rows_of
 from npuscope.llm.config import read_config
 from npuscope.llm.prediction import Prediction, predict
 from npuscope.llm.run import run_of
@@ -73,7 +73,7 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
 HEAD = """# Validation of predicted times
 
 Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `npuscope/device/a3.toml`, the laws in
-`npuscope/forward/gemm_time.py`, `estimate.py` and `collective_time.py`. All measurements are means of captures on one die of an
+`npuscope/forward/estimate/`. All measurements are means of captures on one die of an
 Atlas 800 A3 (910C), from [measured_kernels_by_shape.csv](https://github.com/Horacehxw/msModeling) and the text beside it. An error is
 predicted over measured, minus one.
 """

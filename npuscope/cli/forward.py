@@ -50,7 +50,7 @@ def command(
     from npuscope.analysis.table import printable
     from npuscope.cli.output import check_outputs
     from npuscope.errors import NpuscopeError
-    from npuscope.forward.ranks import Wanted, forward
+    from npuscope.forward.passes.ranks import Wanted, forward
     from npuscope.report.forward_text import forward_text
 
     if (path is None) == (profiler_root is None):

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from npuscope.analysis.table import frame_lines, microseconds, percent, printable, short
-from npuscope.forward.ranks import RankPasses, Ranks
+from npuscope.forward.passes.ranks import RankPasses, Ranks
 
 MOST_PASSES = 60
 MOST_REASONS = 12

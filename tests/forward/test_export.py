@@ -10,8 +10,8 @@ import pytest
 from planted import DEEPSEEK, QWEN, Plan, plant
 
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.export import cut_out, rows_of, selected, write_pass, write_passes
 from npuscope.forward.passes import Passes, passes
+from npuscope.forward.passes.export import cut_out, rows_of, selected, write_pass, write_passes
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)

@@ -13,7 +13,7 @@ from planted import DEEPSEEK, QWEN, STRANGE, Plan, Planted, plant
 
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import Passes, passes
-from npuscope.forward.statistics import statistics
+from npuscope.forward.passes.statistics import statistics
 from npuscope.trace import read
 
 

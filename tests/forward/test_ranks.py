@@ -10,7 +10,7 @@ from planted import QWEN, Plan, plant
 
 from npuscope.engine import ENGINES
 from npuscope.errors import BadInput, NpuscopeError
-from npuscope.forward.ranks import Ranks, Wanted, forward
+from npuscope.forward.passes.ranks import Ranks, Wanted, forward
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)

@@ -15,13 +15,13 @@ import polars as pl
 
 from npuscope.analysis.table import Tabular, microseconds
 from npuscope.errors import NpuscopeError
-from npuscope.forward.boundaries import stretches
-from npuscope.forward.completeness import complete_and_draft
-from npuscope.forward.cuts import bounds
-from npuscope.forward.disturbance import PassTotals, disturbances
-from npuscope.forward.layers import HEAD, OUTSIDE, TAIL, layers
-from npuscope.forward.phase import Phase, phase_of
-from npuscope.forward.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence
+from npuscope.forward.passes.boundaries import stretches
+from npuscope.forward.passes.completeness import complete_and_draft
+from npuscope.forward.passes.cuts import bounds
+from npuscope.forward.passes.disturbance import PassTotals, disturbances
+from npuscope.forward.passes.layers import HEAD, OUTSIDE, TAIL, layers
+from npuscope.forward.passes.phase import Phase, phase_of
+from npuscope.forward.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
 from npuscope.trace.intervals import Ints

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.forward.passes import Passes
+from npuscope.forward.passes.found import Passes
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 

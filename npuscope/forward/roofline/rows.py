@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.launched_ops import launched_ops
+from npuscope.forward.roofline.launched_ops import launched_ops
 from npuscope.trace.core import Trace
 from npuscope.trace.tensors import SHAPES, WORDS, source_column, with_tensors
 

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import Passes
-from npuscope.forward.statistics import statistics
+from npuscope.forward.passes.found import Passes
+from npuscope.forward.passes.statistics import statistics
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.writers.atomic import whole_file, whole_folder

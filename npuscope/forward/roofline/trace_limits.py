@@ -17,7 +17,7 @@ from npuscope import device as devices
 from npuscope.analysis.table import Tabular, frame_lines, microseconds, percent
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
-from npuscope.forward.rows import Rows, rows_of
+from npuscope.forward.roofline.rows import Rows, rows_of
 from npuscope.forward.work import Work, limit_ns, work_of
 from npuscope.trace.core import Trace
 

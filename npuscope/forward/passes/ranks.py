@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from npuscope import engine
 from npuscope.analysis.table import Tabular
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.export import CLEAN, INDEX, fill, selected, write_pass
-from npuscope.forward.passes import WINDOWS, Passes, passes
-from npuscope.forward.statistics import statistics
-from npuscope.forward.tracks import with_tracks
+from npuscope.forward.passes.export import CLEAN, INDEX, fill, selected, write_pass
+from npuscope.forward.passes.found import WINDOWS, Passes, passes
+from npuscope.forward.passes.statistics import statistics
+from npuscope.forward.passes.tracks import with_tracks
 from npuscope.trace import progress, read
 from npuscope.trace.core import Trace
 from npuscope.trace.readers.recognise import captures_of

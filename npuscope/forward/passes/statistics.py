@@ -14,7 +14,7 @@ import polars as pl
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.analysis.table import Tabular
 from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import Passes
+from npuscope.forward.passes.found import Passes
 
 TAUGHT_BY = 32  # passes that tell the sequence of a layer
 

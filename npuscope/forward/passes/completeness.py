@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.forward.boundaries import Stretches
-from npuscope.forward.cuts import Bounds
-from npuscope.forward.layers import Layers, usual_size
-from npuscope.forward.sequence import Flags
+from npuscope.forward.passes.boundaries import Stretches
+from npuscope.forward.passes.cuts import Bounds
+from npuscope.forward.passes.layers import Layers, usual_size
+from npuscope.forward.passes.sequence import Flags
 from npuscope.trace.intervals import Ints
 
 Range = tuple[int, int]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.summary import kernel_group
 from npuscope.errors import NpuscopeError
-from npuscope.forward import marks
+from npuscope.forward.passes import marks
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 

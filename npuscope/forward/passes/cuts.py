@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.forward import marks
-from npuscope.forward.boundaries import Stretches, in_most
-from npuscope.forward.sequence import Sequence
+from npuscope.forward.passes import marks
+from npuscope.forward.passes.boundaries import Stretches, in_most
+from npuscope.forward.passes.sequence import Sequence
 from npuscope.trace.intervals import Ints
 
 

@@ -16,8 +16,8 @@ from typing import Literal
 
 from npuscope.device import Constant, Device
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.collective_time import collective_time
-from npuscope.forward.gemm_time import GemmCosts, gemm_time
+from npuscope.forward.estimate.collective_time import collective_time
+from npuscope.forward.estimate.gemm_time import GemmCosts, gemm_time
 from npuscope.forward.work import Limit, Work, limit_ns, work_of
 from npuscope.forward.work.matmul import sizes
 

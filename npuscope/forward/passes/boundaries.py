@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from npuscope.forward import marks
-from npuscope.forward.sequence import Flags, Keys, Sequence, main_lane
+from npuscope.forward.passes import marks
+from npuscope.forward.passes.sequence import Flags, Keys, Sequence, main_lane
 from npuscope.trace.intervals import Ints, largest
 
 NEAR = 4  # stretches of one kind this close to one another belong to layers

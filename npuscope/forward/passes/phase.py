@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from npuscope.forward import marks
+from npuscope.forward.passes import marks
 
 PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
 ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.forward.boundaries import Stretches, agreeing
-from npuscope.forward.cuts import Bounds
+from npuscope.forward.passes.boundaries import Stretches, agreeing
+from npuscope.forward.passes.cuts import Bounds
 from npuscope.trace.intervals import Ints
 
 REPEATS = 0.7  # of a pass's stretches equal the one a turn later

@@ -1,0 +1,5 @@
+"""The time a kernel call takes, from calibrated laws: how long, by which law, how sure."""
+
+from npuscope.forward.estimate.call_time import Estimate, estimate
+
+__all__ = ["Estimate", "estimate"]
