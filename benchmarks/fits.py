@@ -12,7 +12,7 @@ from measured_rows import Row
 from numpy.typing import NDArray
 
 from npuscope.device import Device
-from npuscope.forward.estimate import token_rows
+from npuscope.forward.estimate.call_time import token_rows
 from npuscope.forward.estimate.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
 from npuscope.forward.work import limit_ns, work_of
 

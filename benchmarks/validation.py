@@ -13,7 +13,7 @@ import polars as pl
 from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.device import Device
-from npuscope.forward.estimate import GEMMS, Estimate, estimate
+from npuscope.forward.estimate.call_time import GEMMS, Estimate, estimate
 from npuscope.forward.roofline.rows import rows_of
 from npuscope.llm.config import read_config
 from npuscope.llm.prediction import Prediction, predict
