@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
-from npuscope.cli import compare, convert, demo, doctor, formats, gate, info, report, view, whatif
+from npuscope.cli import align, compare, convert, demo, doctor, formats, gate, info, report, view, whatif
 from npuscope.errors import NpuscopeError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (report, view, compare, whatif, gate, info, doctor, convert, formats, demo):
+for module in (report, view, compare, align, whatif, gate, info, doctor, convert, formats, demo):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 
