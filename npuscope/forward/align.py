@@ -85,10 +85,11 @@ class Alignment(Tabular):
         )
         if c.cancels_ns:
             pair = c.pairs[0]
+            longer, shorter = microseconds(pair["over_ns"]), microseconds(pair["under_ns"])
             text += (
-                f". Errors cancel: families are {microseconds(c.over_ns)} µs too long and {microseconds(c.under_ns)} µs "
-                f"too short, first of all {pair['over']} (+{microseconds(pair['over_ns'])} µs) against "
-                f"{pair['under']} ({microseconds(pair['under_ns'])} µs)"
+                f". Errors cancel: families are {microseconds(c.over_ns)} µs too long and "
+                f"{microseconds(c.under_ns)} µs too short, first of all "
+                f"{pair['over']} (+{longer} µs) against {pair['under']} ({shorter} µs)"
             )
         return text + "."
 

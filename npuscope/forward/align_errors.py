@@ -45,8 +45,7 @@ def layers_of(predicted: Side, measured: Side, pairing: Pairing) -> Layers:
     if own[-1] > OUTSIDE:
         told = "attentions of the measured pass: a layer is from one to the next"
         return Layers(_carried(own, m, p, predicted.calls.height), own, told)
-    nothing = (np.full(side.calls.height, OUTSIDE) for side in (predicted, measured))
-    return Layers(*nothing, "none")
+    return Layers(np.full(predicted.calls.height, OUTSIDE), np.full(measured.calls.height, OUTSIDE), "none")
 
 
 def _carried(layer: Ints, known: Ints, other: Ints, calls: int) -> Ints:

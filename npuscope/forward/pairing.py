@@ -59,7 +59,7 @@ def pair_calls(predicted: Side, measured: Side, pairs: Mapping[str, str] | None 
     if predicted.ordered and measured.ordered:
         found = align_calls(a, b)
     else:
-        found = Pairs(*np.empty((2, 0), dtype=np.int64), of_best=1.0)
+        found = Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 1.0)
     also = _moved(a, b, found, REACH if predicted.ordered and measured.ordered else len(a) + len(b))
     both = np.concatenate([np.stack([found.a, found.b]), also], axis=1)
     order = np.argsort(both[1], kind="stable")

@@ -24,7 +24,7 @@ from npuscope.trace.twins import is_collective
 KERNEL = ("kernel", "type", "kernel_type", "op_type", "op", "name", "kernel_name", "op_name", "operator")
 TIME = ("time", "dur", "duration", "latency", "mean", "average", "avg", "predicted", "cost", "elapsed")
 SHAPES = ("shapes", "input_shapes", "shape", "inputs")
-COUNT = ("count", "calls", "n", "times")
+COUNT = ("count", "calls")
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 MOST_CALLS = 10_000_000
 LONGEST_NS = 4_000_000_000_000_000  # as elsewhere: 46 days
@@ -104,10 +104,9 @@ def _column(table: CsvTable, said: str | None, names: Sequence[str], what: str, 
         if said not in columns:
             raise BadInput(f"no column '{said}'", path=path, line=1, remedy=f"It has {there}.")
         return said
-    if what == "kernel":
-        found = _found(table, names)
-    else:  # two columns of time are two predictions: nobody but the user knows which
-        found = [column for column in columns if _plain(column) in names]
+    # the first kernel name found is good; two columns of time are two predictions, and only the user knows which
+    times = [column for column in columns if _plain(column) in names]
+    found = _found(table, names) if what == "kernel" else times
     if len(found) == 1:
         return found[0]
     if found:

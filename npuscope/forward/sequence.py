@@ -36,7 +36,7 @@ class Calls:
     symbol: Ints
     levels: tuple[Ints, ...] = ()
 
-    def take(self, kept: NDArray[Any]) -> Calls:
+    def take(self, kept: NDArray[Any] | slice) -> Calls:
         return Calls(self.symbol[kept], tuple(level[kept] for level in self.levels))
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ def align_calls(a: Calls, b: Calls, cells: int = CELLS) -> Pairs:
     in_a, in_b = np.flatnonzero(np.isin(a.symbol, b.symbol)), np.flatnonzero(np.isin(b.symbol, a.symbol))
     x, y = a.take(in_a), b.take(in_b)
     head = _alike(x, y)
-    tail = _alike(_turned(x.take(np.s_[head:])), _turned(y.take(np.s_[head:])))
+    tail = _alike(_turned(x.take(slice(head, None))), _turned(y.take(slice(head, None))))
     middle_x, middle_y = (np.arange(head, len(side) - tail) for side in (x, y))
     found, of_best = _middle(x.take(middle_x), y.take(middle_y), cells)
     pairs = [
@@ -97,7 +97,7 @@ def _goes_second(a: Calls, b: Calls) -> bool:
 
 
 def _turned(calls: Calls) -> Calls:
-    return calls.take(np.s_[::-1])
+    return calls.take(slice(None, None, -1))
 
 
 def _alike(x: Calls, y: Calls) -> int:

@@ -31,7 +31,8 @@ def align_page(names: tuple[str, str], a: Alignment) -> str:
     style = (
         "body{font:14px/1.45 system-ui,sans-serif;margin:24px;color:#222;background:#fff}"
         "svg{width:100%;height:auto;border:1px solid #ddd}pre{overflow-x:auto}"
-        ".key span{display:inline-block;margin-right:14px}.key i{display:inline-block;width:12px;height:12px;margin-right:5px}"
+        ".key span{display:inline-block;margin-right:14px}"
+        ".key i{display:inline-block;width:12px;height:12px;margin-right:5px}"
     )
     keys = [*((colour, words) for _, colour, words in STEPS), (ALONE, "only on this side")]
     key = "".join(f'<span><i style="background:{colour}"></i>{escape(words)}</span>' for colour, words in keys)
