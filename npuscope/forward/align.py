@@ -161,8 +161,8 @@ def align_sides(ours: Side, theirs: Side, pairs: Mapping[str, str] | None = None
         predicted=scopes[0],
         measured=scopes[1],
         of_best=found.of_best,
-        ordered=ours.ordered and theirs.ordered,
-        renamed=tuple(perhaps_renamed(found)) if ours.ordered and theirs.ordered else (),
+        ordered=found.ordered,
+        renamed=tuple(perhaps_renamed(found)) if found.ordered else (),
         times=(ours.calls.select("start", "dur"), theirs.calls.select("start", "dur")),
     )
 
@@ -181,13 +181,9 @@ def _with_stable(families: pl.DataFrame, comm: pl.DataFrame) -> pl.DataFrame:
 
 
 def _scopes(ours: Side, theirs: Side, found: Pairing) -> tuple[Scope, Scope]:
-    in_order = ~found.moved if ours.ordered and theirs.ordered else np.ones(len(found.moved), dtype=bool)
-    whole = not (ours.ordered and theirs.ordered)
-    first, second = (
-        _scope(side, None if whole else place[in_order])
-        for side, place in ((ours, found.predicted), (theirs, found.measured))
-    )
-    return first, second
+    """Without an order there is no window: all of both sides counts."""
+    shared = [place[~found.moved] if found.ordered else None for place in (found.predicted, found.measured)]
+    return _scope(ours, shared[0]), _scope(theirs, shared[1])
 
 
 def _scope(side: Side, matched: Ints | None) -> Scope:

@@ -32,8 +32,11 @@ class Layers:
 
 def layers_of(predicted: Side, measured: Side, pairing: Pairing) -> Layers:
     """From the layer column of a side, carried over by the matches; else from one attention to the next."""
-    in_order = ~pairing.moved
+    in_order = ~pairing.moved & pairing.ordered
     p, m = pairing.predicted[in_order], pairing.measured[in_order]
+    outside = Layers(np.full(predicted.calls.height, OUTSIDE), np.full(measured.calls.height, OUTSIDE), "none")
+    if not pairing.ordered:
+        return outside
     if predicted.tells("layer"):
         own = predicted.calls["layer"].fill_null(OUTSIDE).to_numpy()
         return Layers(own, _carried(own, p, m, measured.calls.height), "the prediction's layer column")
@@ -45,7 +48,7 @@ def layers_of(predicted: Side, measured: Side, pairing: Pairing) -> Layers:
     if own[-1] > OUTSIDE:
         told = "attentions of the measured pass: a layer is from one to the next"
         return Layers(_carried(own, m, p, predicted.calls.height), own, told)
-    return Layers(np.full(predicted.calls.height, OUTSIDE), np.full(measured.calls.height, OUTSIDE), "none")
+    return outside
 
 
 def _carried(layer: Ints, known: Ints, other: Ints, calls: int) -> Ints:
@@ -73,6 +76,7 @@ def pair_table(predicted: Side, measured: Side, pairing: Pairing, layers: Layers
             "predicted": pairing.predicted,
             "measured": pairing.measured,
             "moved": pairing.moved,
+            "same_shapes": pairing.same_shapes,
             "comm": theirs["comm"] | ours["comm"],
             "predicted_ns": ours["dur"],
             "measured_ns": theirs["dur"],

@@ -17,7 +17,7 @@ import msgspec
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.trace.toml_file import decode_toml
 
-_TEMPLATE = re.compile(r"<.*>|\(.*\)|\[.*\]")
+_TEMPLATE = re.compile(r"(?<=.)[<(\[].*", re.DOTALL)
 _OVERLOADS = {"default", "Tensor", "Scalar", "out", "int", "dim", "dim_IntList", "Tensor_out", "Tensor_mode", "self"}
 _INSTANCE = re.compile(r"(_+\d+)+_*$|_+$")
 _VERSION = re.compile(r"v\d+$")
@@ -70,8 +70,8 @@ def _rules() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 def stem(name: str) -> str:
     """A name without namespace, overload, template arguments, instance number and version; its case is kept."""
-    bare = _TEMPLATE.sub("", name).strip() or name
-    bare = bare.split("::")[-1].split()[-1] if bare.split() else bare
+    bare = _TEMPLATE.sub("", name.replace("(anonymous namespace)::", "").removeprefix("void ")).strip()
+    bare = bare.split("::")[-1] or name.strip()
     parts = [part for part in bare.split(".") if part]
     while len(parts) > 1 and parts[-1] in _OVERLOADS:
         parts.pop()

@@ -33,10 +33,11 @@ class Pairing:
     predicted: Ints
     measured: Ints
     moved: NDArray[np.bool_]
+    same_shapes: NDArray[np.bool_]  # False also where a side does not tell them
     of_best: float
+    ordered: bool  # False where there was no order to go by
     predicted_families: list[str]
     measured_families: list[str]
-    shapes_alike: NDArray[np.bool_]  # of each pair; False also where a side does not tell them
 
     @property
     def missing(self) -> Ints:
@@ -56,17 +57,17 @@ def pair_calls(predicted: Side, measured: Side, pairs: Mapping[str, str] | None 
     own = mapped(families, names, others, pairs or {})
     ours, theirs = [own[name] for name in names], [families[name] for name in others]
     a, b = _calls(predicted.calls, ours, measured.calls, theirs)
-    if predicted.ordered and measured.ordered:
-        found = align_calls(a, b)
-    else:
-        found = Pairs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), 1.0)
-    also = _moved(a, b, found, REACH if predicted.ordered and measured.ordered else len(a) + len(b))
+    ordered = predicted.ordered and measured.ordered
+    nothing = np.empty(0, dtype=np.int64)
+    found = align_calls(a, b) if ordered else Pairs(nothing, nothing, 1.0)
+    also = _moved(a, b, found, REACH if ordered else len(a) + len(b))
     both = np.concatenate([np.stack([found.a, found.b]), also], axis=1)
     order = np.argsort(both[1], kind="stable")
     p, m = both[0][order], both[1][order]
     finest = a.levels[-1][p]
-    moved = np.isin(m, also[1])
-    return Pairing(p, m, moved, found.of_best, ours, theirs, (finest == b.levels[-1][m]) & (finest != UNTOLD))
+    moved = np.isin(m, also[1]) & ordered
+    alike = (finest == b.levels[-1][m]) & (finest != UNTOLD)
+    return Pairing(p, m, moved, alike, found.of_best, ordered, ours, theirs)
 
 
 def _calls(a: pl.DataFrame, families_a: list[str], b: pl.DataFrame, families_b: list[str]) -> tuple[Calls, Calls]:

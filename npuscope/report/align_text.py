@@ -70,9 +70,10 @@ def metric_lines(a: Alignment) -> list[str]:
     m = a.metrics
     honest = "–" if a.m6_honest is None else f"{a.m6_honest:.4f}"
     m6 = "–" if m.m6 is None else f"{m.m6:.4f}"
+    window = "both from the first to the last call they share" if a.ordered else "all of both sides"
     lines = [
         f"honest M6 {honest}: union of predicted time {microseconds(a.predicted.window_ns)} µs over union of measured "
-        f"device time {microseconds(a.measured.window_ns)} µs, both from the first to the last call they share",
+        f"device time {microseconds(a.measured.window_ns)} µs, {window}",
         f"M6 as published {m6}: {microseconds(m.m6_numerator_ns)} µs over {microseconds(m.m6_denominator_ns)} µs",
     ]
     told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
@@ -84,7 +85,7 @@ def notes(a: Alignment) -> list[str]:
     """What each side leaves out, and how far the alignment can be trusted."""
     found = [note for name, scope in (("prediction", a.predicted), ("measured pass", a.measured))
              for note in _scope_notes(name, scope)]  # fmt: skip
-    moved = int(a.pairs["moved"].sum()) if a.ordered else 0
+    moved = int(a.pairs["moved"].sum())
     if moved:
         found.append(f"{moved:,} calls are matched out of order: they run elsewhere in the same neighbourhood")
     if not a.ordered:

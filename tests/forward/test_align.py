@@ -166,11 +166,17 @@ def test_a_kernel_of_another_stream_that_runs_sooner_or_later_is_matched_as_move
         (["hcom_allReduce_", "HcomAllReduce", "all_reduce", "tensor_cast.all_reduce.default"], "AllReduce"),
         (["AddRmsNorm", "AddRmsNormBias", "InplaceAddRmsNorm", "add_rms_norm"], "AddRmsNorm"),
         (["FusedInferAttentionScore", "RINGMLAPrefillBF16Kernel", "FlashAttentionScore"], "Attention"),
+        (["void at::native::(anonymous namespace)::spin<int, 4>(float*)", "spin<f(x)>"], "spin"),
         (["UnheardOfV2", "unheard_of_12", "ns.unheard_of.default"], "UnheardOf"),
     ],
 )
 def test_names_of_one_thing(names: list[str], family: str) -> None:
     assert {*families_of(names).values()} == {family}
+
+
+@given(st.text(alphabet="aV2_.:<( ", max_size=12))
+def test_any_name_has_a_family(name: str) -> None:
+    assert families_of([name]).keys() == {name}
 
 
 @pytest.mark.parametrize(
@@ -393,6 +399,10 @@ def test_a_table_of_counts_is_matched_without_order(shared: Path, tmp_path: Path
         ("SwiGlu", 4_000, 5_000),
     ]
     assert (found.missing["kernel"].to_list(), found.extra["kernel"].to_list()) == (["MatMulV2"], ["SwiGlu"])
+    assert not found.pairs["moved"].any()
+    assert found.pairs["same_shapes"].all()
+    assert found.layers.is_empty()
+    assert found.m6_honest == 20 / 25  # all of both
     real = read_side(shared / "measured_kernels_by_shape.csv")
     assert real.slices.height == pl.read_csv(shared / "measured_kernels_by_shape.csv")["count"].sum()
 
