@@ -149,13 +149,16 @@ def _one_model(rows: pl.DataFrame, trace: Trace, process: str | None, name: str)
 
 
 def _encloses(rows: pl.DataFrame) -> Any:
-    """True for spans with another one, not of no length, wholly inside them on their lane."""
+    """True for spans with another one, not of no length, wholly inside them on their lane.
+
+    Spans in whole microseconds overlap by up to one through rounding; that is not nesting.
+    """
     lane, start, dur = arrays_of(rows)
     lasting = np.flatnonzero(dur > 0)
     order = lasting[lane_order(lane[lasting], start[lasting], dur[lasting])]
     here, after = order[:-1], order[1:]
     inside = (lane[here] == lane[after]) & (start[after] + dur[after] <= start[here] + dur[here])
-    inside &= dur[after] < dur[here]
+    inside &= (dur[after] < dur[here]) & (start[here] + dur[here] - start[after] > 1000)
     result = np.zeros(rows.height, dtype=bool)
     result[here[inside]] = True
     return result

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -99,6 +103,22 @@ def test_a_chrome_trace_is_a_prediction_too(tmp_path: Path, measured: Path) -> N
     events = [x("aten.mm.default", 0, 40), x("attention", 40, 60), x("aten.view", 100, 0)]
     run = npuscope("align", write_events(tmp_path / "model.json", events), measured, "--step", "1", "--json")
     assert json.loads(run.stdout)["m6_honest"] == 1.0
+
+
+def test_what_the_docs_show_of_a_models_table_is_true(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "align.md").read_text()
+    (model,) = re.findall(r"^```csv\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (tmp_path / "model.csv").write_text(model)
+    npuscope("demo", "--keep", tmp_path / "demo_out")
+    (session,) = re.findall(r"^```\n\$ npuscope (.*?)^```", text, re.DOTALL | re.MULTILINE)
+    command, _, shown = session.partition("\n")
+    words = [tmp_path / word if "." in word else word for word in shlex.split(command)]
+    printed = npuscope(*words).stdout.splitlines()
+    assert [line for line in shown.splitlines() if line and line not in printed] == []
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.stdout.startswith(f"{1424.8 / 3224.8:.6f}")  # a step against the slow first one
+    assert " -1800000\n" in run.stdout
 
 
 class Page(HTMLParser):

@@ -280,6 +280,25 @@ def test_a_composite_that_lists_its_kernels_is_taken_apart(tmp_path: Path) -> No
     assert found.metrics.m6 == 1.0  # its tool adds up events: 26 over 26
 
 
+def test_spans_around_others_are_left_out_and_rounding_is_no_nesting(tmp_path: Path) -> None:
+    # GIVEN a step around its kernels; MatMul from 10.6 to 13.2 and Cast to 13.8, in whole microseconds
+    events = [x("step", 0, 20), x("RmsNorm", 0, 10), x("MatMul", 11, 3), x("Cast", 13, 1)]
+    side = side_of(npuscope.read(write_events(tmp_path / "nested.json", events)), "prediction")
+    assert side.calls["kernel"].to_list() == ["RmsNorm", "MatMul", "Cast"]
+    assert side.left_out == {"encloses other spans": (1, 20 * US)}
+
+
+@pytest.mark.parametrize("ending", ["npu", "json"])
+def test_a_prediction_keeps_what_it_knows_through_a_file(tmp_path: Path, ending: str) -> None:
+    facts = {"layer": [0] * 8 + [1] * 4, "Source": ["MEASURED"] * 11 + ["UNKNOWN"], "limit_ns": [1000] * 12}
+    prediction = a_pass(PREDICTED, facts)
+    prediction.write(tmp_path / f"p.{ending}")
+    direct, read = (align(p, a_pass(MEASURED)) for p in (prediction, npuscope.read(tmp_path / f"p.{ending}")))
+    assert read.layer_source == "the prediction's layer column"
+    assert read.pairs.equals(direct.pairs)
+    assert (read.metrics.m1, read.metrics.m5, read.metrics.m6) == (11 / 12, 11 / 12, direct.metrics.m6)
+
+
 def test_of_several_models_in_one_trace_the_one_with_sources_is_meant(tmp_path: Path) -> None:
     shapes = {"simulation_shapes": "[[1]]"}
     events = [
