@@ -20,7 +20,7 @@ from npuscope.forward import align_errors as errors
 from npuscope.forward.align_errors import Cancelling
 from npuscope.forward.model_metrics import ModelMetrics, model_metrics
 from npuscope.forward.pairing import Pairing, pair_calls, perhaps_renamed
-from npuscope.forward.sides import Side, side_of
+from npuscope.forward.sides import Side, side_of, without_free
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import one_group, union
 from npuscope.trace.intervals import Ints
@@ -103,7 +103,7 @@ class Alignment(Tabular):
             "moved": int(self.pairs["moved"].sum()),
             "missing": self.missing.drop("comm", "source").to_dicts(),
             "extra": self.extra.drop("comm").to_dicts(),
-            "families": dict(self.families.select("family", "error").rows()),
+            "families": dict(self.families.filter(pl.col("error").is_not_null()).select("family", "error").rows()),
             "family_table": self.families.to_dicts(),
             "layers": self.layers.to_dicts(),
             "layers_from": self.layer_source,
@@ -131,8 +131,8 @@ def align(
     `pairs` says which measured kernel (or family) a predicted one stands for, where the names do not tell; `process`
     chooses among several models in one Chrome trace.
     """
-    ours, theirs = side_of(predicted, "prediction", process), side_of(measured, "measured pass")
-    return align_sides(ours, theirs, pairs)
+    theirs = side_of(measured, "measured pass")
+    return align_sides(without_free(side_of(predicted, "prediction", process), theirs), theirs, pairs)
 
 
 def align_sides(ours: Side, theirs: Side, pairs: Mapping[str, str] | None = None) -> Alignment:

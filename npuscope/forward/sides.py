@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import polars as pl
 from npuscope.analysis.summary import NOT_TOLD, TYPES
 from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
+from npuscope.forward.kernel_names import families_of
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.intervals import lane_order
 from npuscope.trace.json_args import field
@@ -39,6 +40,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 SHAPE_FIELDS = ("Input Shapes", "simulation_shapes", "Input Dims", "input_shapes", "shapes")
 TENSORCAST = "simulation_shapes"
 TWINS, AI_CPU, ENCLOSING = "tells another row's work again", "AI_CPU", "encloses other spans"
+FREE = "takes no time, and the other side has no such kernel"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Side:
     rows: pl.DataFrame
     left_out: dict[str, tuple[int, int]]  # reason -> rows, nanoseconds
     ordered: bool  # False where a table gives counts and no order
+    of_kernels: bool  # a table of kernels; else events of any kind, views and reshapes among them
 
     def tells(self, word: str) -> bool:
         return self.calls[word].null_count() < self.calls.height
@@ -59,7 +62,7 @@ class Side:
 def side_of(trace: Trace, name: str, process: str | None = None) -> Side:
     """The calls of a trace that holds one forward pass; `process` chooses among several models in one file."""
     path = trace.meta.files[0] if trace.meta.files else None
-    if trace.lanes["rank"].n_unique() > 1:
+    if trace.lanes["rank"].drop_nulls().n_unique() > 1:
         raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
     rows = _told(_work(trace))
     rows = _one_model(rows, trace, process, name)
@@ -81,7 +84,24 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> Side:
     if events.is_empty():
         raise NpuscopeError(f"the {name} holds no kernel that ran on the device", path=path)
     events = events.sort("start", maintain_order=True)
-    return Side(name, _taken_apart(events), events, rows, left_out, "rows" not in trace.meta.notes)
+    ordered, of_kernels = "rows" not in trace.meta.notes, _has_types(trace.slices)
+    return Side(name, _taken_apart(events), events, rows, left_out, ordered, of_kernels)
+
+
+def without_free(ours: Side, theirs: Side) -> Side:
+    """A prediction without the events that cost nothing and are no kernels (aten.view); a known kernel stays."""
+    calls = ours.calls
+    nothing = (pl.col("dur") == 0) & (pl.col("source").fill_null("") != "UNKNOWN")
+    if ours.of_kernels or not calls.select(nothing.any()).item():
+        return ours
+    families = families_of(calls["kernel"].to_list(), theirs.calls["kernel"].to_list())
+    known = {families[kernel] for kernel in theirs.calls["kernel"]}
+    there = [name for name in calls["kernel"].unique() if families[name] in known]
+    free = nothing & ~pl.col("kernel").is_in(there)
+    gone = calls.filter(free).height
+    if gone in (0, calls.height):
+        return ours
+    return replace(ours, calls=calls.filter(~free), left_out={**ours.left_out, FREE: (gone, 0)})
 
 
 def _work(trace: Trace) -> pl.DataFrame:
@@ -105,10 +125,14 @@ def _told(slices: pl.DataFrame) -> pl.DataFrame:
         *(column.alias(word) for word, column in words.items()),
         pl.coalesce(single, "name").alias("kernel"),
     )
-    by_type = any(name in slices.columns for name in TYPES)  # an event's own name is the function it stands for
-    told = told.with_columns(pl.col("kernel" if by_type else "name").alias("function"))
+    # an event's own name is the function it stands for
+    told = told.with_columns(pl.col("kernel" if _has_types(slices) else "name").alias("function"))
     comm = (pl.col("kind") == "comm") | is_collective(pl.col("kernel"))
     return told.with_columns(comm.fill_null(False).alias("comm"))
+
+
+def _has_types(slices: pl.DataFrame) -> bool:
+    return any(name in slices.columns for name in TYPES)
 
 
 def _word(slices: pl.DataFrame, columns: Iterable[str], fields: Iterable[str]) -> pl.Series:
