@@ -132,6 +132,9 @@ def test_layers_come_from_the_prediction_or_from_attentions() -> None:
     assert (rows[0]["predicted_ns"], rows[0]["measured_ns"]) == (98 * US, 190 * US)
     assert (rows[0]["missing"], rows[0]["extra"]) == (1, 1)
     assert set(rows) == {None, 0, 1}
+    assert told.pairs.filter(pl.col("layer") == 0)["measured"].to_list() == [1, 2, 3, 4, 5, 7]
+    assert told.missing["layer"].to_list() == [0, None]
+    assert told.extra["layer"].to_list() == [0]
     guessed = align(a_pass(PREDICTED), a_pass(MEASURED))
     assert guessed.layer_source.startswith("attentions of the measured pass")
     assert guessed.layers["layer"].to_list() == [0, 1, None]
@@ -288,6 +291,19 @@ def test_a_tensorcast_trace_tells_sources_and_the_metrics_follow(tmp_path: Path)
     assert m.m6 == 25 / 32
 
 
+def test_a_function_with_one_missed_shape_is_missed_and_a_fused_group_counts_once(tmp_path: Path) -> None:
+    hit, miss = {"source": "MEASURED"}, {"source": "PARTIAL"}
+    names = [
+        "aten.mm.default",
+        "aten.mm.default",
+        "tensor_cast.grouped_matmul.default",
+        "tensor_cast.all_to_all.default",
+    ]
+    path = tensorcast(tmp_path / "tc.json", list(zip(names, [1, 1, 1, 1], [hit, miss, hit, hit], strict=True)))
+    found = align(npuscope.read(path), a_pass([("MatMul", 1.0)])).metrics
+    assert (found.m1, found.m2) == (3 / 4, 1 / 2)
+
+
 def test_a_composite_that_lists_its_kernels_is_taken_apart(tmp_path: Path) -> None:
     parts = {
         "source": "MEASURED",
@@ -302,10 +318,17 @@ def test_a_composite_that_lists_its_kernels_is_taken_apart(tmp_path: Path) -> No
 
 def test_spans_around_others_are_left_out_and_rounding_is_no_nesting(tmp_path: Path) -> None:
     # GIVEN a step around its kernels; MatMul from 10.6 to 13.2 and Cast to 13.8, in whole microseconds
-    events = [x("step", 0, 20), x("RmsNorm", 0, 10), x("MatMul", 11, 3), x("Cast", 13, 1)]
+    events = [
+        x("step", 0, 30),
+        x("RmsNorm", 0, 10),
+        x("MatMul", 11, 3),
+        x("Cast", 13, 1),
+        x("Add", 20, 5),
+        x("Add", 20, 5),
+    ]
     side = side_of(npuscope.read(write_events(tmp_path / "nested.json", events)), "prediction")
-    assert side.calls["kernel"].to_list() == ["RmsNorm", "MatMul", "Cast"]
-    assert side.left_out == {"encloses other spans": (1, 20 * US)}
+    assert side.calls["kernel"].to_list() == ["RmsNorm", "MatMul", "Cast", "Add", "Add"]
+    assert side.left_out == {"encloses other spans": (1, 30 * US)}
 
 
 @pytest.mark.parametrize("ending", ["npu", "json"])
