@@ -437,6 +437,45 @@ def test_a_pass_without_a_layer_misses_exactly_its_kernels(longcat: Trace) -> No
     )
 
 
+# Qwen3-32B decode on one die: measured µs (facts/measured.md §4), TensorCast's µs (facts/forward_passes.md §7)
+QWEN3_LAYER = [
+    ("MatMulV2", "16,5120;5120,768", 11.04, "aten.mm.default", 12.6),
+    ("split_qkv_rmsnorm_rope_kernel", "16,768", 13.80, "tensor_cast.apply_rope.default", 2.05),
+    ("ReshapeAndCacheNdKernel", "16,128", 4.17, "tensor_cast.reshape_and_cache.default", 2.02),
+    ("FusedInferAttentionScore", "16,4,128", 61.19, "tensor_cast.attention.default", 36.8),
+    ("MatMulV2", "16,512;512,5120", 8.63, "aten.mm.default", 10.1),
+    ("hcom_allReduce_", "", 20.2, "tensor_cast.all_reduce.default", 16.4),
+    ("AddRmsNormBias", "16,5120", 5.30, "tensor_cast.add_rms_norm.default", 2.63),
+    ("MatMulV2", "16,5120;5120,3200", 32.12, "aten.mm.default", 36.3),
+    ("SwiGlu", "16,3200", 5.19, "tensor_cast.swiglu.default", 2.15),
+    ("MatMulV2", "16,1600;1600,5120", 18.76, "aten.mm.default", 20.7),
+    ("hcom_allReduce_", "", 20.2, "tensor_cast.all_reduce.default", 16.4),
+    ("AddRmsNormBias", "16,5120", 5.30, "tensor_cast.add_rms_norm.default", 2.63),
+]
+
+
+def test_the_peers_decode_pass_errs_as_published() -> None:
+    # GIVEN 64 layers of both; in every eighth the first all-reduce waits until their mean is 79.9 µs
+    wait = (79.9 - 20.2) * 128 / 8
+    measured, predicted = [], []
+    for layer in range(64):
+        for n, (kernel, shapes, us, other, theirs) in enumerate(QWEN3_LAYER):
+            measured.append((kernel, us + (wait if layer % 8 == 0 and n == 5 else 0), shapes or "N/A"))
+            predicted.append((other, theirs, shapes or "N/A"))
+    rope = {"tensor_cast.apply_rope.default": "split_qkv_rmsnorm_rope_kernel"}
+    found = align(a_pass(predicted), a_pass(measured), rope)
+    assert (found.pairs.height, found.missing.height, found.extra.height) == (64 * 12, 0, 0)
+    # GEMM +10…+17 %, attention −40 %, all-reduce −19 % against the stable median and −80 % (79.5) against the mean
+    shapes = {row["shapes"]: row["error"] for row in found.as_dict()["by_shape"] if row["family"] == "MatMul"}
+    assert [f"{error:+.0%}" for error in shapes.values()] == ["+13%", "+10%", "+14%", "+17%"]
+    row = found.families.filter(family="AllReduce").to_dicts()[0]
+    assert (f"{row['error']:+.1%}", f"{row['error_stable']:+.1%}") == ("-79.5%", "-18.8%")
+    assert f"{found.as_dict()['families']['Attention']:+.0%}" == "-40%"
+    # what the matmuls are too long is paid for by others
+    assert found.cancelling.over_ns == found.families.filter(family="MatMul")["error_ns"].item()
+    assert "MatMul" in found.cancelling.pairs[0]["over"]
+
+
 def test_a_csv_with_kernel_and_time(tmp_path: Path) -> None:
     path = tmp_path / "model.csv"
     path.write_text('Kernel,Latency (ms),Shapes\nMatMul,0.013,"16,512;512,768"\nattention,0.036,\n')
