@@ -1,4 +1,4 @@
-"""Two sequences of kernel calls laid side by side: the most matches in one order, then the fewest breaks.
+"""Two sequences of kernel calls laid side by side: matches in one order worth the most, then the fewest breaks.
 
 A call is a symbol (what kernel it is) and up to three levels of detail (its shapes, coarse to fine). Only calls of
 one symbol match. A match is worth `MATCH`, and 1 more for each level told on both sides and equal; between two
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from npuscope.trace.intervals import Ints
 
-MATCH = 4  # more than all levels together: one more match outweighs better shapes elsewhere
+MATCH = 4  # more than all levels of a pair together: two matches outweigh one of equal shapes
 CELLS = 2_000_000_000  # of one band: some ten seconds
 NARROWEST = 64
 UNTOLD = -1
