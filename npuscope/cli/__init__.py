@@ -14,6 +14,7 @@ import typer
 
 from npuscope import __version__
 from npuscope.cli import (
+    align,
     compare,
     convert,
     demo,
@@ -38,7 +39,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (report, view, compare, whatif, gate, forward, roofline, predict, info, doctor, convert, formats, demo):
+EXPLAIN = (report, view, compare, whatif, gate)
+FORWARD_PASSES = (forward, roofline, predict, align)
+CAPTURES = (info, doctor, convert, formats, demo)
+for module in (*EXPLAIN, *FORWARD_PASSES, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 

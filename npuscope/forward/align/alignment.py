@@ -1,0 +1,209 @@
+"""A predicted forward pass beside a measured one, kernel by kernel.
+
+`missing` is in the measured pass and not in the prediction; `extra` is in the prediction only. Errors are predicted
+minus measured. `m6_honest` is the union of predicted time over the union of measured device time, each from the first
+to the last call that both sides have: what one side has before and after is left out on that side, and told in
+`scope`; what it lacks in between counts against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.table import Tabular, microseconds
+from npuscope.forward.align import errors
+from npuscope.forward.align.errors import Cancelling
+from npuscope.forward.align.model_metrics import ModelMetrics, model_metrics
+from npuscope.forward.align.pairing import Pairing, pair_calls, perhaps_renamed
+from npuscope.forward.align.sides import Side, side_of, without_free
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import one_group, union
+from npuscope.trace.intervals import Ints
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one side covers. `window` holds the calls both sides have; unions are of device time, in nanoseconds."""
+
+    calls: int
+    sum_ns: int
+    union_ns: int
+    span_ns: int
+    window_ns: int  # union inside the window
+    before: tuple[int, int]  # calls and union before the window
+    after: tuple[int, int]
+    left_out: Mapping[str, tuple[int, int]]  # reason -> rows, nanoseconds: not looked at on any count but M6's
+
+    def as_dict(self) -> dict[str, Any]:
+        edges = {side: dict(zip(("calls", "ns"), getattr(self, side), strict=True)) for side in ("before", "after")}
+        left_out = {reason: {"rows": n, "ns": ns} for reason, (n, ns) in self.left_out.items()}
+        sums = {name: getattr(self, name) for name in ("calls", "sum_ns", "union_ns", "span_ns", "window_ns")}
+        return {**sums, **edges, "left_out": left_out}
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Tabular):
+    """`pairs`: a row per matched call; `families`, `layers`: sums and errors; see docs/align.md for every word."""
+
+    pairs: pl.DataFrame
+    missing: pl.DataFrame
+    extra: pl.DataFrame
+    families: pl.DataFrame
+    layers: pl.DataFrame
+    layer_source: str
+    communication: pl.DataFrame
+    cancelling: Cancelling
+    metrics: ModelMetrics
+    m6_honest: float | None
+    predicted: Scope
+    measured: Scope
+    of_best: float
+    ordered: bool
+    renamed: tuple[tuple[str, str, int], ...]
+    times: tuple[pl.DataFrame, pl.DataFrame]  # start and dur of the calls of both sides, for drawings
+
+    def frame(self) -> pl.DataFrame:
+        return self.pairs
+
+    def title(self) -> str:
+        return self.verdict()
+
+    def verdict(self) -> str:
+        """One paragraph: totals, the honest ratio, what cancels."""
+        a, b, c = self.predicted, self.measured, self.cancelling
+        ratio = "not defined: no call is on both sides" if self.m6_honest is None else f"{self.m6_honest:.3f}"
+        share = f" ({c.net_ns / b.sum_ns:+.1%})" if b.sum_ns else ""
+        text = (
+            f"predicted {microseconds(a.sum_ns)} µs against {microseconds(b.sum_ns)} µs measured{share}; "
+            f"{self.pairs.height:,} of {b.calls:,} measured calls matched, {self.missing.height:,} missing from the "
+            f"prediction, {self.extra.height:,} extra in it; honest ratio {ratio}"
+        )
+        if c.cancels_ns:
+            pair = c.pairs[0]
+            longer, shorter = microseconds(pair["over_ns"]), microseconds(pair["under_ns"])
+            text += (
+                f". Errors cancel: families are {microseconds(c.over_ns)} µs too long and "
+                f"{microseconds(c.under_ns)} µs too short, first of all "
+                f"{pair['over']} (+{longer} µs) against {pair['under']} ({shorter} µs)"
+            )
+        return text + "."
+
+    def as_dict(self) -> dict[str, Any]:
+        """The contract of `npuscope align --json` (docs/json.md)."""
+        names = ("m1", "m2", "m3", "m4", "m5", "m6")
+        scopes = {"predicted": self.predicted.as_dict(), "measured": self.measured.as_dict()}
+        return {
+            "verdict": self.verdict(),
+            "matched": self.pairs.height,
+            "moved": int(self.pairs["moved"].sum()),
+            "missing": self.missing.drop("comm", "source").to_dicts(),
+            "extra": self.extra.drop("comm").to_dicts(),
+            "families": dict(self.families.filter(pl.col("error").is_not_null()).select("family", "error").rows()),
+            "family_table": self.families.to_dicts(),
+            "layers": self.layers.to_dicts(),
+            "layers_from": self.layer_source,
+            "kernels": self.pairs.to_dicts(),
+            "by_shape": errors.by_shape(self.pairs).to_dicts(),
+            "communication": self.communication.to_dicts(),
+            "cancelling": self.cancelling.as_dict(),
+            **{name: getattr(self.metrics, name) for name in names},
+            "m6_numerator_ns": self.metrics.m6_numerator_ns,
+            "m6_denominator_ns": self.metrics.m6_denominator_ns,
+            "m6_honest": self.m6_honest,
+            "metric_reasons": dict(self.metrics.reasons),
+            "perhaps_renamed": [dict(zip(("predicted", "measured", "calls"), r, strict=True)) for r in self.renamed],
+            "ordered": self.ordered,
+            "of_best": self.of_best,
+            "scope": scopes,
+        }
+
+
+def align(
+    predicted: Trace, measured: Trace, pairs: Mapping[str, str] | None = None, *, process: str | None = None
+) -> Alignment:
+    """Lay a prediction beside one measured forward pass.
+
+    `pairs` says which measured kernel (or family) a predicted one stands for, where the names do not tell; `process`
+    chooses among several models in one Chrome trace.
+    """
+    theirs = side_of(measured, "measured pass")
+    return align_sides(without_free(side_of(predicted, "prediction", process), theirs), theirs, pairs)
+
+
+def align_sides(ours: Side, theirs: Side, pairs: Mapping[str, str] | None = None) -> Alignment:
+    """As `align`, for sides already prepared."""
+    found = pair_calls(ours, theirs, pairs)
+    layers = errors.layers_of(ours, theirs, found)
+    table = errors.pair_table(ours, theirs, found, layers)
+    missing = errors.left_over(theirs, found.missing, found.measured_families, layers.measured, "measured_ns")
+    extra = errors.left_over(ours, found.extra, found.predicted_families, layers.predicted, "predicted_ns")
+    comm = errors.communication(theirs, found.measured_families)
+    families = _with_stable(errors.by("family", table, missing, extra), comm)
+    by_layer = errors.by("layer", table, missing, extra).drop("comm").sort("layer", nulls_last=True)
+    scopes = _scopes(ours, theirs, found)
+    whole = scopes[1].window_ns
+    return Alignment(
+        pairs=table,
+        missing=missing,
+        extra=extra,
+        families=families,
+        layers=by_layer if layers.source != "none" else by_layer.clear(),
+        layer_source=layers.source,
+        communication=comm,
+        cancelling=errors.cancelling(families),
+        metrics=model_metrics(ours, theirs),
+        m6_honest=scopes[0].window_ns / whole if whole and table.height else None,
+        predicted=scopes[0],
+        measured=scopes[1],
+        of_best=found.of_best,
+        ordered=found.ordered,
+        renamed=tuple(perhaps_renamed(found)) if found.ordered else (),
+        times=(ours.calls.select("start", "dur"), theirs.calls.select("start", "dur")),
+    )
+
+
+def _with_stable(families: pl.DataFrame, comm: pl.DataFrame) -> pl.DataFrame:
+    """Families with the stable and the waiting part of their collectives, where every one of them is told."""
+    all_told = pl.col("stable_ns").null_count() == 0
+    parts = comm.group_by("family").agg(
+        stable_ns=pl.when(all_told).then(pl.col("stable_ns").sum()),
+        wait_ns=pl.when(all_told).then(pl.col("wait_ns").sum()),
+    )
+    table = families.join(parts, on="family", how="left", maintain_order="left")
+    against = (pl.col("predicted_ns") - pl.col("stable_ns")) / pl.col("stable_ns")
+    table = table.with_columns(error_stable=pl.when(pl.col("stable_ns") > 0).then(against))
+    return table.sort(pl.col("error_ns").abs(), "family", descending=[True, False])
+
+
+def _scopes(ours: Side, theirs: Side, found: Pairing) -> tuple[Scope, Scope]:
+    """Without an order there is no window: all of both sides counts."""
+    shared = [place[~found.moved] if found.ordered else None for place in (found.predicted, found.measured)]
+    return _scope(ours, shared[0]), _scope(theirs, shared[1])
+
+
+def _scope(side: Side, matched: Ints | None) -> Scope:
+    start, dur = side.calls["start"].to_numpy(), side.calls["dur"].to_numpy()
+    end = start + dur
+    everything = int(np.min(start)), int(np.max(end))
+    low, high = everything
+    if matched is not None:
+        low, high = (int(np.min(start[matched])), int(np.max(end[matched]))) if len(matched) else (everything[1],) * 2
+    before, inside, after = (
+        union(one_group(np.clip(start, *part), np.clip(end, *part))).length
+        for part in ((everything[0], low), (low, high), (high, everything[1]))
+    )
+    return Scope(
+        calls=len(start),
+        sum_ns=int(np.sum(dur)),
+        union_ns=union(one_group(start, end)).length,
+        span_ns=everything[1] - everything[0],
+        window_ns=inside,
+        before=(int(np.sum(start < low)), before),
+        after=(int(np.sum(start >= high)) if high > low else 0, after),
+        left_out=side.left_out,
+    )

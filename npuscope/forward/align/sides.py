@@ -1,0 +1,223 @@
+"""One side of an alignment: the kernel calls of a forward pass in order, measured or predicted alike.
+
+Calls are device work that counts once, ordered by start. What is left out is counted with its time: rows that tell
+another row's work again, AI_CPU rows (tilings and host-like work, which a model does not price), spans that enclose
+others. Predictions say more of a call than captures do (source, layer, limit_ns), as columns or in an event's
+arguments; TensorCast's traces name the kernel (`kernel_type`) and its parts (`sub_kernel_durations`) there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.summary import NOT_TOLD, TYPES
+from npuscope.analysis.table import short
+from npuscope.errors import NpuscopeError
+from npuscope.forward.align.kernel_names import families_of
+from npuscope.trace.core import Trace, arrays_of
+from npuscope.trace.intervals import lane_order
+from npuscope.trace.json_args import field
+from npuscope.trace.tensors import source_column
+from npuscope.trace.twins import is_collective
+
+# our word -> columns of a table, then fields of an event's arguments
+WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "type": (TYPES, ("Type", "kernel_type")),
+    "source": (("Source",), ("Source", "source")),
+    "layer": (("layer",), ("layer",)),
+    "role": (("role",), ("role",)),
+    "limit_ns": (("limit_ns",), ("limit_ns",)),
+    "core": (("Accelerator Core", "Task Type"), ("Accelerator Core",)),
+    "parts": ((), ("sub_kernel_durations",)),
+    "zero_cost": ((), ("zero_cost",)),
+}
+SHAPE_FIELDS = ("Input Shapes", "simulation_shapes", "Input Dims", "input_shapes", "shapes")
+TENSORCAST = "simulation_shapes"
+TWINS, AI_CPU, ENCLOSING = "tells another row's work again", "AI_CPU", "encloses other spans"
+FREE = "takes no time, and the other side has no such kernel"
+
+
+@dataclass(frozen=True)
+class Side:
+    """`events`: the rows that count once; `calls`: the same in order, composites taken apart; `rows`: twins too."""
+
+    name: str
+    calls: pl.DataFrame  # start, dur, kernel, name, shapes, formats, layer, role, source, limit_ns, comm
+    events: pl.DataFrame
+    rows: pl.DataFrame
+    left_out: dict[str, tuple[int, int]]  # reason -> rows, nanoseconds
+    ordered: bool  # False where a table gives counts and no order
+    of_kernels: bool  # a table of kernels; else events of any kind, views and reshapes among them
+
+    def tells(self, word: str) -> bool:
+        return self.calls[word].null_count() < self.calls.height
+
+
+def side_of(trace: Trace, name: str, process: str | None = None) -> Side:
+    """The calls of a trace that holds one forward pass; `process` chooses among several models in one file."""
+    path = trace.meta.files[0] if trace.meta.files else None
+    if trace.lanes["rank"].drop_nulls().n_unique() > 1:
+        raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
+    rows = _told(_work(trace))
+    rows = _one_model(rows, trace, process, name)
+    left_out: dict[str, tuple[int, int]] = {}
+    events = rows
+    for reason, out in (
+        (TWINS, pl.col("duplicate_of").is_not_null()),
+        (AI_CPU, (pl.col("core") == "AI_CPU").fill_null(False)),
+    ):
+        gone = events.filter(out)
+        if gone.height:
+            left_out[reason] = (gone.height, int(gone["dur"].sum()))
+        events = events.filter(~out)
+    if events["kind"].n_unique() == 1 and events["kind"][0] == "host":
+        encloses = pl.Series(_encloses(events))
+        if encloses.any():
+            left_out[ENCLOSING] = (int(encloses.sum()), int(events["dur"].filter(encloses).sum()))
+            events = events.filter(~encloses)
+    if events.is_empty():
+        raise NpuscopeError(f"the {name} holds no kernel that ran on the device", path=path)
+    events = events.sort("start", maintain_order=True)
+    ordered, of_kernels = "rows" not in trace.meta.notes, _has_types(trace.slices)
+    return Side(name, _taken_apart(events), events, rows, left_out, ordered, of_kernels)
+
+
+def without_free(ours: Side, theirs: Side) -> Side:
+    """A prediction without the events that cost nothing and are no kernels (aten.view); a known kernel stays."""
+    calls = ours.calls
+    nothing = (pl.col("dur") == 0) & (pl.col("source").fill_null("") != "UNKNOWN")
+    if ours.of_kernels or not calls.select(nothing.any()).item():
+        return ours
+    families = families_of(calls["kernel"].to_list(), theirs.calls["kernel"].to_list())
+    known = {families[kernel] for kernel in theirs.calls["kernel"]}
+    there = [name for name in calls["kernel"].unique() if families[name] in known]
+    free = nothing & ~pl.col("kernel").is_in(there)
+    gone = calls.filter(free).height
+    if gone in (0, calls.height):
+        return ours
+    return replace(ours, calls=calls.filter(~free), left_out={**ours.left_out, FREE: (gone, 0)})
+
+
+def _work(trace: Trace) -> pl.DataFrame:
+    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    return work if work.height else trace.slices.filter(pl.col("kind") != "derived")
+
+
+def _told(slices: pl.DataFrame) -> pl.DataFrame:
+    """The slices with our words, whatever the source calls them."""
+    words = {word: _word(slices, columns, fields) for word, (columns, fields) in WORDS.items()}
+    shapes = [name for name in (source_column(slices, "input_shapes"), *SHAPE_FIELDS) if name is not None]
+    formats = source_column(slices, "input_formats")
+    words["shapes"] = _word(slices, shapes, SHAPE_FIELDS)
+    words["formats"] = _word(slices, [] if formats is None else [formats], ("Input Formats",))
+    for word in ("layer", "limit_ns"):
+        words[word] = words[word].cast(pl.Float64, strict=False).round(0).cast(pl.Int64, strict=False)
+    words["source"] = words["source"].str.to_uppercase().str.split(".").list.last()  # QuerySource.MEASURED
+    single = words["type"].set(words["type"].str.contains(",", literal=True).fill_null(False), None)
+    told = slices.select("lane", "start", "dur", "kind", "duplicate_of", pl.col("kernel").fill_null("").alias("name"))
+    told = told.with_columns(
+        *(column.alias(word) for word, column in words.items()),
+        pl.coalesce(single, "name").alias("kernel"),
+    )
+    # an event's own name is the function it stands for
+    told = told.with_columns(pl.col("kernel" if _has_types(slices) else "name").alias("function"))
+    comm = (pl.col("kind") == "comm") | is_collective(pl.col("kernel"))
+    return told.with_columns(comm.fill_null(False).alias("comm"))
+
+
+def _has_types(slices: pl.DataFrame) -> bool:
+    return any(name in slices.columns for name in TYPES)
+
+
+def _word(slices: pl.DataFrame, columns: Iterable[str], fields: Iterable[str]) -> pl.Series:
+    """The first of the columns and then of the arguments' fields that tell anything, as text."""
+    for name in columns:
+        if name in slices.columns:
+            text = slices[name].cast(pl.String).str.strip_chars()
+            return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
+    if "args" in slices.columns:
+        for name in fields:
+            text = field(slices["args"], name)
+            if text.null_count() < len(text):
+                return text.set(text.is_in(NOT_TOLD).fill_null(False), None)
+    return pl.Series([None], dtype=pl.String).new_from_index(0, slices.height)
+
+
+def _one_model(rows: pl.DataFrame, trace: Trace, process: str | None, name: str) -> pl.DataFrame:
+    """TensorCast writes a process per performance model, each a whole prediction: one of them is meant."""
+    if "process" not in trace.lanes.columns:
+        if process is not None:
+            raise NpuscopeError(f"the {name} has no processes to choose from")
+        return rows
+    lanes = trace.lanes.filter(pl.col("lane").is_in(rows["lane"].unique().implode()))
+    names = lanes["process"].unique(maintain_order=True).to_list()
+    is_tensorcast = "args" in trace.slices.columns and field(trace.slices["args"], TENSORCAST).null_count() == 0
+    if process is not None:
+        wanted = [n for n in names if n == process or n.startswith(f"{process} (PID")]
+    elif len(names) > 1 and is_tensorcast:
+        sourced = rows.filter(pl.col("source").is_not_null())["lane"].unique()
+        wanted = lanes.filter(pl.col("lane").is_in(sourced.implode()))["process"].unique().to_list()
+    else:
+        return rows
+    if len(wanted) != 1:
+        listed = ", ".join(short(n, 40) for n in names[:10])
+        raise NpuscopeError(f"the {name} holds several models' processes: {listed}", remedy="Choose with --process.")
+    kept = lanes.filter(pl.col("process") == wanted[0])["lane"]
+    return rows.filter(pl.col("lane").is_in(kept.implode()))
+
+
+def _encloses(rows: pl.DataFrame) -> Any:
+    """True for spans with another one, not of no length, wholly inside them on their lane.
+
+    Spans in whole microseconds overlap by up to one through rounding; that is not nesting.
+    """
+    lane, start, dur = arrays_of(rows)
+    lasting = np.flatnonzero(dur > 0)
+    order = lasting[lane_order(lane[lasting], start[lasting], dur[lasting])]
+    here, after = order[:-1], order[1:]
+    inside = (lane[here] == lane[after]) & (start[after] + dur[after] <= start[here] + dur[here])
+    inside &= (dur[after] < dur[here]) & (start[here] + dur[here] - start[after] > 1000)
+    result = np.zeros(rows.height, dtype=bool)
+    result[here[inside]] = True
+    return result
+
+
+CALL_COLUMNS = (
+    "start", "dur", "kernel", "name", "shapes", "formats", "layer", "role", "source", "limit_ns", "comm",
+)  # fmt: skip
+
+
+def _taken_apart(events: pl.DataFrame) -> pl.DataFrame:
+    """The calls; an event that lists the kernels it stands for, with their microseconds, becomes those."""
+    calls = events.select(*CALL_COLUMNS).with_columns(pl.lit(0).alias("part"))
+    composite = events["parts"].is_not_null()
+    if not composite.any():
+        return calls.drop("part")
+    rows: list[dict[str, Any]] = []
+    for row, text in zip(calls.filter(composite).to_dicts(), events["parts"].filter(composite), strict=True):
+        start = row["start"]
+        for kernel, us in _parts(text):
+            ns = round(us * 1000)
+            rows.append({**row, "kernel": kernel, "start": start, "dur": ns, "part": len(rows), "limit_ns": None})
+            start += ns
+        if start == row["start"]:
+            rows.append(row)
+    whole = calls.filter(~composite)
+    parts = pl.DataFrame(rows, schema=calls.schema)
+    return pl.concat([whole, parts]).sort("start", "part", maintain_order=True).drop("part")
+
+
+def _parts(text: str) -> list[tuple[str, float]]:
+    """[('BatchMatMulV2', 8.6), …]; nothing where the text is anything else."""
+    try:
+        listed = ast.literal_eval(text) if len(text) < 100_000 else []
+        found = [(str(kernel), float(us)) for kernel, us in listed]
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return []
+    return found if all(0 <= us < 4e12 for _, us in found) else []
