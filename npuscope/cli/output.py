@@ -19,15 +19,26 @@ AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for a
 
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
 
+PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
 
-def read_steps(path: str, steps: list[int] | None) -> Trace:
-    """A capture, or the steps of it that were asked for; host threads stay, since they tell launches."""
+
+def read_steps(path: str, steps: list[int] | None, number: int | None = None) -> Trace:
+    """A capture, or the steps or the forward pass of it that were asked for.
+
+    Host threads of steps stay, since they tell launches.
+    """
     import polars as pl
 
     from npuscope.errors import NpuscopeError
     from npuscope.trace import read
 
     trace = read(path)
+    if number is not None:
+        from npuscope.forward.passes.choose import numbered_pass
+
+        if steps:
+            raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
+        return numbered_pass(trace, number, path)
     if not steps:
         return trace
     known = trace.slices["step"].drop_nulls().unique().sort().to_list()

@@ -24,6 +24,7 @@ from npuscope.cli.output import (
     JsonFlag,
     KernelsRegex,
     MdFile,
+    PassOption,
     StepOption,
     print_json,
     print_text,
@@ -35,6 +36,7 @@ def command(
     path: CapturePath,
     kernels: KernelsRegex = None,
     step: StepOption = None,
+    number: PassOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
     json: JsonFlag = False,
@@ -52,7 +54,7 @@ def command(
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():
-        explained = explain(read_steps(path, step), kernels, areas, cores)
+        explained = explain(read_steps(path, step, number), kernels, areas, cores)
         written = write_reports(
             {html: lambda: report_page(name, explained), md: lambda: report_markdown(name, explained, reproduce())}
         )

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, HtmlFile, JsonFlag, MdFile, StepOption, print_json, print_text
+from npuscope.cli.output import CapturePath, HtmlFile, JsonFlag, MdFile, PassOption, StepOption, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -29,6 +29,7 @@ def command(
     ranks: Annotated[int | None, typer.Option(help="Ranks of collectives, where the capture does not tell.")] = None,
     tokens_per_expert: Annotated[float | None, typer.Option(help="Rows each expert got, for grouped matmuls.")] = None,
     step: StepOption = None,
+    number: PassOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
     json: JsonFlag = False,
@@ -42,7 +43,7 @@ def command(
     (name,) = names_of([path])
     with progress_bar():
         result = roofline(
-            read_steps(path, step), device, context=context, ranks=ranks, tokens_per_expert=tokens_per_expert
+            read_steps(path, step, number), device, context=context, ranks=ranks, tokens_per_expert=tokens_per_expert
         )
         written = write_reports(
             {html: lambda: roofline_page(name, result), md: lambda: roofline_markdown(name, result, reproduce())}

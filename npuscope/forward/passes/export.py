@@ -16,8 +16,9 @@ import polars as pl
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.found import Passes
 from npuscope.forward.passes.statistics import statistics
-from npuscope.trace.core import Trace
+from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
+from npuscope.trace.meta import add_counts
 from npuscope.trace.writers.atomic import whole_file, whole_folder
 from npuscope.trace.writers.kernel_details import write as write_table
 from npuscope.trace.writers.kernel_details import write_parts
@@ -78,8 +79,14 @@ def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
 
 
 def cut_out(found: Passes, number: int, window: str = "full") -> Trace:
-    """One pass as a trace of its own."""
-    return _part(found.trace, rows_of(found, [number], window)[0])
+    """One pass as a trace of its own, which remembers its window and how many rows are in other ones."""
+    part = _part(found.trace, rows_of(found, [number], window)[0])
+    names = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
+    meta = found.trace.meta
+    notes = {**meta.notes, "window_ns": [found.table[name][number] for name in names]}
+    elsewhere = found.trace.slices.height - part.slices.height
+    dropped = add_counts(meta.dropped, {OUTSIDE: elsewhere} if elsewhere else {})
+    return replace(part, meta=replace(meta, notes=notes, dropped=dropped))
 
 
 def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path]:
