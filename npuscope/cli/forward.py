@@ -21,7 +21,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -43,20 +43,22 @@ def command(
         str, typer.Option(help="Many ranks: processes, or ray (npuscope[ray], RAY_ADDRESS).")
     ] = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
+    html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
     from pathlib import Path
 
     from npuscope.analysis.table import printable
-    from npuscope.cli.output import check_outputs
+    from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.forward.passes.ranks import Wanted, forward
+    from npuscope.report.forward_page import forward_page
     from npuscope.report.forward_text import forward_text
 
     if (path is None) == (profiler_root is None):
         raise NpuscopeError("name a capture or a profiler root, once")
     place = path or profiler_root or ""
-    check_outputs([place], out, perfetto)
+    check_outputs([place], out, perfetto, html)
     wanted = Wanted(
         anchor,
         not list_only,
@@ -67,10 +69,11 @@ def command(
     )
     with progress_bar():
         result = forward(place, wanted, engine, jobs)
+        pages = write_reports({html: lambda: forward_page(result)})
     if json:
         print_json(result.as_dict())
         return
-    print_text(forward_text(result), [name for name in result.written if out is None or not name.startswith(out)])
+    print_text(forward_text(result), [*pages, *([perfetto] if perfetto else [])])
     if out is not None:
         tables = sum(name.endswith(".csv") for name in result.written)
         print(f"wrote {tables} {'pass' if tables == 1 else 'passes'} to {printable(out)}")

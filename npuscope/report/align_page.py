@@ -10,9 +10,10 @@ from html import escape
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.table import microseconds, printable
+from npuscope.analysis.table import microseconds
 from npuscope.forward.align.alignment import Alignment
 from npuscope.report.align_text import align_text
+from npuscope.report.static_page import legend, static_page, text
 
 WIDTH, ROW, GAP = 1600, 46, 70
 MOST = 20_000  # rectangles of a ribbon; beyond it neighbours of one colour are drawn as one
@@ -25,22 +26,17 @@ ALONE = "#3d3d3d"
 
 def align_page(names: tuple[str, str], a: Alignment) -> str:
     """The page."""
-    title = escape(f"{printable(names[0])} against {printable(names[1])}")
-    told = escape(align_text(names, a))
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    style = (
-        "body{font:14px/1.45 system-ui,sans-serif;margin:24px;color:#222;background:#fff}"
-        "svg{width:100%;height:auto;border:1px solid #ddd}pre{overflow-x:auto}"
-        ".key span{display:inline-block;margin-right:14px}"
-        ".key i{display:inline-block;width:12px;height:12px;margin-right:5px}"
-    )
-    keys = [*((colour, words) for _, colour, words in STEPS), (ALONE, "only on this side")]
-    key = "".join(f'<span><i style="background:{colour}"></i>{escape(words)}</span>' for colour, words in keys)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{style}</style></head><body>'
-        f"<h1>{title}</h1><p>{escape(printable(a.verdict()))}</p>{_drawing(a)}"
-        f'<p class="key">predicted / measured: {key}</p><pre>{told}</pre></body></html>\n'
+    title = f"{names[0]} against {names[1]}"
+    keys = [*((words, colour) for _, colour, words in STEPS), ("only on this side", ALONE)]
+    return static_page(
+        title,
+        [
+            f"<h1>{text(title)}</h1>",
+            f'<p class="verdict">{text(a.verdict())}</p>',
+            _drawing(a),
+            legend(keys, "predicted over measured"),
+            f"<pre>{escape(align_text(names, a))}</pre>",
+        ],
     )
 
 
@@ -88,6 +84,6 @@ def _ribbon(times: pl.DataFrame, kinds: np.ndarray, kernels: list[str], longest:
     colours = [colour for _, colour, _ in STEPS] + [ALONE]
     return [
         f'<rect x="{start[n]:.2f}" y="{top}" width="{max(end[n] - start[n], 0.25):.2f}" height="{ROW}" '
-        f'fill="{colours[int(kinds[n])]}"><title>{escape(printable(kernels[n]))}</title></rect>'
+        f'fill="{colours[int(kinds[n])]}"><title>{text(kernels[n])}</title></rect>'
         for n in keep.tolist()
     ]

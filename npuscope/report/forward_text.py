@@ -10,7 +10,7 @@ from npuscope.analysis.table import frame_lines, microseconds, percent, printabl
 from npuscope.forward.passes.ranks import RankPasses, Ranks
 
 MOST_PASSES = 60
-MOST_REASONS = 12
+MOST_FLAGS = 12
 WIDEST = 8  # positions with the largest spread, and with the largest share
 
 
@@ -32,18 +32,28 @@ def _rank(rank: RankPasses, several: bool) -> list[str]:
         f"{printable(name)}: {_count(len(passes), 'forward pass', 'forward passes')}, told apart by {told['rule']}; "
         f"layers by {short(told['anchor'], 80)}"
     ]
-    lines += frame_lines(_table(passes), MOST_PASSES)
-    flagged = [(p["index"], reason) for p in passes for reason in p["reasons"]]
-    flagged += [(p["index"], "incomplete: the capture does not hold all of it") for p in passes if not p["complete"]]
-    lines += [f"  pass {index}: {printable(reason)}" for index, reason in sorted(flagged)[:MOST_REASONS]]
-    if len(flagged) > MOST_REASONS:
-        lines.append(f"  … and {len(flagged) - MOST_REASONS} more")
-    if told["outside"]:
-        lines.append(f"  in no pass: {told['outside']:,} rows, {microseconds(told['outside_ns'])} µs of device time")
+    lines += frame_lines(pass_table(passes), MOST_PASSES)
+    told_wrong = flags(told)
+    lines += [f"  {flag}" for flag in told_wrong[:MOST_FLAGS]]
+    if len(told_wrong) > MOST_FLAGS:
+        lines.append(f"  … and {len(told_wrong) - MOST_FLAGS} more")
     return [*lines, *_statistics(rank.statistics)] if rank.statistics else lines
 
 
-def _table(passes: list[dict[str, Any]]) -> pl.DataFrame:
+def flags(told: dict[str, Any]) -> list[str]:
+    """What is wrong with passes, and what belongs to none."""
+    flagged = [(p["index"], reason) for p in told["passes"] for reason in p["reasons"]]
+    short_ones = [p["index"] for p in told["passes"] if not p["complete"]]
+    flagged += [(index, "incomplete: the capture does not hold all of it") for index in short_ones]
+    lines = [f"pass {index}: {printable(reason)}" for index, reason in sorted(flagged)]
+    if told["outside"]:
+        time = microseconds(told["outside_ns"])
+        lines.append(f"in no pass: {told['outside']:,} rows, {time} µs of device time")
+    return lines
+
+
+def pass_table(passes: list[dict[str, Any]]) -> pl.DataFrame:
+    """The passes as people read them."""
     rows = [
         {
             "pass": p["index"],

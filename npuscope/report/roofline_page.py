@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 import polars as pl
 
-from npuscope.analysis.table import microseconds, percent, printable
+from npuscope.analysis.table import microseconds, percent
 from npuscope.forward.roofline import Roofline
 from npuscope.report.roofline_report import families, kernels, notes, unknown
+from npuscope.report.static_page import legend, static_page, table, text
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 980, 520, 70, 46, 16, 20
 COLOURS = (
@@ -34,26 +33,20 @@ MOST_ROWS = 300
 
 def roofline_page(name: str, r: Roofline) -> str:
     """The page of one capture."""
-    css = files("npuscope.report").joinpath("page", "page.css").read_text(encoding="utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    parts = [
-        f"<h1>Roofline: {_text(name)}</h1>",
-        f'<p class="verdict">{_text(r.sentence())}</p>',
-        plot(r),
-        "<h2>Farthest from the limits</h2>",
-        _table(kernels(r).head(MOST_ROWS)),
-        "<h2>By family</h2>",
-        _table(families(r)),
-        "<h2>Without a price</h2>",
-        _table(unknown(r)),
-        '<ul class="notes">' + "".join(f"<li>{_text(note)}</li>" for note in notes(r)) + "</ul>",
-    ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f'<title>Roofline</title><link rel="icon" href="data:,"><style>{css}</style></head>'
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+    return static_page(
+        "Roofline",
+        [
+            f"<h1>Roofline: {text(name)}</h1>",
+            f'<p class="verdict">{text(r.sentence())}</p>',
+            plot(r),
+            "<h2>Farthest from the limits</h2>",
+            table(kernels(r).head(MOST_ROWS)),
+            "<h2>By family</h2>",
+            table(families(r)),
+            "<h2>Without a price</h2>",
+            table(unknown(r)),
+            '<ul class="notes">' + "".join(f"<li>{text(note)}</li>" for note in notes(r)) + "</ul>",
+        ],
     )
 
 
@@ -74,17 +67,13 @@ def plot(r: Roofline) -> str:
     marks = [
         f'<circle cx="{axes.x(row["x"]):.1f}" cy="{axes.y(row["y"]):.1f}" '
         f'r="{3 + 22 * math.sqrt(row["measured_ns"] / total):.1f}" fill="{colours[row["family"]]}" fill-opacity=".55">'
-        f"<title>{_text(_told(row))}</title></circle>"
+        f"<title>{text(_told(row))}</title></circle>"
         for row in points.sort("measured_ns", descending=True).iter_rows(named=True)
     ]
-    legend = "".join(
-        f'<span><span class="dot" style="background:{colour}"></span>{_text(family)}</span>'
-        for family, colour in colours.items()
-    )
+    drawing = f"{axes.grid()}{''.join(_roofs(r, axes, peaks))}{''.join(marks)}"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="roofline">'
-        f"{axes.grid()}{''.join(_roofs(r, axes, peaks))}{''.join(marks)}</svg>"
-        f'<div class="legend">{legend}<span>a circle is as large as its share of the time</span></div>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="roofline">{drawing}</svg>'
+        + legend(colours.items(), "a circle is as large as its share of the time")
     )
 
 
@@ -132,7 +121,7 @@ def _roofs(r: Roofline, axes: _Axes, peaks: Iterable[float]) -> Iterable[str]:
         top = max(top, ridge)
         yield f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="var(--ink)"/>'
         label = f"{', '.join(names.get(peak, []))} {peak / 1e12:,.0f} TFLOP/s"
-        yield f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{_text(label)}</text>'
+        yield f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{text(label)}</text>'
     low = 10**axes.low / bandwidth
     first = max(start, low)
     if top > first:
@@ -146,35 +135,6 @@ def _told(row: dict[str, Any]) -> str:
     mean, limit, share = (row[name] for name in ("mean_ns", "limit_ns", "efficiency"))
     times = f"{microseconds(mean)} µs, limit {microseconds(limit)} µs ({percent(share)})"
     return f"{row['kernel']} {row['shapes'] or ''}: {times}"
-
-
-def _table(frame: pl.DataFrame) -> str:
-    if frame.is_empty():
-        return '<p class="soft">Nothing.</p>'
-    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    heads = [name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns]
-    head = "".join(f"<th{_side(n)}>{_text(h)}</th>" for h, n in zip(heads, numeric, strict=True))
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{_side(n)}>{_cell(c, v)}</td>" for c, v, n in zip(frame.columns, row, numeric, strict=True))
-        + "</tr>"
-        for row in frame.iter_rows()
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _side(number: bool) -> str:
-    return ' class="number"' if number else ' class="name"'
-
-
-def _cell(column: str, value: object) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return microseconds(value) if column.endswith("_ns") else f"{value:,}"
-    return "–" if value is None else _text(str(value))
-
-
-def _text(value: str) -> str:
-    return escape(printable(value), quote=True)
 
 
 def _si(power: int) -> str:

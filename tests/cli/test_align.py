@@ -131,7 +131,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.links += [value or "" for name, value in attrs if name in ("src", "href") and value != "data:,"]
 
 
 def test_reports_are_written(predicted: Path, measured: Path, tmp_path: Path) -> None:
