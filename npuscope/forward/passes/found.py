@@ -129,7 +129,8 @@ class _Cut:
 
 def _by_anchors(sequence: Sequence, anchors: Ints, how: str) -> _Cut:
     found = stretches(sequence, anchors, not how.startswith(REPETITION))
-    cut, layer = bounds(found), layers(found)
+    cut = bounds(found)
+    layer = layers(found, cut)
     in_pass, of_layer = layer.of_rows(found, cut)
     complete, draft = complete_and_draft(found, cut, layer)
     there = in_pass[anchors]

@@ -65,20 +65,21 @@ class Layers:
         which = np.searchsorted(begin, places, side="right") - 1
         same = (which >= 0) & (of_pass[which] == in_pass)
         layer = np.where(in_pass < 0, OUTSIDE, np.where(same, number[which], HEAD))
-        last = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + self.trail
-        ends = found.main[np.minimum(last, len(found.main) - 1)]  # the last row of the last layer on the main lane
-        layer[(in_pass >= 0) & (layer >= 0) & (places > ends[in_pass])] = TAIL
+        after = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + self.trail + 1
+        # what other lanes run before the main lane's next kernel still belongs to the last layer
+        tail = np.append(found.main, len(places))[np.minimum(after, len(found.main))]
+        layer[(in_pass >= 0) & (layer >= 0) & (places >= tail[in_pass])] = TAIL
         return in_pass, layer
 
 
-def layers(found: Stretches) -> Layers:
+def layers(found: Stretches, cut: Bounds) -> Layers:
     """What a layer is in this capture, learned from the passes of its most common size."""
     starts = found.starts
     sizes = np.diff(np.append(starts, len(found.anchors)))
     usual = usual_size(sizes)
     typical = np.flatnonzero(sizes == usual)
     turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1], usual)
-    lead, trail = _lead(found, turn, starts, typical), _trail(found, turn, starts, typical)
+    lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
     body = _body(found, turn, starts, typical)
     if body is not None:
         # what the last layer leaves out before the next attention leads; never more than the stretch holds
@@ -108,16 +109,18 @@ def _turn(kinds: Ints, size: int) -> int:
     return 1
 
 
-def _before(found: Stretches, anchor: int) -> Ints:
-    """Symbols of the main lane before an anchor, the nearest first, down to the anchor before it."""
-    begin = found.main_place[anchor - 1] + 1 if anchor > 0 else 0
-    return found.sequence.symbol[found.main[begin : found.main_place[anchor]]][::-1]
+def _before(found: Stretches, anchor: int, begin: int = 0) -> Ints:
+    """Symbols of the main lane before an anchor, the nearest first, down to the anchor before it or to a row."""
+    first = max(found.main_place[anchor - 1] + 1 if anchor > 0 else 0, int(np.searchsorted(found.main, begin)))
+    return found.sequence.symbol[found.main[first : found.main_place[anchor]]][::-1]
 
 
-def _after(found: Stretches, anchor: int) -> Ints:
-    """Symbols of the main lane after an anchor, up to the next one."""
-    end = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
-    return found.sequence.symbol[found.main[found.main_place[anchor] + 1 : end]]
+def _after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
+    """Symbols of the main lane after an anchor, up to the next one or to a row."""
+    last = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
+    if end is not None:
+        last = min(last, int(np.searchsorted(found.main, end)))
+    return found.sequence.symbol[found.main[found.main_place[anchor] + 1 : last]]
 
 
 def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | None:
@@ -129,17 +132,22 @@ def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | Non
     return lengths.most_common(1)[0][0] if lengths else None
 
 
-def _lead(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int:
+def _lead(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
     """Kernels before a pass's first attention that its second layer has as well."""
-    passes = _passes(found, starts, typical)
-    return _usual(agreeing(_before(found, a), _before(found, a + turn)) for a, size in passes if size > turn)
+    return _usual(
+        agreeing(_before(found, first, int(begin)), _before(found, first + turn))
+        for (first, size), begin in zip(_passes(found, starts, typical), cut.begin[typical], strict=False)
+        if size > turn
+    )
 
 
-def _trail(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int:
+def _trail(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
     """Kernels after a pass's last attention that the layer before has as well."""
-    passes = _passes(found, starts, typical)
-    ends = [a + size - 1 for a, size in passes if size > turn]
-    return _usual(agreeing(_after(found, a), _after(found, a - turn)) for a in ends)
+    return _usual(
+        agreeing(_after(found, first + size - 1, int(end)), _after(found, first + size - 1 - turn))
+        for (first, size), end in zip(_passes(found, starts, typical), cut.end[typical], strict=False)
+        if size > turn
+    )
 
 
 def _usual(numbers: Iterable[int]) -> int:
