@@ -34,7 +34,7 @@ def test_the_demo_prints_what_the_readme_shows(demo: Path) -> None:
 
 
 def test_the_five_things_to_try_work(demo: Path) -> None:
-    commands = next(block for block in blocks(README, "") if "npuscope doctor" in block)
+    commands = next(block for block in blocks(README, "") if "npuscope whatif" in block)
     for line in commands.splitlines():
         words = shlex.split(line.partition("#")[0])
         run = subprocess.run([PROGRAM, *words[1:]], cwd=demo, capture_output=True, text=True, timeout=60)
