@@ -42,6 +42,17 @@ class Stretches:
         """The anchor that each pass begins with, as a number of anchors."""
         return np.append(0, np.flatnonzero(self.boundary) + 1)
 
+    @property
+    def sizes(self) -> Ints:
+        """Anchors of each pass."""
+        return np.diff(np.append(self.starts, len(self.anchors)))
+
+    @cached_property
+    def usual_pause(self) -> float:
+        """A pause that few inside layers are longer than, in nanoseconds."""
+        pauses = _longest_pauses(self.sequence, self.anchors)[~self.boundary]
+        return float(np.quantile(pauses, 0.95)) if len(pauses) else 0.0
+
     def shared(self, stretch: int) -> tuple[int, int]:
         """Of a boundary: the last row its begin shares with a layer before, the first row its end does with one after.
 

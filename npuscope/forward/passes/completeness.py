@@ -11,7 +11,7 @@ import numpy as np
 
 from npuscope.forward.passes.boundaries import Stretches
 from npuscope.forward.passes.cuts import Bounds
-from npuscope.forward.passes.layers import Layers, usual_size
+from npuscope.forward.passes.layers import Layer, usual_size
 from npuscope.forward.passes.sequence import Flags
 from npuscope.trace.intervals import Ints
 
@@ -19,16 +19,19 @@ Range = tuple[int, int]
 ENOUGH = 32  # other passes tell as much as all
 
 
-def complete_and_draft(found: Stretches, bounds: Bounds, layer: Layers) -> tuple[Flags, Flags]:
+def complete_and_draft(
+    found: Stretches, bounds: Bounds, layers: list[Layer], groups: list[int], phases: list[str]
+) -> tuple[Flags, Flags]:
     """For each pass whether it is whole, and whether it is a draft's."""
-    sizes = np.diff(np.append(found.starts, len(found.anchors)))
+    sizes = found.sizes
     usual = usual_size(sizes)
     begun = np.ones(len(sizes), dtype=bool)
     ended = np.ones(len(sizes), dtype=bool)
     regular = _regular(found)
     heads = [(int(a), int(b)) for a, b in zip(bounds.begin, bounds.first, strict=True)]
     tails = [(int(a), int(b)) for a, b in zip(bounds.last + 1, bounds.end, strict=True)]
-    like_first, like_last = np.flatnonzero(sizes[1:] == sizes[0]) + 1, np.flatnonzero(sizes[:-1] == sizes[-1])
+    like_first = _like(0, range(1, len(sizes)), groups, phases)
+    like_last = _like(len(sizes) - 1, range(len(sizes) - 1), groups, phases)
 
     def counts(rows: Range) -> Ints:
         return np.bincount(found.sequence.symbol[slice(*rows)], minlength=len(regular))[regular]
@@ -39,8 +42,8 @@ def complete_and_draft(found: Stretches, bounds: Bounds, layer: Layers) -> tuple
             return rows[1] - rows[0] > of_layer
         return bool(np.all(counts(rows) >= np.min(np.stack([counts(other) for other in others]), axis=0)))
 
-    begun[0] = has_all(heads[0], [heads[i] for i in like_first[:ENOUGH]], layer.lead)
-    ended[-1] = has_all(tails[-1], [tails[i] for i in like_last[:ENOUGH]], layer.trail)
+    begun[0] = has_all(heads[0], [heads[i] for i in like_first], layers[0].lead)
+    ended[-1] = has_all(tails[-1], [tails[i] for i in like_last], layers[-1].trail)
     whole = begun & ended
     draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
     # at the edges of the capture a small pass may be the rest of a large one: its whole side tells
@@ -49,6 +52,13 @@ def complete_and_draft(found: Stretches, bounds: Bounds, layer: Layers) -> tuple
         like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
         draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
     return whole & ((sizes == usual) | draft), draft
+
+
+def _like(edge: int, others: range, groups: list[int], phases: list[str]) -> list[int]:
+    """Passes to compare one with: of its group, and of its phase if there are any."""
+    alike = [i for i in others if groups[i] == groups[edge]]
+    same = [i for i in alike if phases[i] == phases[edge]]
+    return (same or alike)[:ENOUGH]
 
 
 def _regular(found: Stretches) -> Flags:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.forward.passes import marks
-from npuscope.forward.passes.boundaries import Stretches, in_most
-from npuscope.forward.passes.sequence import Sequence
+from npuscope.forward.passes.boundaries import LONGER, Stretches, in_most
+from npuscope.forward.passes.sequence import Flags, Sequence
 from npuscope.trace.intervals import Ints
 
 
@@ -30,11 +30,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Region:
-    """Rows of which one begins the next pass; `size` is that pass's number of anchors."""
+    """Rows of which one begins the next pass; `otherwise` is that row if no pause tells it."""
 
     lowest: int
     highest: int
-    size: int
+    otherwise: int
 
 
 def bounds(found: Stretches) -> Bounds:
@@ -42,35 +42,42 @@ def bounds(found: Stretches) -> Bounds:
     sequence, anchors = found.sequence, found.anchors
     starts = found.starts
     first, last = anchors[starts], anchors[np.append(starts[1:], len(anchors)) - 1]
-    sizes = np.diff(np.append(starts, len(anchors)))
     by_step = sequence.step[first] >= 0
     begin = np.searchsorted(sequence.step, sequence.step[first], side="left")
     end = np.searchsorted(sequence.step, sequence.step[last], side="right")
     end[~by_step] = len(sequence)
     begin[~by_step] = np.searchsorted(sequence.step, -1, side="left")
     inner = np.flatnonzero(sequence.step[last[:-1]] == sequence.step[first[1:]])  # no step tells these apart
-    end[inner] = begin[inner + 1] = _cuts(found, inner, sizes)
+    marked = _Marks.of(found)
+    end[inner] = begin[inner + 1] = _cuts(found, marked, inner)
     if not by_step.any() or len(inner):  # a step with one pass is that pass, whole or not
-        begin[0], end[-1] = _edges(found, begin, end)
+        begin[0], end[-1] = _first_begin(found, marked, begin), _last_end(found, marked, begin, end)
     return Bounds(begin, end, first, last)
 
 
-def _cuts(found: Stretches, passes: Ints, sizes: Ints) -> Ints:
+def _cuts(found: Stretches, marked: _Marks, passes: Ints) -> Ints:
     """The first row of the pass after each of `passes`."""
     sequence, stretch = found.sequence, found.starts[1:] - 1
-    marked = _Marks.of(found)
-    regions = [
-        _region(found, marked, int(stretch[i]), int(sizes[i + 1]))
-        for i in passes.tolist()
-    ]  # fmt: skip
-    choice = [r.lowest + int(np.argmax(sequence.pause[r.lowest : r.highest + 1])) for r in regions]
+    regions = [_region(found, marked, int(stretch[i])) for i in passes.tolist()]
+    choice, sure = [], []
+    for region in regions:
+        paused = region.lowest + int(np.argmax(sequence.pause[region.lowest : region.highest + 1]))
+        sure.append(bool(_long(found, paused, paused + 1)[0]))
+        choice.append(paused if sure[-1] else region.otherwise)
     votes: dict[int, Counter[int]] = {}
-    for region, place in zip(regions, choice, strict=True):
-        votes.setdefault(region.size, Counter())[int(sequence.symbol[place])] += 1
+    sizes = found.sizes[passes + 1].tolist()
+    for size, place, told in zip(sizes, choice, sure, strict=True):
+        votes.setdefault(size, Counter())[int(sequence.symbol[place])] += len(regions) if told else 1
     for number, region in enumerate(regions):
-        symbol = votes[region.size].most_common(1)[0][0]
+        symbol = votes[sizes[number]].most_common(1)[0][0]
         choice[number] = _begin(sequence, region, symbol, choice[number])
     return np.array(choice, dtype=np.int64)
+
+
+def _long(found: Stretches, begin: int, end: int) -> Flags:
+    """Rows before which the device stood still for far longer than it does inside layers."""
+    long: Flags = found.sequence.pause[begin:end] > LONGER * max(found.usual_pause, 1.0)
+    return long
 
 
 def _begin(sequence: Sequence, region: _Region, symbol: int, otherwise: int) -> int:
@@ -120,31 +127,50 @@ def _first(places: Ints, low: int, high: int) -> int | None:
     return int(places[place]) if place < len(places) and places[place] < high else None
 
 
-def _region(found: Stretches, marked: _Marks, stretch: int, size: int) -> _Region:
+def _region(found: Stretches, marked: _Marks, stretch: int) -> _Region:
     low, high = int(found.anchors[stretch]), int(found.anchors[stretch + 1])
     lowest, highest = marked.between(low, high)
+    # without a pause to go by: at the embedding, or else right behind sampling
+    otherwise = highest if highest < high else lowest
     shared_after, shared_before = found.shared(stretch)
     lowest = max(lowest, min(shared_after + 1, highest))
     highest = max(lowest, min(highest, shared_before))
-    return _Region(lowest, highest, size)
+    return _Region(lowest, highest, min(max(otherwise, lowest), highest))
 
 
-def _edges(found: Stretches, begin: Ints, end: Ints) -> tuple[int, int]:
-    """Where the first pass begins and the last one ends: the capture may begin in a tail and end in a head."""
-    sequence, anchors = found.sequence, found.anchors
-    marked = _Marks.of(found)
-    low, high = int(anchors[0]), int(anchors[-1])
-    opening = Counter(sequence.symbol[begin[1:]].tolist()).most_common(1)
-    first, last = int(begin[0]), int(end[-1])
-    if _last(marked.sampling, first - 1, low) is not None:
-        lowest, highest = marked.between(first - 1, low)
-        region = _Region(lowest, highest, 0)
+def _first_begin(found: Stretches, marked: _Marks, begin: Ints) -> int:
+    """Where the first pass begins: the capture may begin in the tail of another, or with what is no pass's."""
+    sequence, anchor = found.sequence, int(found.anchors[0])
+    first = int(begin[0])
+    others = np.flatnonzero(found.sizes[1:] == found.sizes[0]) + 1
+    heads = found.anchors[found.starts[others]] - begin[others]
+    opening = Counter(sequence.symbol[begin[others if len(others) else slice(1, None)]].tolist()).most_common(1)
+    if _last(marked.sampling, first - 1, anchor) is not None:
+        lowest, highest = marked.between(first - 1, anchor)
         own = lowest + int(np.argmax(sequence.pause[lowest : highest + 1]))
-        first = _begin(sequence, region, opening[0][0], own) if opening else own
-    if _last(marked.sampling, high, last) is not None:
-        lowest, embedding = marked.between(high, last)
+        return _begin(sequence, _Region(lowest, highest, own), opening[0][0], own) if opening else own
+    if len(others) and anchor - first > np.max(heads):
+        like = first + np.flatnonzero((sequence.symbol[first:anchor] == opening[0][0]) & _long(found, first, anchor))
+        if len(like):
+            return int(like[int(np.argmin(np.abs(anchor - like - np.median(heads))))])
+    return first
+
+
+def _last_end(found: Stretches, marked: _Marks, begin: Ints, end: Ints) -> int:
+    """Where the last pass ends: the capture may end in the head of another, or with what is no pass's."""
+    sequence, anchor = found.sequence, int(found.anchors[-1])
+    last = int(end[-1])
+    opening = Counter(sequence.symbol[begin[1:]].tolist()).most_common(1)
+    if _last(marked.sampling, anchor, last) is not None:
+        lowest, embedding = marked.between(anchor, last)
         if lowest < last:
             own = lowest + int(np.argmax(sequence.pause[lowest : embedding + 1])) if embedding < last else last
-            region = _Region(lowest, min(embedding, last - 1), 0)
+            region = _Region(lowest, min(embedding, last - 1), own)
             last = _begin(sequence, region, opening[0][0], own) if opening else own
-    return first, last
+    others = np.flatnonzero(found.sizes[:-1] == found.sizes[-1])
+    if len(others):
+        tails = end[others] - found.anchors[found.starts[others + 1] - 1]
+        beyond = np.flatnonzero(_long(found, anchor + int(np.min(tails)), last))
+        if last > anchor + np.max(tails) and len(beyond):
+            return anchor + int(np.min(tails)) + int(beyond[0])
+    return last

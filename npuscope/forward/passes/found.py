@@ -19,7 +19,8 @@ from npuscope.forward.passes.boundaries import stretches
 from npuscope.forward.passes.completeness import complete_and_draft
 from npuscope.forward.passes.cuts import bounds
 from npuscope.forward.passes.disturbance import PassTotals, disturbances
-from npuscope.forward.passes.layers import HEAD, OUTSIDE, TAIL, layers
+from npuscope.forward.passes.layer_rows import HEAD, OUTSIDE, TAIL, pass_and_layer
+from npuscope.forward.passes.layers import alike, layers
 from npuscope.forward.passes.phase import Phase, phase_of
 from npuscope.forward.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence
 from npuscope.trace.core import Trace
@@ -97,7 +98,7 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
         raise NpuscopeError("no kernel ran in this capture, so there is no forward pass", path=path)
     anchors, how = sequence.anchors(anchor)
     if len(anchors) and not (how.startswith(REPETITION) and _few_per_step(sequence, anchors)):
-        return _result(trace, sequence, _by_anchors(sequence, anchors, how))
+        return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
     if sequence.has_steps:
         return _result(trace, sequence, _by_steps(sequence))
     remedy = "Name a kernel that every layer runs with --anchor."
@@ -122,22 +123,25 @@ class _Cut:
     last: Ints
     complete: Flags
     draft: Flags
+    phases: list[Phase]
     per_layer: int
     rule: str
     anchor: str
 
 
-def _by_anchors(sequence: Sequence, anchors: Ints, how: str) -> _Cut:
+def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _Cut:
     found = stretches(sequence, anchors, not how.startswith(REPETITION))
-    cut = bounds(found)
-    layer = layers(found, cut)
-    in_pass, of_layer = layer.of_rows(found, cut)
-    complete, draft = complete_and_draft(found, cut, layer)
+    cut, groups = bounds(found), alike(found)
+    of_passes = layers(found, cut, groups)
+    in_pass, of_layer = pass_and_layer(found, cut, of_passes)
+    phases = _phases(trace, sequence, cut.first)
+    complete, draft = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
     there = in_pass[anchors]
     attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
-    sizes = np.diff(np.append(found.starts, len(found.anchors)))
-    return _Cut(in_pass, of_layer, attentions, sizes // layer.attentions, cut.first, cut.last, complete, draft,
-                layer.attentions, found.rule, how)  # fmt: skip
+    per_layer = np.array([layer.attentions for layer in of_passes])
+    main = int(per_layer[int(np.argmax(found.sizes))])
+    return _Cut(in_pass, of_layer, attentions, found.sizes // per_layer, cut.first, cut.last, complete, draft, phases,
+                main, found.rule, how)  # fmt: skip
 
 
 def _by_steps(sequence: Sequence) -> _Cut:
@@ -145,7 +149,7 @@ def _by_steps(sequence: Sequence) -> _Cut:
     in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
     none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
     return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
-                0, "step", "nothing, since no attention ran")  # fmt: skip
+                [Phase("unknown")] * len(none), 0, "step", "nothing, since no attention ran")  # fmt: skip
 
 
 def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
@@ -155,7 +159,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     group, start, end = cut.in_pass[timed], sequence.start[timed], sequence.end[timed]
     busy = union(Intervals(group, start, end))
     first, last = _spans(cut.in_pass, sequence, n)
-    phases = _phases(trace, sequence, cut)
+    phases = _told(cut)
     union_ns = busy.lengths(n)
     comm = timed & sequence.is_comm
     kind = [f"{name} {size}" for name, size in zip(phases["phase"], cut.attentions, strict=True)]
@@ -213,17 +217,19 @@ def _longest_pauses(busy: Intervals, n: int) -> Ints:
     return pause
 
 
-def _phases(trace: Trace, sequence: Sequence, cut: _Cut) -> dict[str, Any]:
-    """What the first attention of each pass tells; a draft's pass is called so."""
-    shapes = source_column(trace.slices, "input_shapes")
-    told = []
-    for place in cut.first.tolist():
-        row = int(sequence.row[place])
-        text = trace.slices[shapes][row] if shapes is not None and place >= 0 else None
-        told.append(phase_of(sequence.names[sequence.symbol[place]], text) if place >= 0 else Phase("unknown"))
-    names = ["draft" if draft else phase.name for phase, draft in zip(told, cut.draft.tolist(), strict=True)]
+def _phases(trace: Trace, sequence: Sequence, first: Ints) -> list[Phase]:
+    """What the first attention of each pass tells."""
+    name = source_column(trace.slices, "input_shapes")
+    rows, symbols = sequence.row[first], sequence.symbol[first].tolist()
+    shapes = [None] * len(first) if name is None else trace.slices[name].gather(rows).to_list()
+    return [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
+
+
+def _told(cut: _Cut) -> dict[str, Any]:
+    """The phases as columns; a draft's pass is called so."""
+    names = ["draft" if draft else phase.name for phase, draft in zip(cut.phases, cut.draft.tolist(), strict=True)]
     tokens, sequences = (
-        pl.Series([getattr(phase, word) for phase in told], dtype=pl.Int64) for word in ("tokens", "sequences")
+        pl.Series([getattr(phase, word) for phase in cut.phases], dtype=pl.Int64) for word in ("tokens", "sequences")
     )
     return {"phase": names, "tokens": tokens, "sequences": sequences}
 

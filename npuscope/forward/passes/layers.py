@@ -1,8 +1,9 @@
-"""Layers of forward passes: how many attentions one has, where it begins, which rows are its.
+"""What a layer is: how many attentions it has, and which kernels of the main lane are before and after them.
 
 A layer may hold several attentions: then the stretches between them come in turns, and the shortest turn that most of
 a pass repeats is one layer. A layer begins before its first attention with the kernels that the first layer of a
-pass shares with the others, or else with those that the last layer of a pass leaves out.
+pass shares with the others, or else with those that the last layer of a pass leaves out. Passes that share no kind of
+stretch, such as prefill and decode of some models, have layers of their own.
 """
 
 from __future__ import annotations
@@ -17,68 +18,57 @@ from npuscope.forward.passes.boundaries import Stretches, agreeing
 from npuscope.forward.passes.cuts import Bounds
 from npuscope.trace.intervals import Ints
 
+ALONE = -1  # the kind of passes with one attention
 REPEATS = 0.7  # of a pass's stretches equal the one a turn later
-FARTHEST = 16  # kernels that a pass's first layer may have more before its attention
-HEAD, TAIL, OUTSIDE = -1, -2, -3  # layer of a row before the first layer, after the last one, in no pass
 
 
 @dataclass(frozen=True)
-class Layers:
-    """`attentions` per layer; `lead` and `trail`: kernels of the main lane before a layer's first attention and
-    after its last one; `opening`: the symbol a layer begins with."""
+class Layer:
+    """`attentions` of one layer; `lead` and `trail`: kernels of the main lane before its first attention and after
+    its last one; `opening`: the symbol it begins with."""
 
     attentions: int
     lead: int
     trail: int
     opening: int
 
-    def begins(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints, Ints]:
-        """Where layers begin in the sequence, with the pass and the number of each."""
-        anchors, starts = found.anchors, found.starts
-        sizes = np.diff(np.append(starts, len(anchors)))
-        counts = -(-sizes // self.attentions)
-        of_pass = np.repeat(np.arange(len(sizes)), counts)
-        number = np.arange(len(of_pass)) - np.repeat(np.cumsum(counts) - counts, counts)
-        first = starts[of_pass] + number * self.attentions
-        place = found.main_place[first] - self.lead
-        for layer in np.flatnonzero(number == 0).tolist():
-            place[layer] = self._first_layer(found, int(place[layer]), int(pass_bounds.begin[of_pass[layer]]))
-        begin = found.main[np.maximum(place, 0)]
-        # a truncated pass begins inside its first layer
-        return np.clip(begin, pass_bounds.begin[of_pass], anchors[first]), of_pass, number
 
-    def _first_layer(self, found: Stretches, place: int, begin: int) -> int:
-        """Where a pass's first layer begins on the main lane: it may have other kernels there than the next ones."""
-        symbols = found.sequence.symbol[found.main[max(place - FARTHEST, 0) : place + self.lead]]
-        if not len(symbols) or (place >= 0 and found.sequence.symbol[found.main[place]] == self.opening):
-            return place
-        like = np.flatnonzero(symbols == self.opening)
-        nearest = max(place - FARTHEST, 0) + int(like[-1]) if len(like) else place
-        return nearest if found.main[nearest] >= begin else place
-
-    def of_rows(self, found: Stretches, pass_bounds: Bounds) -> tuple[Ints, Ints]:
-        """The pass and the layer of each row of the sequence; HEAD, TAIL or OUTSIDE where in no layer."""
-        places = np.arange(len(found.sequence))
-        in_pass = np.searchsorted(pass_bounds.begin, places, side="right") - 1
-        in_pass = np.where((in_pass >= 0) & (places < pass_bounds.end[in_pass]), in_pass, -1)
-        begin, of_pass, number = self.begins(found, pass_bounds)
-        which = np.searchsorted(begin, places, side="right") - 1
-        same = (which >= 0) & (of_pass[which] == in_pass)
-        layer = np.where(in_pass < 0, OUTSIDE, np.where(same, number[which], HEAD))
-        after = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + self.trail + 1
-        # what other lanes run before the main lane's next kernel still belongs to the last layer
-        tail = np.append(found.main, len(places))[np.minimum(after, len(found.main))]
-        layer[(in_pass >= 0) & (layer >= 0) & (places >= tail[in_pass])] = TAIL
-        return in_pass, layer
+def layers(found: Stretches, cut: Bounds, groups: list[int]) -> list[Layer]:
+    """For each pass what its layers are; a pass too short to tell has those of the main model."""
+    starts, sizes = found.starts, found.sizes
+    main = groups[int(np.argmax(sizes))]
+    learned: dict[int, Layer] = {}
+    for group in sorted(set(groups), key=lambda g: g != main):  # the main model first
+        mine = np.array([place for place, of in enumerate(groups) if of == group])
+        layer = _learn(found, cut, starts, sizes, mine)
+        learned[group] = learned[main] if layer is None else layer
+    return [learned[group] for group in groups]
 
 
-def layers(found: Stretches, cut: Bounds) -> Layers:
-    """What a layer is in this capture, learned from the passes of its most common size."""
-    starts = found.starts
-    sizes = np.diff(np.append(starts, len(found.anchors)))
-    usual = usual_size(sizes)
-    typical = np.flatnonzero(sizes == usual)
-    turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1], usual)
+def alike(found: Stretches) -> list[int]:
+    """A number for each pass, the same for passes that have a kind of stretch in common."""
+    starts, sizes = found.starts, found.sizes
+    group_of: dict[int, int] = {}  # kind -> the pass whose group it is in
+    leader = list(range(len(starts)))
+
+    def lead(place: int) -> int:
+        while leader[place] != place:
+            leader[place] = place = leader[leader[place]]
+        return place
+
+    for place, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+        for kind in set(found.kind[start : start + size - 1].tolist()) or {ALONE}:
+            leader[lead(place)] = lead(group_of.setdefault(kind, place))
+    return [lead(place) for place in range(len(starts))]
+
+
+def _learn(found: Stretches, cut: Bounds, starts: Ints, sizes: Ints, mine: Ints) -> Layer | None:
+    """What the passes of the most common size among some teach; None where no pass has two layers."""
+    usual = usual_size(sizes[mine])
+    typical = mine[sizes[mine] == usual]
+    turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1])
+    if usual <= turn:
+        return Layer(1, 0, 0, -1) if len(mine) == len(sizes) else None
     lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
     body = _body(found, turn, starts, typical)
     if body is not None:
@@ -86,8 +76,8 @@ def layers(found: Stretches, cut: Bounds) -> Layers:
         lead = min(max(lead, body - trail), body)
         trail = body - lead
     second = int(starts[typical[0]]) + turn  # the first layer may be unlike the others
-    place = found.main_place[second if second < len(found.anchors) else -1] - lead
-    return Layers(turn, lead, trail, int(found.sequence.symbol[found.main[max(int(place), 0)]]))
+    place = int(found.main_place[second]) - lead
+    return Layer(turn, lead, trail, int(found.sequence.symbol[found.main[max(place, 0)]]))
 
 
 def usual_size(sizes: Ints) -> int:
@@ -102,9 +92,11 @@ def usual_size(sizes: Ints) -> int:
     return max(edges, int(values[int(np.argmax(values * values * counts))]))
 
 
-def _turn(kinds: Ints, size: int) -> int:
-    for turn in range(1, size // 2 + 1):
-        if size % turn == 0 and np.mean(kinds[turn:] == kinds[:-turn]) >= REPEATS:
+def _turn(kinds: Ints) -> int:
+    """After how many attentions the stretches of a pass repeat."""
+    for turn in range(1, (len(kinds) + 1) // 2 + 1):
+        later, earlier = kinds[turn:], kinds[:-turn]
+        if len(later) and np.mean(later == earlier) >= REPEATS:
             return turn
     return 1
 
