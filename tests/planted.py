@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -17,7 +17,9 @@ HEADER = [
     "Wait Time(us)", "Block Num", "Input Shapes", "Input Data Types", "Input Formats",
 ]  # fmt: skip
 SIDE = "MemSet"
-COMM = ("hcom_allReduce_", "HcomAllReduce", "hcom_allGather_")
+NOBODY = -1
+COMM = ("hcom_allReduce_", "HcomAllReduce", "hcom_allGather_", "hcom_reduceScatter_")
+ATTENTIONS = ("FusedInferAttentionScore", "RINGMLAPrefillBF16Kernel", "k_mix")
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,13 @@ class Model:
     dense: tuple[str, ...] = ()  # of the first few layers, where they differ
     dense_layers: int = 0
     draft: tuple[str, ...] = ()  # a draft's whole pass
+    prefill: tuple[str, ...] = ()  # a layer of a prefill, where it differs
     attention: str = "FusedInferAttentionScore"
 
-    def kernels(self) -> list[list[str]]:
+    def kernels(self, phase: str = "decode") -> list[list[str]]:
         """Kernel types of head, each layer, tail."""
+        if phase == "prefill" and self.prefill:
+            return [list(self.head), *(list(self.prefill) for _ in range(self.layers)), list(self.tail)]
         layers = [list(self.layer) for _ in range(self.layers)]
         layers[: self.dense_layers] = [list(self.dense) for _ in range(self.dense_layers)]
         if self.first:
@@ -53,6 +58,14 @@ QWEN = Model(
            "FusedInferAttentionScore", *_AFTER, *_FFN),
     tail=("Index", "MatMulV2", "hcom_allGather_", "Transpose", "Sort", "SoftmaxV2", "ArgMaxV2", "Cast"),
     layers=64,
+)  # fmt: skip
+# sequence parallel prefill, with its own attention kernel
+QWEN_RING = replace(
+    QWEN,
+    prefill=("hcom_allGather_", "MatMulV2", "split_qkv_rmsnorm_rope_kernel", "TensorMove", "ReshapeAndCacheNdKernel",
+             "RINGMLAPrefillBF16Kernel", "MatMulV2", "hcom_reduceScatter_", "AddRmsNormBias", "hcom_allGather_",
+             "MatMulV3", "SwiGlu", "MatMulV3", "hcom_reduceScatter_", "AddRmsNormBias"),
+    layers=12,
 )  # fmt: skip
 _MLA = ("AscendQuantV2", "QuantBatchMatmulV3", "RmsNorm", "BatchMatMulV2", "InterleaveRope", "KvRmsNormRopeCache",
         "FusedInferAttentionScore", "TransposeBatchMatMul", "QuantBatchMatmulV3", "hcom_allReduce_",
@@ -95,6 +108,7 @@ class Plan:
     stall: int | None = None  # a pass in which a collective waits
     pause_ns: int = 400_000  # between passes
     skew_ns: int = 0  # this rank runs later than others
+    warm_up: int = 0  # rows before the first pass, and behind the last one, that are no pass's
 
 
 @dataclass(frozen=True)
@@ -153,9 +167,15 @@ def _rows(plan: Plan) -> tuple[list[_Row], list[str]]:
                 rows.append(_Row(now + ns // 3, ns, SIDE, "171", "AI_VECTOR_CORE", owner, step))
             now += ns
 
+    def add_beside() -> None:
+        nonlocal now
+        add(["Fill", "Cast"] * plan.warm_up, "decode", NOBODY, 0, False)
+        now += 2_000_000 if plan.warm_up else 0
+
+    add_beside()
     for number, phase in enumerate(plan.phases):
         stall = number == plan.stall
-        for part in plan.model.kernels():
+        for part in plan.model.kernels(phase):
             add(part, phase, len(names), number, stall)
             stall = False
         names.append(phase)
@@ -164,6 +184,8 @@ def _rows(plan: Plan) -> tuple[list[_Row], list[str]]:
             add(list(plan.model.draft), phase, len(names), number, False)
             names.append("draft")
         now += int(plan.pause_ns * random.uniform(0.8, 1.2))
+    now += 2_000_000
+    add_beside()
     return sorted(rows, key=lambda row: row.start), names
 
 
@@ -174,7 +196,7 @@ def _placed(plan: Plan, type_: str, start: int, ns: int, owner: int, step: int, 
         return [physical, logical] if plan.twins else [physical]
     tokens = 4096 if phase == "prefill" else 16
     row = _Row(start, ns, type_, "166", "AI_CORE", owner, step, shapes=f'"{tokens},5120;5120"')
-    if type_ == plan.model.attention:
+    if type_ in ATTENTIONS:
         row.shapes = f'"{tokens},4,128;900,128,128;900,128,128;;2048,2048;{1 if phase == "prefill" else 16};16"'
         row.core = "MIX_AIC"
         if plan.twins:
@@ -189,7 +211,7 @@ def _write(rows: list[_Row], plan: Plan, path: Path) -> None:
     out.writerow(HEADER)
     for number, row in enumerate(rows):
         start, ns = (f"{t // 1000}.{t % 1000:03d}" for t in (row.start, row.ns))
-        step = str(row.step + 3) if plan.steps else "N/A"
+        step = str(row.step + 3) if plan.steps and row.owner != NOBODY else "N/A"
         name = "AivKernel" if row.type in COMM and row.stream != "N/A" else f"{row.type}_{number}"
         types = "N/A" if row.shapes == "N/A" else ";".join(["DT_BF16"] * (row.shapes.count(";") + 1))
         out.writerow([step, 0, row.stream, name, row.type, row.core, start + "\t", ns, 0, 24, row.shapes, types, "N/A"])
@@ -202,7 +224,7 @@ def _truth(plan: Plan, counted: list[_Row], kept: list[_Row], names: list[str]) 
     stalled = None if plan.stall is None else [i for i, name in enumerate(names) if name != "draft"][plan.stall]
     for owner, name in enumerate(names):
         here = [row for row in kept if row.owner == owner]
-        attentions = sum(row.type == plan.model.attention for row in here)
+        attentions = sum(row.type in ATTENTIONS for row in here)
         if not attentions:
             continue  # a fragment of a pass without any attention is none
         # what comes and goes on a side stream is not missed

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted import DEEPSEEK, QWEN, STRANGE, Plan, Planted, plant
+from planted import DEEPSEEK, QWEN, QWEN_RING, STRANGE, Plan, Planted, plant
 
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import Passes, passes
@@ -31,7 +31,7 @@ def planted_and_found(plan: Plan, folder: Path) -> tuple[list[Planted], Passes]:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    model = draw(st.sampled_from([QWEN, DEEPSEEK, STRANGE]))
+    model = draw(st.sampled_from([QWEN, QWEN_RING, DEEPSEEK, STRANGE]))
     model = replace(model, layers=draw(st.integers(5, 24)))
     count = draw(st.integers(3, 6))
     phases = draw(st.lists(st.sampled_from(["decode", "decode", "prefill"]), min_size=count, max_size=count))
@@ -48,7 +48,9 @@ def plans(draw: st.DrawFn) -> Plan:
         lost_head=draw(cut),
         lost_tail=draw(cut),
         stall=draw(st.none() | st.integers(0, count - 1)),
-        pause_ns=draw(st.sampled_from([20_000, 400_000])),
+        # without a pause and without a name that tells, nothing says where a pass ends
+        pause_ns=draw(st.sampled_from([20_000, 400_000, *([] if model.attention == STRANGE.attention else [0])])),
+        warm_up=draw(st.sampled_from([0, 0, 3])),
         skew_ns=draw(st.integers(0, 10**9)),
     )
 

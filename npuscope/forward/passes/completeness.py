@@ -11,6 +11,7 @@ import numpy as np
 
 from npuscope.forward.passes.boundaries import Stretches
 from npuscope.forward.passes.cuts import Bounds
+from npuscope.forward.passes.landmarks import Landmarks, last_between
 from npuscope.forward.passes.layers import Layer, usual_size
 from npuscope.forward.passes.sequence import Flags
 from npuscope.trace.intervals import Ints
@@ -36,14 +37,22 @@ def complete_and_draft(
     def counts(rows: Range) -> Ints:
         return np.bincount(found.sequence.symbol[slice(*rows)], minlength=len(regular))[regular]
 
-    def has_all(rows: Range, others: list[Range], of_layer: int) -> bool:
-        """True when rows hold every kernel that all others hold. Alone, they must be more than a layer's own."""
-        if not others:
-            return rows[1] - rows[0] > of_layer
+    def has_all(rows: Range, others: list[Range]) -> bool:
+        """True when rows hold every kernel that all others hold."""
         return bool(np.all(counts(rows) >= np.min(np.stack([counts(other) for other in others]), axis=0)))
 
-    begun[0] = has_all(heads[0], [heads[i] for i in like_first], layers[0].lead)
-    ended[-1] = has_all(tails[-1], [tails[i] for i in like_last], layers[-1].trail)
+    marked = Landmarks.of(found)
+    sampled = [(marked.tail(found, place) + 1, tail[1]) for place, tail in enumerate(tails)]
+    embedded = [last_between(marked.embedding, a - 1, b) is not None for a, b in heads]
+    if like_first:
+        begun[0] = has_all(heads[0], [heads[i] for i in like_first])
+    else:  # layers of its own: what any pass has before them, or at least something
+        begun[0] = embedded[0] or (not any(embedded[1:]) and heads[0][1] - heads[0][0] > layers[0].lead)
+    if like_last:
+        ended[-1] = has_all(tails[-1], [tails[i] for i in like_last])
+    else:
+        rest = sampled[:-1][:ENOUGH]
+        ended[-1] = tails[-1][1] - tails[-1][0] > layers[-1].trail and (not rest or has_all(sampled[-1], rest))
     whole = begun & ended
     draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
     # at the edges of the capture a small pass may be the rest of a large one: its whole side tells

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.forward.passes import marks
-from npuscope.forward.passes.boundaries import LONGER, Stretches, in_most
+from npuscope.forward.passes.boundaries import LONGER, Stretches
+from npuscope.forward.passes.landmarks import Landmarks, last_between
 from npuscope.forward.passes.sequence import Flags, Sequence
 from npuscope.trace.intervals import Ints
 
@@ -48,14 +48,14 @@ def bounds(found: Stretches) -> Bounds:
     end[~by_step] = len(sequence)
     begin[~by_step] = np.searchsorted(sequence.step, -1, side="left")
     inner = np.flatnonzero(sequence.step[last[:-1]] == sequence.step[first[1:]])  # no step tells these apart
-    marked = _Marks.of(found)
+    marked = Landmarks.of(found)
     end[inner] = begin[inner + 1] = _cuts(found, marked, inner)
     if not by_step.any() or len(inner):  # a step with one pass is that pass, whole or not
         begin[0], end[-1] = _first_begin(found, marked, begin), _last_end(found, marked, begin, end)
     return Bounds(begin, end, first, last)
 
 
-def _cuts(found: Stretches, marked: _Marks, passes: Ints) -> Ints:
+def _cuts(found: Stretches, marked: Landmarks, passes: Ints) -> Ints:
     """The first row of the pass after each of `passes`."""
     sequence, stretch = found.sequence, found.starts[1:] - 1
     regions = [_region(found, marked, int(stretch[i])) for i in passes.tolist()]
@@ -86,48 +86,7 @@ def _begin(sequence: Sequence, region: _Region, symbol: int, otherwise: int) -> 
     return int(like[int(np.argmax(sequence.pause[like]))]) if len(like) else otherwise
 
 
-@dataclass(frozen=True)
-class _Marks:
-    sampling: Ints
-    maybe: Ints
-    embedding: Ints
-
-    @staticmethod
-    def of(found: Stretches) -> _Marks:
-        sequence = found.sequence
-        of_layers = {
-            symbol
-            for symbol, name in enumerate(sequence.names)
-            if any(marks.found(pattern, [name])[0] for pattern in (marks.EMBEDDING, marks.MAYBE_SAMPLING))
-            and in_most(sequence.symbol == symbol, found.anchors)
-        }
-        rare = ~np.isin(sequence.symbol, list(of_layers))
-        return _Marks(
-            np.flatnonzero(sequence.marked(marks.SAMPLING)),
-            np.flatnonzero(sequence.marked(marks.MAYBE_SAMPLING) & rare),
-            np.flatnonzero(sequence.marked(marks.EMBEDDING) & rare),
-        )
-
-    def between(self, low: int, high: int) -> tuple[int, int]:
-        """After the last sampling in rows (low, high), up to and including the first embedding behind it."""
-        sampled = _last(self.sampling, low, high)
-        if sampled is None:
-            sampled = _last(self.maybe, low, _first(self.embedding, low, high) or high)
-        lowest = low + 1 if sampled is None else sampled + 1
-        return lowest, _first(self.embedding, lowest - 1, high) or high
-
-
-def _last(places: Ints, low: int, high: int) -> int | None:
-    place = int(np.searchsorted(places, high)) - 1
-    return int(places[place]) if place >= 0 and places[place] > low else None
-
-
-def _first(places: Ints, low: int, high: int) -> int | None:
-    place = int(np.searchsorted(places, low, side="right"))
-    return int(places[place]) if place < len(places) and places[place] < high else None
-
-
-def _region(found: Stretches, marked: _Marks, stretch: int) -> _Region:
+def _region(found: Stretches, marked: Landmarks, stretch: int) -> _Region:
     low, high = int(found.anchors[stretch]), int(found.anchors[stretch + 1])
     lowest, highest = marked.between(low, high)
     # without a pause to go by: at the embedding, or else right behind sampling
@@ -138,39 +97,42 @@ def _region(found: Stretches, marked: _Marks, stretch: int) -> _Region:
     return _Region(lowest, highest, min(max(otherwise, lowest), highest))
 
 
-def _first_begin(found: Stretches, marked: _Marks, begin: Ints) -> int:
+def _first_begin(found: Stretches, marked: Landmarks, begin: Ints) -> int:
     """Where the first pass begins: the capture may begin in the tail of another, or with what is no pass's."""
     sequence, anchor = found.sequence, int(found.anchors[0])
     first = int(begin[0])
     others = np.flatnonzero(found.sizes[1:] == found.sizes[0]) + 1
-    heads = found.anchors[found.starts[others]] - begin[others]
     opening = Counter(sequence.symbol[begin[others if len(others) else slice(1, None)]].tolist()).most_common(1)
-    if _last(marked.sampling, first - 1, anchor) is not None:
+    if last_between(marked.sampling, first - 1, anchor) is not None:
         lowest, highest = marked.between(first - 1, anchor)
         own = lowest + int(np.argmax(sequence.pause[lowest : highest + 1]))
         return _begin(sequence, _Region(lowest, highest, own), opening[0][0], own) if opening else own
-    if len(others) and anchor - first > np.max(heads):
-        like = first + np.flatnonzero((sequence.symbol[first:anchor] == opening[0][0]) & _long(found, first, anchor))
-        if len(like):
-            return int(like[int(np.argmin(np.abs(anchor - like - np.median(heads))))])
+    if len(others):
+        # the last row that has a pause before it, and behind it all openings that a head has
+        opens = sequence.symbol == opening[0][0]
+        heads = zip(begin[others].tolist(), found.anchors[found.starts[others]].tolist(), strict=True)
+        needed = min(int(opens[a:b].sum()) for a, b in heads)
+        left = np.cumsum(opens[first:anchor][::-1])[::-1]
+        like = np.flatnonzero(opens[first:anchor] & _long(found, first, anchor) & (left >= needed))
+        return first + int(like[-1]) if len(like) else first
     return first
 
 
-def _last_end(found: Stretches, marked: _Marks, begin: Ints, end: Ints) -> int:
+def _last_end(found: Stretches, marked: Landmarks, begin: Ints, end: Ints) -> int:
     """Where the last pass ends: the capture may end in the head of another, or with what is no pass's."""
     sequence, anchor = found.sequence, int(found.anchors[-1])
     last = int(end[-1])
     opening = Counter(sequence.symbol[begin[1:]].tolist()).most_common(1)
-    if _last(marked.sampling, anchor, last) is not None:
+    if last_between(marked.sampling, anchor, last) is not None:
         lowest, embedding = marked.between(anchor, last)
         if lowest < last:
             own = lowest + int(np.argmax(sequence.pause[lowest : embedding + 1])) if embedding < last else last
             region = _Region(lowest, min(embedding, last - 1), own)
             last = _begin(sequence, region, opening[0][0], own) if opening else own
-    others = np.flatnonzero(found.sizes[:-1] == found.sizes[-1])
-    if len(others):
-        tails = end[others] - found.anchors[found.starts[others + 1] - 1]
-        beyond = np.flatnonzero(_long(found, anchor + int(np.min(tails)), last))
-        if last > anchor + np.max(tails) and len(beyond):
-            return anchor + int(np.min(tails)) + int(beyond[0])
+    # what passes have behind their sampling is alike even where their layers differ
+    tails = [edge - marked.tail(found, place) for place, edge in enumerate(end[:-1].tolist())]
+    tail = marked.tail(found, len(end) - 1)
+    if tails and last > tail + min(tails):
+        beyond = np.flatnonzero(_long(found, tail + min(tails), last))
+        return tail + min(tails) + int(beyond[0]) if len(beyond) else last
     return last
