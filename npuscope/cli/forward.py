@@ -30,9 +30,11 @@ def command(
     profiler_root: Annotated[str | None, typer.Option(help="The same as PATH.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only list passes: no statistics of layers.")] = False,
     select: Annotated[
-        str,
-        typer.Option(help="Passes to export: 3, 2-5, all, complete, clean, prefill, decode, draft; commas between."),
-    ] = "clean",
+        str | None,
+        typer.Option(
+            help="Passes to show and export: 3, 2-5, all, complete, clean, prefill, decode, draft; with commas."
+        ),
+    ] = None,
     window: Annotated[str, typer.Option(help="full, anchor (first to last attention) or capture.")] = "full",
     out: Annotated[str | None, typer.Option(help="Export: a new folder, or a .csv for one pass.")] = None,
     anchor: Annotated[str | None, typer.Option(help="The kernel every layer runs, a regular expression.")] = None,
@@ -61,8 +63,8 @@ def command(
     check_outputs([place], out, perfetto, html)
     wanted = Wanted(
         anchor,
-        not list_only,
-        tuple(word.strip() for word in select.split(",")),
+        not list_only and out is None,
+        tuple(word.strip() for word in select.split(",")) if select else None,
         window,
         Path(out) if out else None,
         Path(perfetto) if perfetto else None,

@@ -9,7 +9,7 @@ import polars as pl
 
 from npuscope.analysis.table import microseconds
 from npuscope.forward.passes.ranks import RankPasses, Ranks
-from npuscope.report.forward_text import flags, pass_table
+from npuscope.report.forward_text import count, flags, pass_table
 from npuscope.report.static_page import legend, static_page, table, text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1200, 190, 70, 22
@@ -29,10 +29,11 @@ def forward_page(result: Ranks) -> str:
 
 
 def _rank(rank: RankPasses) -> list[str]:
-    passes = rank.told["passes"]
+    passes = rank.passes
     name = rank.path if rank.rank is None else f"rank {rank.rank}: {rank.path}"
-    told = f"{len(passes)} forward passes, told apart by {rank.told['rule']}; layers by {rank.told['anchor']}"
-    notes = "".join(f"<li>{text(flag)}</li>" for flag in flags(rank.told))
+    told = count(len(passes), "forward pass", "forward passes")
+    told += f", told apart by {rank.told['rule']}; layers by {rank.told['anchor']}"
+    notes = "".join(f"<li>{text(flag)}</li>" for flag in flags({**rank.told, "passes": passes}))
     parts = [f"<h2>{text(name)}</h2>", f"<p>{text(told)}</p>", f'<ul class="notes">{notes}</ul>', _bars(passes)]
     if rank.statistics is not None:
         layers = pl.DataFrame(rank.statistics["layers"], infer_schema_length=None)

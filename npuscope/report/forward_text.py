@@ -11,6 +11,7 @@ from npuscope.forward.passes.ranks import RankPasses, Ranks
 
 MOST_PASSES = 60
 MOST_FLAGS = 12
+STEADY = 0.05  # a spread below this is not worth a line
 WIDEST = 8  # positions with the largest spread, and with the largest share
 
 
@@ -25,11 +26,11 @@ def forward_text(result: Ranks) -> str:
 
 
 def _rank(rank: RankPasses, several: bool) -> list[str]:
-    told = rank.told
-    passes = told["passes"]
+    told = {**rank.told, "passes": rank.passes}
+    passes = rank.passes
     name = f"rank {rank.rank}, {rank.path}" if several else rank.path
     lines = [
-        f"{printable(name)}: {_count(len(passes), 'forward pass', 'forward passes')}, told apart by {told['rule']}; "
+        f"{printable(name)}: {count(len(passes), 'forward pass', 'forward passes')}, told apart by {told['rule']}; "
         f"layers by {short(told['anchor'], 80)}"
     ]
     lines += frame_lines(pass_table(passes), MOST_PASSES)
@@ -57,7 +58,7 @@ def pass_table(passes: list[dict[str, Any]]) -> pl.DataFrame:
     rows = [
         {
             "pass": p["index"],
-            "step": p["step"],
+            "step": None if p["step"] is None else str(p["step"]),
             "phase": p["phase"],
             "tokens": p["tokens"],
             "layers": p["layers"],
@@ -77,24 +78,30 @@ def pass_table(passes: list[dict[str, Any]]) -> pl.DataFrame:
 
 def _statistics(told: dict[str, Any]) -> list[str]:
     layers = pl.DataFrame(told["layers"], infer_schema_length=None)
-    lines = [f"{told['phase']} over {_count(len(told['passes']), 'pass', 'passes')}:"]
+    lines = [f"{told['phase']} over {count(len(told['passes']), 'pass', 'passes')}:"]
     if layers.height:
         odd = layers.filter("odd")
         middle = layers["p50_ns"].median()
         lines.append(f"  a layer takes {microseconds(middle)} µs of device time (median)")  # type: ignore[arg-type]
-        for layer, p50, cv in odd.select("layer", "p50_ns", "cv").iter_rows():
-            lines.append(f"  layer {layer} is odd: {microseconds(p50)} µs, CV {cv:.2f}")
+        for layer, p50, name, above in odd.select("layer", "p50_ns", "farthest", "farthest_ns").iter_rows():
+            lines.append(
+                f"  layer {layer} is odd: {microseconds(p50)} µs; {short(name)} takes {microseconds(above)} µs more"
+            )
         if odd.is_empty():
             lines.append("  no layer stands out")
     for kind in told["sequences"]:
         chain = " → ".join(short(kernel, 40) for kernel in kind["kernels"])
         lines.append(f"  layer {kind['layers']}: {chain}")
     positions = pl.DataFrame(told["positions"], infer_schema_length=None)
+    shown = positions.with_columns(pl.col("share").map_elements(percent, return_dtype=pl.String))
     lines += ["", "  where the time goes, by position:"]
-    lines += frame_lines(positions.sort("total_ns", descending=True).head(WIDEST))
-    spread = positions.filter(pl.col("share") > 0.001).sort("cv", descending=True).head(WIDEST)
-    return [*lines, "", "  what varies most, of positions above 0.1 % of the time:", *frame_lines(spread)]
+    lines += frame_lines(shown.sort("total_ns", descending=True).head(WIDEST))
+    spread = shown.filter((positions["share"] > 0.001) & (pl.col("cv") > STEADY)).sort("cv", descending=True)
+    if spread.height:
+        lines += ["", "  what varies most, of positions above 0.1 % of the time:", *frame_lines(spread.head(WIDEST))]
+    return lines
 
 
-def _count(n: int, one: str, many: str) -> str:
+def count(n: int, one: str, many: str) -> str:
+    """A number and its noun."""
     return f"{n:,} {one if n == 1 else many}"

@@ -122,3 +122,24 @@ def test_a_profiler_root_is_named_either_way(tmp_path: Path) -> None:
     refused = npuscope("forward", tmp_path / "prof", "--perfetto", tmp_path / "x.pftrace")
     assert refused.returncode == 2
     assert "holds one rank" in refused.stderr
+
+
+def test_a_selection_shows_and_counts_only_those_passes(capture: Path) -> None:
+    told = json.loads(npuscope("forward", capture, "--select", "2", "--json").stdout)
+    assert [p["index"] for p in told["passes"]] == [2]
+    assert told["ranks"][0]["statistics"]["passes"] == [2]
+    refused = npuscope("forward", capture, "--select", "prefill")
+    assert refused.returncode == 2
+    assert "no pass is prefill" in refused.stderr
+
+
+def test_what_is_not_an_export_is_left_alone(capture: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert npuscope("forward", capture, "--out", out).returncode == 0
+    (out / "notes.txt").write_text("mine")
+    refused = npuscope("forward", capture, "--select", "1", "--out", out)
+    assert refused.returncode == 2
+    assert (out / "notes.txt").read_text() == "mine"
+    (tmp_path / "one.json").write_text('{"mine": true}')
+    assert npuscope("forward", capture, "--select", "1", "--out", tmp_path / "one.csv").returncode == 2
+    assert not (tmp_path / "one.csv").exists()

@@ -53,6 +53,8 @@ def complete_and_draft(
     else:
         rest = sampled[:-1][:ENOUGH]
         ended[-1] = tails[-1][1] - tails[-1][0] > layers[-1].trail and (not rest or has_all(sampled[-1], rest))
+    if len(sizes) == 1 and sizes[0] <= layers[0].attentions:  # one layer tells nothing: only marks do
+        begun[0], ended[0] = embedded[0], sampled[0][0] > bounds.last[0] + 1
     whole = begun & ended
     draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
     # at the edges of the capture a small pass may be the rest of a large one: its whole side tells

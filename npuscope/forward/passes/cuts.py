@@ -115,7 +115,10 @@ def _first_begin(found: Stretches, marked: Landmarks, begin: Ints) -> int:
         left = np.cumsum(opens[first:anchor][::-1])[::-1]
         like = np.flatnonzero(opens[first:anchor] & _long(found, first, anchor) & (left >= needed))
         return first + int(like[-1]) if len(like) else first
-    return first
+    # alone: what is farther away than the pass itself is long does not belong to it
+    rest = int(sequence.end[found.anchors[-1]]) - sequence.start[first:anchor]
+    far = np.flatnonzero(sequence.pause[first:anchor] > rest)
+    return first + int(far[-1]) if len(far) else first
 
 
 def _last_end(found: Stretches, marked: Landmarks, begin: Ints, end: Ints) -> int:
@@ -135,4 +138,6 @@ def _last_end(found: Stretches, marked: Landmarks, begin: Ints, end: Ints) -> in
     if tails and last > tail + min(tails):
         beyond = np.flatnonzero(_long(found, tail + min(tails), last))
         return tail + min(tails) + int(beyond[0]) if len(beyond) else last
-    return last
+    so_far = sequence.end[tail:last] - int(sequence.start[found.anchors[0]])
+    far = np.flatnonzero(sequence.pause[tail + 1 : last] > so_far[:-1]) if not tails else []
+    return tail + 1 + int(far[0]) if len(far) else last

@@ -53,6 +53,10 @@ def _slow_kernels(rows: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
         return pl.DataFrame(schema={"at": pl.UInt32, "kernel": pl.String, "dur": pl.Int64, "usual": pl.Float64})
     suspects = rows.filter(pl.col("dur") > limit).select("kernel").unique()
     rows = rows.join(suspects, on="kernel", how="semi").with_columns(pl.col("in_pass").cast(pl.UInt32).alias("at"))
-    rows = rows.join(passes, on="at").with_columns(usual=pl.col("dur").median().over("kind", "kernel", "shapes"))
+    of_kind = ["kind", "kernel", "shapes"]
+    # a collective of which its kind of pass has few is held against those of other passes: it tells no shapes
+    alone = (pl.len().over(of_kind) < FEWEST) & pl.col("shapes").is_in(["", "N/A"])
+    usual = pl.when(alone).then(pl.col("dur").median().over("kernel", "shapes"))
+    rows = rows.join(passes, on="at").with_columns(usual=usual.otherwise(pl.col("dur").median().over(of_kind)))
     excess = pl.col("dur") - pl.col("usual") > SHARE * pl.col("usual_union")
     return rows.filter(excess).sort("dur", descending=True).select("at", "kernel", "dur", "usual")

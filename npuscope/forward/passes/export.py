@@ -6,6 +6,8 @@ The JSON tells where the rows come from and what is known of the pass, so that t
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from npuscope.errors import NpuscopeError
+from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes.found import Passes
+from npuscope.forward.passes.phase import PHASES
 from npuscope.forward.passes.statistics import statistics
 from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
@@ -25,16 +28,18 @@ from npuscope.trace.writers.kernel_details import write_parts
 
 INDEX = "forward.json"
 CLEAN = "clean"  # complete and undisturbed
+NUMBER = re.compile(r"[0-9]{1,9}")
+OURS = re.compile(r"forward\.json|capture\.(csv|json)|pass_[0-9]+_[a-z]+\.(csv|json)")
 
 
-def selected(found: Passes, words: list[str]) -> list[int]:
+def selected(found: Passes, words: Sequence[str]) -> list[int]:
     """Pass numbers from `3`, `2-5`, `all`, `clean`, `complete` or a phase; in order, each once."""
     table = found.table
     by_word = {
         "all": pl.lit(True),
         "complete": pl.col("complete"),
         CLEAN: pl.col("complete") & ~pl.col("disturbed"),
-        **{phase: pl.col("phase") == phase for phase in table["phase"].unique()},
+        **{phase: pl.col("phase") == phase for phase in PHASES},
     }
     chosen: set[int] = set()
     for word in words:
@@ -42,19 +47,22 @@ def selected(found: Passes, words: list[str]) -> list[int]:
             chosen.update(table.filter(by_word[word])["index"])
             continue
         first, _, last = word.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
-            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {_list(by_word)}.")
+        if not NUMBER.fullmatch(first) or not NUMBER.fullmatch(last or first):
+            known = ", ".join(by_word)
+            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {known}.")
+        if max(int(first), int(last or first)) >= table.height:
+            raise NpuscopeError(f"no pass {last or first}", remedy=f"There are passes 0 to {table.height - 1}.")
         chosen.update(range(int(first), int(last or first) + 1))
-    beyond = [number for number in sorted(chosen) if number >= table.height]
-    if beyond:
-        raise NpuscopeError(f"no pass {beyond[0]}", remedy=f"There are passes 0 to {table.height - 1}.")
     if not chosen:
         raise NpuscopeError(f"no pass is {' or '.join(words)}", remedy="See --list; --select all takes every pass.")
     return sorted(chosen)
 
 
-def _list(words: dict[str, Any]) -> str:
-    return ", ".join(words)
+def is_export(folder: Path) -> bool:
+    """True for a folder that holds an export and nothing else, which a new one may replace."""
+    if not any(folder.rglob(INDEX)):
+        return False
+    return all(path.is_dir() or OURS.fullmatch(path.name) for path in folder.rglob("*"))
 
 
 def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
@@ -93,6 +101,8 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
     """One pass as a table at `path`, and what is known of it beside."""
     rows = rows_of(found, [number], window)[0]
     beside = path.with_suffix(".json")
+    if beside.exists() and b'"rows_written"' not in beside.read_bytes()[:100_000]:
+        raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
     with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
         write_table(_part(found.trace, rows), path)
         file.write(_json(_about(found, found.as_dict()["passes"][number], window, len(rows), _learned(found))))
@@ -101,7 +111,7 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
 
 def write_passes(found: Passes, numbers: list[int], window: str, folder: Path) -> list[Path]:
     """Passes as tables in a new folder, with an index; all of them or none."""
-    with whole_folder(folder, is_ours=lambda path: (path / INDEX).is_file()) as place:
+    with whole_folder(folder, is_ours=is_export) as place:
         written = fill(found, numbers, window, place)
     return [folder / path.relative_to(place) for path in written]
 
@@ -149,9 +159,7 @@ def _about(found: Passes, told: dict[str, Any], window: str, rows: int, learned:
         "pass": None if whole else told,
         "attentions_per_layer": found.attentions_per_layer,
         **learned,
-        "marked": dict(meta.marked),
-        "repaired": dict(meta.repaired),
-        "dropped": dict(meta.dropped),
+        "capture": {"marked": dict(meta.marked), "repaired": dict(meta.repaired), "dropped": dict(meta.dropped)},
     }
 
 

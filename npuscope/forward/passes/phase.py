@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from npuscope.forward.passes import marks
 
+PHASES = ("prefill", "decode", "draft", "unknown")
 PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
 ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill
 SEQUENCES = 5  # the input slot of FusedInferAttentionScore with the sequences' lengths

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from npuscope import engine
 from npuscope.analysis.table import Tabular
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.passes.export import CLEAN, INDEX, fill, selected, write_pass
+from npuscope.forward.passes.export import CLEAN, fill, is_export, selected, write_pass
 from npuscope.forward.passes.found import WINDOWS, Passes, passes
 from npuscope.forward.passes.statistics import statistics
 from npuscope.forward.passes.tracks import with_tracks
@@ -35,10 +35,11 @@ class Wanted:
 
     anchor: str | None = None
     statistics: bool = False
-    select: tuple[str, ...] = (CLEAN,)
+    select: tuple[str, ...] | None = None  # passes to show and to write; without, all are shown and clean ones written
     window: str = "full"
     out: Path | None = None  # a .csv for one pass of one rank, else a folder for all
     perfetto: Path | None = None  # a timeline of one rank, with tracks for passes and layers
+    alone: bool = False  # the capture is the only one, so that its export needs no folder per rank
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,14 @@ class RankPasses:
     path: str
     told: dict[str, Any]
     collectives: tuple[NDArray[np.int64], ...]
+    shown: tuple[int, ...]  # numbers of the passes to show
     statistics: dict[str, Any] | None = None
     written: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> list[dict[str, Any]]:
+        """The passes to show."""
+        return [self.told["passes"][number] for number in self.shown]
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +75,9 @@ class Skew(Tabular):
         if not self.passes or self.table.is_empty():
             return "ranks: no pass that all of them have"
         slow = self.table.sort("wait_ns", "rank")["rank"][0]
-        widest = (self.table["wait_ns"].max() or 0) / 1000  # type: ignore[operator]
+        widest = max(self.table["wait_ns"].fill_null(0).to_list()) / 1000
+        if widest < 1:
+            return f"ranks over {self.passes} common passes: no rank waits for another"
         told = f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
         return told + (f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else "")
 
@@ -92,7 +101,7 @@ class Ranks:
         """All passes in one list, each with its rank; what concerns a whole rank under `ranks`."""
         skewed = self.skew
         return {
-            "passes": [{"rank": rank.rank, **told} for rank in self.ranks for told in rank.told["passes"]],
+            "passes": [{"rank": rank.rank, **told} for rank in self.ranks for told in rank.passes],
             "ranks": [
                 {
                     "rank": rank.rank,
@@ -115,15 +124,17 @@ def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: 
     captures = [(str(capture.path), rank) for capture, rank in zip(found.captures, numbered, strict=True)]
     one_file = wanted.perfetto or (wanted.out if _is_table(wanted.out) else None)
     if one_file is not None and len(captures) > 1:
-        raise CannotWrite(f"holds one rank, and {path} has {len(captures)}", path=one_file, remedy="Name one capture.")
+        what = f"one file holds one rank, and {path} has {len(captures)}"
+        raise CannotWrite(what, path=one_file, remedy="Name one capture.")
     if wanted.perfetto is not None:
         check_target(wanted.perfetto)
     if wanted.window not in WINDOWS:
         raise NpuscopeError(f"no window '{wanted.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
+    wanted = replace(wanted, alone=len(captures) == 1)
     if wanted.out is None or _is_table(wanted.out):
         ranks = tuple(_run([(*capture, wanted) for capture in captures], workers, jobs))
         return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
-    with whole_folder(wanted.out, is_ours=lambda folder: any(folder.rglob(INDEX))) as place:
+    with whole_folder(wanted.out, is_ours=is_export) as place:
         here = replace(wanted, out=place)
         ranks = tuple(_run([(*capture, here) for capture in captures], workers, jobs))
     written = (Path(name) for rank in ranks for name in rank.written)
@@ -157,6 +168,7 @@ def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
     """All of one capture, which may itself hold several ranks or devices."""
     path, rank, wanted = piece
     parts = devices(read(path))
+    wanted = replace(wanted, alone=wanted.alone and len(parts) == 1)
     return [_told(passes(part, wanted.anchor), path, own if own is not None else rank, wanted) for own, part in parts]
 
 
@@ -179,21 +191,27 @@ def _told(found: Passes, path: str, rank: int | None, wanted: Wanted) -> RankPas
     of = comm["in_pass"].to_numpy()
     parts = np.split(comm["dur"].to_numpy()[np.argsort(of, kind="stable")], np.cumsum(np.bincount(of, minlength=count)))
     written = _written(found, rank, wanted)
-    told = statistics(found).as_dict() if wanted.statistics and found.table["complete"].any() else None
-    return RankPasses(rank, path, found.as_dict(), tuple(parts[:count]), told, tuple(map(str, written)))
+    shown = range(count) if wanted.select is None else selected(found, wanted.select)
+    counted = None if wanted.select is None else list(shown)
+    told = None
+    if wanted.statistics and (counted or found.table["complete"].any()):
+        told = statistics(found, numbers=counted).as_dict()
+    return RankPasses(
+        rank, path, found.as_dict(), tuple(parts[:count]), tuple(shown), told, tuple(map(str, written))
+    )  # fmt: skip
 
 
 def _written(found: Passes, rank: int | None, wanted: Wanted) -> list[Path]:
     written: list[Path] = []
     if wanted.out is not None:
-        chosen = selected(found, list(wanted.select))
+        chosen = selected(found, wanted.select or (CLEAN,))
         if _is_table(wanted.out):
             if len(chosen) > 1:
                 remedy = "Choose one with --select, or name a folder."
                 raise CannotWrite(f"holds one pass, and {len(chosen)} are selected", path=wanted.out, remedy=remedy)
             written = write_pass(found, chosen[0], wanted.window, wanted.out)
         else:
-            place = wanted.out if rank is None else wanted.out / f"rank{rank}"
+            place = wanted.out if wanted.alone else wanted.out / f"rank{rank}"
             place.mkdir(exist_ok=True)
             written = fill(found, chosen, wanted.window, place)
     if wanted.perfetto is not None:

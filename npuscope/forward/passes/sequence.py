@@ -173,9 +173,10 @@ def _symbols(kernels: pl.Series) -> tuple[Ints, list[str]]:
     """A number per kernel type; names that differ only in digits are one, as counters in names are."""
     names = kernels.unique(maintain_order=True).to_list()
     bare: dict[str, int] = {}
-    places = [bare.setdefault(re.sub(r"(?<=_)\d+", "#", name or ""), len(bare)) for name in names]
+    places = [bare.setdefault(re.sub(r"(?<=_)\d+", "#", name), len(bare)) for name in names]
     codes = kernels.cast(pl.Enum(names)).to_physical().to_numpy()
-    return np.array(places, dtype=np.int64)[codes], list(bare)
+    first = {place: name for name, place in reversed(list(zip(names, places, strict=True)))}  # each as it is first told
+    return np.array(places, dtype=np.int64)[codes], [first[place] for place in range(len(bare))]
 
 
 def _steps(rows: pl.DataFrame) -> Ints:

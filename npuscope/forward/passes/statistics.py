@@ -6,6 +6,7 @@ That holds where streams interleave differently from layer to layer. Only comple
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +56,15 @@ class LayerKind:
     kernels: tuple[str, ...]
 
 
-def statistics(found: Passes, phase: str | None = None) -> Statistics:
-    """Statistics of the passes of a phase; without one, of the phase most device time went to."""
+def statistics(found: Passes, phase: str | None = None, numbers: Sequence[int] | None = None) -> Statistics:
+    """Statistics of the passes of a phase; without one, of the phase most device time went to.
+
+    Of the passes given by number, or else of those that are whole and, if there are any, undisturbed.
+    """
     whole = found.table.filter("complete")
     usable = whole.filter(~pl.col("disturbed")) if (~whole["disturbed"]).any() else whole
+    if numbers is not None:
+        usable = found.table.filter(pl.col("index").is_in(list(numbers)))
     if phase is None and usable.height:
         # a capture with one disturbed prefill and many decode passes is about the latter
         phase = usable.group_by("phase").agg(pl.col("union_ns").sum()).sort("union_ns", "phase")["phase"][-1]
@@ -66,10 +72,11 @@ def statistics(found: Passes, phase: str | None = None) -> Statistics:
     if chosen.is_empty():
         known = ", ".join(usable["phase"].unique().sort()) or "none"
         raise NpuscopeError(f"no complete pass of phase '{phase}'", remedy=f"Phases of complete passes: {known}.")
-    numbers = chosen["index"]
-    rows = found.order.filter(pl.col("in_pass").is_in(numbers.implode()))
+    counted = chosen["index"]
+    rows = found.order.filter(pl.col("in_pass").is_in(counted.implode()))
+    rows = rows.with_columns(nth=pl.int_range(pl.len()).over("in_pass", "part", "layer", "kernel") + 1)
     return Statistics(
-        str(phase), tuple(numbers), _layers(rows), _positions(rows), _sequences(rows, numbers.head(TAUGHT_BY))
+        str(phase), tuple(counted), _layers(rows), _positions(rows), _sequences(rows, counted.head(TAUGHT_BY))
     )
 
 
@@ -89,14 +96,24 @@ def _layers(rows: pl.DataFrame) -> pl.DataFrame:
     sums = rows.filter(pl.col("layer").is_not_null()).group_by("in_pass", "layer").agg(pl.col("dur").sum())
     table = sums.group_by("layer").agg(pl.len().alias("passes"), *_spread(pl.col("dur"))).sort("layer")
     odd = pl.col("p50_ns") > OUTLIER * pl.col("p50_ns").median()
-    return table.with_columns(odd.alias("odd"))
+    return table.with_columns(odd.alias("odd")).join(_culprits(rows), on="layer", how="left", maintain_order="left")
+
+
+def _culprits(rows: pl.DataFrame) -> pl.DataFrame:
+    """For each layer the kernel that takes most above what its position usually takes."""
+    inside = rows.filter(pl.col("layer").is_not_null())
+    usual = pl.col("dur") - pl.col("dur").median().over("kernel", "nth")
+    above = inside.with_columns(above=usual).group_by("layer", "kernel", "nth").agg(pl.col("above").median())
+    worst = above.sort("above", "kernel", "nth", descending=[True, False, False]).unique(
+        "layer", keep="first", maintain_order=True
+    )
+    name = pl.concat_str("kernel", pl.lit(" "), "nth").alias("farthest")
+    return worst.select("layer", name, pl.col("above").alias("farthest_ns"))
 
 
 def _positions(rows: pl.DataFrame) -> pl.DataFrame:
     place = ["in_pass", "part", "layer"]
-    rows = rows.with_columns(
-        nth=pl.int_range(pl.len()).over(*place, "kernel") + 1, position=pl.int_range(pl.len()).over(*place)
-    )
+    rows = rows.with_columns(position=pl.int_range(pl.len()).over(*place))
     table = rows.group_by("part", "kernel", "nth").agg(
         pl.len().alias("count"),
         *_spread(pl.col("dur")),
