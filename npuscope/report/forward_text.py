@@ -84,9 +84,8 @@ def _statistics(told: dict[str, Any]) -> list[str]:
         middle = layers["p50_ns"].median()
         lines.append(f"  a layer takes {microseconds(middle)} µs of device time (median)")  # type: ignore[arg-type]
         for layer, p50, name, above in odd.select("layer", "p50_ns", "farthest", "farthest_ns").iter_rows():
-            lines.append(
-                f"  layer {layer} is odd: {microseconds(p50)} µs; {short(name)} takes {microseconds(above)} µs more"
-            )
+            why = f"{short(name)} takes {microseconds(above)} µs more than in other layers"
+            lines.append(f"  layer {layer} is odd: {microseconds(p50)} µs; {why}")
         if odd.is_empty():
             lines.append("  no layer stands out")
     for kind in told["sequences"]:

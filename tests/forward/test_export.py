@@ -79,8 +79,8 @@ def test_metadata_tells_where_a_table_comes_from(tmp_path: Path) -> None:
     assert about["rows_written"] == len(table.read_text().splitlines()) - 1
     assert about["sequences"][1]["kernels"] == list(SMALL.layer)
     # each layer has two all-reduces told twice, the head one and the tail an all-gather; six tilings on the AI CPU
-    assert about["marked"]["collective listed logically and physically"] == 3 * (2 * 6 + 2)
-    assert about["marked"]["AI_CPU twin of a kernel"] == 3 * 6
+    assert about["capture"]["marked"]["collective listed logically and physically"] == 3 * (2 * 6 + 2)
+    assert about["capture"]["marked"]["AI_CPU twin of a kernel"] == 3 * 6
     again = passes(read(table)).table
     assert again.select("attentions", "complete").rows() == [(6, False)]  # the window leaves its head and tail out
 

@@ -139,5 +139,5 @@ def _last_end(found: Stretches, marked: Landmarks, begin: Ints, end: Ints) -> in
         beyond = np.flatnonzero(_long(found, tail + min(tails), last))
         return tail + min(tails) + int(beyond[0]) if len(beyond) else last
     so_far = sequence.end[tail:last] - int(sequence.start[found.anchors[0]])
-    far = np.flatnonzero(sequence.pause[tail + 1 : last] > so_far[:-1]) if not tails else []
-    return tail + 1 + int(far[0]) if len(far) else last
+    far = np.flatnonzero(sequence.pause[tail + 1 : last] > so_far[:-1])
+    return tail + 1 + int(far[0]) if len(far) and not tails else last

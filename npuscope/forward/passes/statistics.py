@@ -104,9 +104,8 @@ def _culprits(rows: pl.DataFrame) -> pl.DataFrame:
     inside = rows.filter(pl.col("layer").is_not_null())
     usual = pl.col("dur") - pl.col("dur").median().over("kernel", "nth")
     above = inside.with_columns(above=usual).group_by("layer", "kernel", "nth").agg(pl.col("above").median())
-    worst = above.sort("above", "kernel", "nth", descending=[True, False, False]).unique(
-        "layer", keep="first", maintain_order=True
-    )
+    above = above.sort("above", "kernel", "nth", descending=[True, False, False])
+    worst = above.unique("layer", keep="first", maintain_order=True)
     name = pl.concat_str("kernel", pl.lit(" "), "nth").alias("farthest")
     return worst.select("layer", name, pl.col("above").alias("farthest_ns"))
 
