@@ -68,10 +68,11 @@ def gemm(rows: list[Row], device: Device) -> Fitted:
     where = f"fit over {len({row.shape for row in rows})} shapes of {CSV} and {SECTION_4}"
     units = {"fixed": "s", "fixed_int8": "s", "first": "B/s per core", "again": "B/s per core", "v3_gain": "times"}
     constants = {name: Constant(getattr(costs, name), unit, where, "fitted") for name, unit in units.items()}
-    for place, name in enumerate("mkn"):
-        sizes = [row.mkn[place] for row in rows if row.mkn]
-        constants[f"{name}_least"] = Constant(min(sizes), "elements", "smallest in the fit", "measured")
-        constants[f"{name}_most"] = Constant(max(sizes), "elements", "largest in the fit", "measured")
+    for kind in ("bf16", "int8"):
+        for place, name in enumerate("mkn"):
+            sizes = [row.mkn[place] for row in rows if row.mkn and row.int8 == (kind == "int8")]
+            constants[f"{kind}_{name}_least"] = Constant(min(sizes), "elements", "smallest in the fit", "measured")
+            constants[f"{kind}_{name}_most"] = Constant(max(sizes), "elements", "largest in the fit", "measured")
     return Fitted(
         constants,
         rows,

@@ -37,6 +37,10 @@ class Row:
     mkn: tuple[int, int, int] | None = None  # of a matrix product, where the table tells
 
     @property
+    def int8(self) -> bool:
+        return self.call.type == "QuantBatchMatmulV3"
+
+    @property
     def shape(self) -> tuple[object, ...]:
         """What makes a row another measurement of the same call: type and product, or type and first shape."""
         first = self.call.inputs[0].shape if self.call.inputs and self.call.inputs[0] else self.text

@@ -86,7 +86,7 @@ two limits meet) was chosen by hand among 37 variants tried on these same rows, 
 rows they ranged from 4.6 % to 16.2 % with a shape left out and from 5.8 % to 21.9 % with the weights left out. Variants close to the
 chosen one miss the bound of 8 %: a sharper meeting of the two limits has 9.0 % and 10.2 %, column tiles in steps of 16 have 7.5 % and 8.5 %.
 Cross-validation guards the five constants against the rows, not the choice of the form. The captures further below, which neither
-constants nor form were fitted to, have errors of about 25 % on the few products they hold.
+constants nor form were fitted to, have larger errors on the few products they hold: each says how large.
 """
 AROUND_FAMILIES = """
 Errors of the other families are large where a shape at the end of a range is left out and the rest must extrapolate to it. With one or two

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -15,6 +16,7 @@ from npuscope.forward.calls import Call
 from npuscope.forward.estimate import Estimate, estimate
 from npuscope.llm.config import Model
 from npuscope.llm.forward_pass import Placed, basis, forward_pass
+from npuscope.llm.memory import Memory, memory
 from npuscope.llm.run import Run
 
 SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
@@ -85,6 +87,11 @@ class Prediction(Tabular):
         outside = [e for e in self.estimates if e.extrapolated]
         return len(outside), sum(e.ns or 0 for e in outside)
 
+    @cached_property
+    def memory(self) -> Memory:
+        """What the pass needs on one rank."""
+        return memory(self.model, self.run, self.kernels, self.device)
+
     def unknown(self) -> list[dict[str, Any]]:
         """Kernels without a price, with the reason."""
         found = Counter(
@@ -98,8 +105,9 @@ class Prediction(Tabular):
     def assumptions(self) -> list[str]:
         """What the number rests on, in sentences."""
         run, model = self.run, self.model
-        told = [f"The {basis(model, run)}."]
+        told = [f"The {basis(model, run)}.", self.memory.sentence()]
         told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
+        told.append("Whole passes take longer than their kernels alone: docs/validation.md says by how much so far.")
         told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
         told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
         if run.phase == "prefill":
@@ -120,6 +128,7 @@ class Prediction(Tabular):
             "run": asdict(self.run),
             "device": self.device.name,
             "total_ns": self.total_ns,
+            "memory": {**asdict(self.memory), "fits": self.memory.fits},
             "calls": len(self.kernels),
             "sources": shares,
             "extrapolated": {"calls": self.extrapolated[0], "ns": self.extrapolated[1]},

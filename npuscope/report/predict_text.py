@@ -33,10 +33,13 @@ def predict_markdown(prediction: Prediction, command: str) -> str:
 def _headline(prediction: Prediction) -> str:
     run = prediction.run
     tokens = f"batch {run.batch}" if run.phase == "decode" else f"{run.tokens:,} tokens"
-    return (
-        f"{prediction.model.title} {run.phase}, {tokens}, context {run.context:,}, tp {run.tp} on "
-        f"{prediction.device.title}: {microseconds(prediction.total_ns)} µs in {len(prediction.kernels):,} kernels"
-    )
+    spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
+    how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
+    time = f"{microseconds(prediction.total_ns)} µs in {len(prediction.kernels):,} kernels"
+    without = sum(row["calls"] for row in prediction.unknown())
+    told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
+    told += f", without {without:,} that have no price" if without else ""
+    return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"
 
 
 def _rows(prediction: Prediction) -> list[list[str]]:
@@ -49,7 +52,7 @@ def _rows(prediction: Prediction) -> list[list[str]]:
             microseconds(row["each_ns"]),
             microseconds(row["total_ns"]),
             percent(row["efficiency"]),
-            row["source"] + (", extrapolated" if row["extrapolated"] else ""),
+            row["source"] + (" outside its range" if row["extrapolated"] else ""),
         ]
         for row in rows.to_dicts()
     ]

@@ -78,8 +78,9 @@ def _gemm(call: Call, work: Work, device: Device) -> Found | None:
     seconds = gemm_time(mkn[0], mkn[1], mkn[2], work.dtype or "", call.type == "MatMulV3", device, GemmCosts.of(costs))
     if seconds is None:
         return None
+    kind = "int8" if work.dtype == "int8" else "bf16"
     bounds = zip(mkn, ("m", "k", "n"), strict=True)
-    inside = all(costs[f"{d}_least"].value <= size <= costs[f"{d}_most"].value for size, d in bounds)
+    inside = all(costs[f"{kind}_{d}_least"].value <= size <= costs[f"{kind}_{d}_most"].value for size, d in bounds)
     return seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2"
 
 
