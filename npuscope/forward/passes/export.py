@@ -6,6 +6,7 @@ The JSON tells where the rows come from and what is known of the pass, so that t
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from npuscope.forward.passes.statistics import statistics
 from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import add_counts
-from npuscope.trace.writers.atomic import whole_file, whole_folder
+from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.kernel_details import write as write_table
 from npuscope.trace.writers.kernel_details import write_parts
 
 INDEX = "forward.json"
 CLEAN = "clean"  # complete and undisturbed
+_OURS = re.compile(rf"{re.escape(INDEX)}|(capture|pass_\d+_[a-z]+)\.(csv|json)")
 
 
 def selected(found: Passes, words: list[str]) -> list[int]:
@@ -43,18 +45,15 @@ def selected(found: Passes, words: list[str]) -> list[int]:
             continue
         first, _, last = word.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {_list(by_word)}.")
+            known = ", ".join(by_word)
+            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {known}.")
+        if int(last or first) >= table.height:
+            beyond = max(int(first), table.height)
+            raise NpuscopeError(f"no pass {beyond}", remedy=f"There are passes 0 to {table.height - 1}.")
         chosen.update(range(int(first), int(last or first) + 1))
-    beyond = [number for number in sorted(chosen) if number >= table.height]
-    if beyond:
-        raise NpuscopeError(f"no pass {beyond[0]}", remedy=f"There are passes 0 to {table.height - 1}.")
     if not chosen:
         raise NpuscopeError(f"no pass is {' or '.join(words)}", remedy="See --list; --select all takes every pass.")
     return sorted(chosen)
-
-
-def _list(words: dict[str, Any]) -> str:
-    return ", ".join(words)
 
 
 def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
@@ -99,11 +98,12 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
     return [path, beside]
 
 
-def write_passes(found: Passes, numbers: list[int], window: str, folder: Path) -> list[Path]:
-    """Passes as tables in a new folder, with an index; all of them or none."""
-    with whole_folder(folder, is_ours=lambda path: (path / INDEX).is_file()) as place:
-        written = fill(found, numbers, window, place)
-    return [folder / path.relative_to(place) for path in written]
+def is_export(folder: Path) -> bool:
+    """True where nothing lies in a folder but what `fill` writes, for one rank or for many: it may be replaced."""
+    return all(
+        is_export(path) if path.is_dir() and re.fullmatch(r"rank\d+", path.name) else _OURS.fullmatch(path.name)
+        for path in folder.iterdir()
+    )
 
 
 def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from npuscope import engine
 from npuscope.analysis.table import Tabular
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.passes.export import CLEAN, INDEX, fill, selected, write_pass
+from npuscope.forward.passes.export import CLEAN, fill, is_export, selected, write_pass
 from npuscope.forward.passes.found import WINDOWS, Passes, passes
 from npuscope.forward.passes.statistics import statistics
 from npuscope.forward.passes.tracks import with_tracks
@@ -123,7 +123,7 @@ def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: 
     if wanted.out is None or _is_table(wanted.out):
         ranks = tuple(_run([(*capture, wanted) for capture in captures], workers, jobs))
         return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
-    with whole_folder(wanted.out, is_ours=lambda folder: any(folder.rglob(INDEX))) as place:
+    with whole_folder(wanted.out, is_ours=is_export) as place:
         here = replace(wanted, out=place)
         ranks = tuple(_run([(*capture, here) for capture in captures], workers, jobs))
     written = (Path(name) for rank in ranks for name in rank.written)
