@@ -60,6 +60,11 @@ class Roofline(Tabular):
         return self.calls.filter(_PRICED)
 
     @property
+    def priced_share(self) -> float:
+        """Of all measured time, that of the calls whose work is known."""
+        return int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
+
+    @property
     def above(self) -> pl.DataFrame:
         """Calls that ran faster than the limit: their bytes came from L2, or the work was less than the shapes say."""
         return self.priced.filter(pl.col("efficiency") > 1)
@@ -105,11 +110,10 @@ class Roofline(Tabular):
     def sentence(self) -> str:
         """The answer in one line."""
         lost = float(self.priced["lost_ns"].sum())
-        share = int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
         per = "per step" if self.steps else "in the capture"
         return (
-            f"{self.device.title}: {percent(share)} of the kernel time is priced, at {percent(self.efficiency)} of "
-            f"what the chip can do; {microseconds(lost)} µs {per} above its limits"
+            f"{self.device.title}: {percent(self.priced_share)} of the kernel time is priced, at "
+            f"{percent(self.efficiency)} of what the chip can do; {microseconds(lost)} µs {per} above its limits"
         )
 
     def title(self) -> str:
