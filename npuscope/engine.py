@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from npuscope.errors import NpuscopeError
@@ -48,16 +49,6 @@ def _guarded(work: Callable[[A], B], piece: A) -> B | _Failure:
         return _Failure(type(error), {word: getattr(error, word) for word in words})
 
 
-class _Guarded:
-    """A function together with its guard, as one thing that pickles."""
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self._work = work
-
-    def __call__(self, piece: Any) -> Any:
-        return _guarded(self._work, piece)
-
-
 def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -66,7 +57,7 @@ def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Ite
     # a fork would copy the locks of Polars' threads in whatever state they are
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
-            yield from pool.map(_Guarded(work), pieces)
+            yield from pool.map(partial(_guarded, work), pieces)
         except BrokenProcessPool as error:
             remedy = "It may have run out of memory: try fewer --jobs."
             raise NpuscopeError("a worker process died", remedy=remedy) from error
@@ -93,13 +84,9 @@ def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[
 
 def _start(ray: Any, jobs: int) -> None:
     """Join the cluster RAY_ADDRESS names; else start one here, for this run."""
-    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
-    if os.environ.get("RAY_ADDRESS"):
-        quiet = {"log_to_driver": False, "logging_level": "error"}
-    else:
-        quiet["num_cpus"] = jobs
+    here = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False, "num_cpus": jobs}
     try:
-        ray.init(**quiet)
+        ray.init(log_to_driver=False, logging_level="error", **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise NpuscopeError(
             f"Ray did not start: {error}", remedy="Check RAY_ADDRESS, or use --engine processes."

@@ -12,6 +12,7 @@ from npuscope.trace.core import Trace
 
 TOP = 10
 TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
+CORES = ("Accelerator Core", "Task Type", "taskType")  # columns with the kind of core, likewise
 NOT_TOLD = ["N/A", ""]
 
 
@@ -60,6 +61,12 @@ def kernel_group(slices: pl.DataFrame) -> pl.Expr:
     types = [pl.col(name) for name in TYPES if name in slices.columns]
     told = [pl.when(~t.is_in(NOT_TOLD)).then(t) for t in types]
     return pl.coalesce(*told, "kernel").alias("kernel")
+
+
+def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
+    """True for work that the capture says ran on the AI CPU, beside the device: no device time."""
+    cores = [pl.col(name).str.strip_chars().eq_missing("AI_CPU") for name in CORES if name in slices.columns]
+    return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
 
 
 def summarise(trace: Trace) -> Summary:

@@ -34,15 +34,34 @@ class Tabular(ABC):
 
 def frame_lines(frame: pl.DataFrame, most: int = MOST) -> list[str]:
     """A frame as aligned text. Columns that end in `_ns` are shown in microseconds, floats as they are read."""
-    names = [name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns]
+    names = [heading(name) for name in frame.columns]
     rows = [
-        [_cell(name, value) for name, value in zip(frame.columns, row, strict=True)] for row in frame.head(most).rows()
+        [short(cell(name, value)) for name, value in zip(frame.columns, row, strict=True)]
+        for row in frame.head(most).rows()
     ]
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
     lines = aligned([names, *rows], numeric)
     if frame.height > most:
         lines.append(f"  … and {frame.height - most:,} more rows")
     return lines
+
+
+def heading(column: str) -> str:
+    """A column's name as people read it, with its unit."""
+    return column[:-3] + " µs" if column.endswith("_ns") else column
+
+
+def cell(column: str, value: object) -> str:
+    """A value as people read it, in the unit of its column's heading."""
+    if value is None:
+        return "–"
+    if column.endswith("_ns") and isinstance(value, int | float):
+        return microseconds(value)
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Iterable[bool]) -> list[str]:
@@ -76,15 +95,3 @@ def percent(share: float | None) -> str:
 
 def times(ratio: float | None) -> str:
     return "–" if ratio is None else f"{ratio:.2f}x"
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "–"
-    if name.endswith("_ns") and isinstance(value, int | float):
-        return microseconds(value)
-    if isinstance(value, float):
-        return f"{value:,.3f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return short(str(value))

@@ -7,7 +7,7 @@ from math import prod
 
 import polars as pl
 
-from npuscope.trace.tensors import source_column
+from npuscope.trace.tensors import slots, source_column
 
 BITS = {
     "INT4": 4, "BOOL": 8, "INT8": 8, "UINT8": 8, "FLOAT8_E4M3FN": 8, "FLOAT8_E5M2": 8, "HIFLOAT8": 8,
@@ -42,12 +42,11 @@ def _bytes(text: str) -> int | None:
     for shapes, dtypes in zip(fields[::2], fields[1::2], strict=True):
         if shapes in ("", "N/A"):
             continue
-        for shape, dtype in zip(shapes.split(";"), dtypes.split(";"), strict=False):
+        for shape, dtype in zip(slots(shapes), dtypes.split(";"), strict=False):
             word = dtype.removeprefix("DT_")
             if not shape:
                 continue  # an absent input, or a scalar
             if word not in BITS:
                 return None
-            elements = prod(int(n) if n.strip().isdecimal() else 0 for n in shape.split(","))
-            total += elements * BITS[word] // 8
+            total += prod(shape) * BITS[word] // 8
     return total if 0 < total < MOST else None  # beyond that a shape is broken

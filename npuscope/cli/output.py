@@ -30,23 +30,18 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None) ->
     import polars as pl
 
     from npuscope.errors import NpuscopeError
+    from npuscope.forward.passes.choose import check_steps, numbered_pass
     from npuscope.trace import read
 
+    if steps and number is not None:
+        raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
     trace = read(path)
     if number is not None:
-        from npuscope.forward.passes.choose import numbered_pass
-
-        if steps:
-            raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
         return numbered_pass(trace, number, path)
-    if not steps:
-        return trace
-    known = trace.slices["step"].drop_nulls().unique().sort().to_list()
-    missing = [step for step in steps if step not in known]
-    if missing:
-        told = f"It has {', '.join(map(str, known[:20]))}." if known else "It marks no steps."
-        raise NpuscopeError(f"no step {missing[0]}", path=path, remedy=told)
-    return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
+    if steps:
+        check_steps(trace, steps, path)
+        return trace.select(pl.col("step").is_in(steps) | (pl.col("kind") == "host"))
+    return trace
 
 
 def print_json(data: Any) -> None:

@@ -37,7 +37,7 @@ def command(
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.forward.roofline import roofline
     from npuscope.report.roofline_page import roofline_page
-    from npuscope.report.roofline_report import roofline_markdown, roofline_text
+    from npuscope.report.roofline_text import roofline_markdown, roofline_text
 
     check_outputs([path], html, md)
     (name,) = names_of([path])

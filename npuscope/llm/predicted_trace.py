@@ -8,11 +8,12 @@ from dataclasses import asdict
 import polars as pl
 
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.work import work_of
+from npuscope.forward.work.families import rule_of
 from npuscope.llm.prediction import Prediction
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
 
+COLLECTIVE = "collective"
 CUBE = ("gemm", "quant_matmul", "grouped_matmul")
 MIXED = ("attention", "mla_prolog", "moe_exchange")  # cube and vector cores together
 
@@ -28,7 +29,7 @@ def predicted_trace(prediction: Prediction) -> Trace:
             "start": dur.cum_sum() - dur,
             "dur": dur,
             "kernel": calls["kernel"] + " " + calls["role"],
-            "kind": ["comm" if kernel.call.type.startswith("hcom") else "task" for kernel in prediction.kernels],
+            "kind": ["comm" if _family(kernel.call) == COLLECTIVE else "task" for kernel in prediction.kernels],
             "task": pl.int_range(calls.height, dtype=pl.Int64, eager=True),
             "Name": calls["kernel"] + " " + calls["role"],
             "Type": calls["kernel"],
@@ -65,10 +66,14 @@ def _texts(call: Call) -> dict[str, str]:
 
 
 def _core(call: Call) -> str:
-    if call.type.startswith("hcom"):
+    family = _family(call)
+    if family == COLLECTIVE:
         return "COMMUNICATION"
-    family = work_of(call).family
     return "AI_CORE" if family in CUBE else "MIX_AIC" if family in MIXED else "AI_VECTOR_CORE"
+
+
+def _family(call: Call) -> str:
+    return rule_of(call.type).name
 
 
 def _slots(tensors: Iterable[Tensor | None], tell: Callable[[Tensor], str], absent: str = "") -> str:

@@ -7,7 +7,7 @@ import polars as pl
 from npuscope.analysis.table import frame_lines, microseconds, percent, printable
 from npuscope.forward.align.alignment import Alignment, Scope
 from npuscope.forward.align.errors import by_shape
-from npuscope.report.markdown import bullets, table, text
+from npuscope.report.markdown import bullets, document, table, text
 
 FAMILIES, KERNELS, LAYERS, GROUPS = 12, 8, 5, 8
 
@@ -61,8 +61,7 @@ def align_markdown(names: tuple[str, str], a: Alignment, command: str) -> str:
             grouped = {"kernel": "kernel", "shapes": "shapes", "calls": "calls", ns: "µs"}
             parts += [f"## {what}", table(_grouped(found, ns).head(4 * GROUPS), grouped)]
     parts += ["## Scope and notes", bullets(text(note) for note in notes(a))]
-    parts += ["## How to reproduce", f"```\n{printable(command)}\n```"]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(parts, command)
 
 
 def metric_lines(a: Alignment) -> list[str]:

@@ -10,7 +10,7 @@ import polars as pl
 from npuscope.analysis.table import microseconds
 from npuscope.forward.passes.ranks import RankPasses, Ranks
 from npuscope.report.forward_text import count, flags, pass_table
-from npuscope.report.static_page import legend, static_page, table, text
+from npuscope.report.static_page import legend, notes, static_page, table, text
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1200, 190, 70, 22
 COMPUTE, COMM, IDLE, MIDDLE, FAR = "#1f5fbf", "#c2571a", "#d5dbe3", "#1f5fbf", "#9db8de"
@@ -33,8 +33,8 @@ def _rank(rank: RankPasses) -> list[str]:
     name = rank.path if rank.rank is None else f"rank {rank.rank}: {rank.path}"
     told = count(len(passes), "forward pass", "forward passes")
     told += f", told apart by {rank.told['rule']}; layers by {rank.told['anchor']}"
-    notes = "".join(f"<li>{text(flag)}</li>" for flag in flags({**rank.told, "passes": passes}))
-    parts = [f"<h2>{text(name)}</h2>", f"<p>{text(told)}</p>", f'<ul class="notes">{notes}</ul>', _bars(passes)]
+    wrong = notes(flags({**rank.told, "passes": passes}))
+    parts = [f"<h2>{text(name)}</h2>", f"<p>{text(told)}</p>", wrong, _bars(passes)]
     if rank.statistics is not None:
         layers = pl.DataFrame(rank.statistics["layers"], infer_schema_length=None)
         positions = pl.DataFrame(rank.statistics["positions"], infer_schema_length=None)

@@ -54,10 +54,8 @@ def report_markdown(name: str, e: Explanation, command: str) -> str:
                                 "tasks per step": "tasks per step", "share": "share"}),
         *([] if e.overlap is None else ["## Hidden and exposed", *_overlap(e.overlap)]),
         *_notes(e.notes),
-        "## How to reproduce",
-        f"```\n{printable(command)}\n```",
     ]  # fmt: skip
-    return _joined(parts)
+    return document(parts, command)
 
 
 def compare_markdown(names: tuple[str, str], c: Comparison, command: str) -> str:
@@ -83,10 +81,8 @@ def compare_markdown(names: tuple[str, str], c: Comparison, command: str) -> str
         bullets(text(line) for line in c.not_like_for_like) or "Nothing found that differs.",
         *(part for letter, found in zip("AB", c.overlaps, strict=True) if found
           for part in (f"## Hidden and exposed in {letter}", *_overlap(found))),
-        "## How to reproduce",
-        f"```\n{printable(command)}\n```",
     ]  # fmt: skip
-    return _joined(parts)
+    return document(parts, command)
 
 
 def gate_markdown(result: Gate) -> str:
@@ -94,7 +90,13 @@ def gate_markdown(result: Gate) -> str:
     columns = {"limit": "limit", "value": "value", "allowed": "allowed", "baseline": "baseline", "change": "change",
                "noise": "noise", "status": "status"}  # fmt: skip
     formats: dict[str, Cell] = {"change": _signed, "value": _plain, "baseline": _plain, "noise": _share}
-    return _joined([f"### {text(result.title())}", table(result.table, columns, formats)])
+    return document([f"### {text(result.title())}", table(result.table, columns, formats)])
+
+
+def document(parts: Sequence[str], command: str | None = None) -> str:
+    """Parts one below the other, empty ones left out; at the end the command that makes them again."""
+    again = [] if command is None else ["## How to reproduce", f"```\n{printable(command)}\n```"]
+    return "\n\n".join(part for part in (*parts, *again) if part) + "\n"
 
 
 def table(frame: pl.DataFrame, columns: dict[str, str], formats: dict[str, Cell] | None = None) -> str:
@@ -183,7 +185,3 @@ def _notes(notes: Sequence[str]) -> list[str]:
 
 def _more(height: int) -> str:
     return f"… and {height - KERNELS:,} more kernels." if height > KERNELS else ""
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return "\n\n".join(part for part in parts if part) + "\n"

@@ -10,8 +10,8 @@ import polars as pl
 
 from npuscope.analysis.table import microseconds, percent
 from npuscope.forward.roofline import Roofline
-from npuscope.report.roofline_report import families, kernels, notes, unknown
-from npuscope.report.static_page import legend, static_page, table, text
+from npuscope.report.roofline_text import families, kernels, remarks, unknown
+from npuscope.report.static_page import legend, notes, static_page, table, text
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 980, 520, 70, 46, 16, 20
 COLOURS = (
@@ -45,7 +45,7 @@ def roofline_page(name: str, r: Roofline) -> str:
             table(families(r)),
             "<h2>Without a price</h2>",
             table(unknown(r)),
-            '<ul class="notes">' + "".join(f"<li>{text(note)}</li>" for note in notes(r)) + "</ul>",
+            notes(remarks(r)),
         ],
     )
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import polars as pl
 
-from npuscope.analysis.table import microseconds, printable
+from npuscope.analysis.table import cell, heading, printable
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -38,16 +38,20 @@ def legend(colours: Iterable[tuple[str, str]], note: str = "") -> str:
     return f'<div class="legend">{dots}{f"<span>{text(note)}</span>" if note else ""}</div>'
 
 
+def notes(lines: Iterable[str]) -> str:
+    """What to know beside the numbers."""
+    return f'<ul class="notes">{"".join(f"<li>{text(line)}</li>" for line in lines)}</ul>'
+
+
 def table(frame: pl.DataFrame) -> str:
     """A frame as a table; columns that end in `_ns` are shown in microseconds."""
     if frame.is_empty():
         return '<p class="soft">Nothing.</p>'
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    heads = [name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns]
-    head = "".join(f"<th{_side(n)}>{text(h)}</th>" for h, n in zip(heads, numeric, strict=True))
+    head = "".join(f"<th{_side(n)}>{text(heading(c))}</th>" for c, n in zip(frame.columns, numeric, strict=True))
     body = "".join(
         "<tr>"
-        + "".join(f"<td{_side(n)}>{_cell(c, v)}</td>" for c, v, n in zip(frame.columns, row, numeric, strict=True))
+        + "".join(f"<td{_side(n)}>{text(cell(c, v))}</td>" for c, v, n in zip(frame.columns, row, numeric, strict=True))
         + "</tr>"
         for row in frame.iter_rows()
     )
@@ -56,10 +60,3 @@ def table(frame: pl.DataFrame) -> str:
 
 def _side(number: bool) -> str:
     return ' class="number"' if number else ' class="name"'
-
-
-def _cell(column: str, value: object) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        shown = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
-        return microseconds(value) if column.endswith("_ns") else shown
-    return "–" if value is None else text(str(value))

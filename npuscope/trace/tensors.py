@@ -50,6 +50,15 @@ def source_column(slices: pl.DataFrame, ours: str) -> str | None:
     return next((name for name in {**SHAPES, **WORDS}[ours] if name in slices.columns), None)
 
 
+def slots(text: str) -> list[tuple[int, ...]]:
+    """The shapes in one cell; empty where a slot is, or where it is not made of numbers."""
+    return [_numbers(slot.split(",")) for slot in text.strip().strip('"').split(";")]
+
+
+def _numbers(words: list[str]) -> tuple[int, ...]:
+    return tuple(map(int, words)) if all(word.strip().isdecimal() for word in words) else ()
+
+
 def _column(slices: pl.DataFrame, ours: str) -> pl.Expr:
     found = source_column(slices, ours)
     if found is None:

@@ -87,3 +87,14 @@ def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
     done = npuscope("predict", "--config", config)
     assert done.returncode == 2
     assert "architecture 'MambaForCausalLM' is not known" in done.stderr
+
+
+def test_what_a_config_says_cannot_act(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "qwen3_32b.json").read_text())
+    (path := tmp_path / "config.json").write_text(
+        json.dumps({**config, "quantization_config": {"quant_method": "\x1b[2J<img src=x>"}})
+    )
+    done = npuscope("predict", "--config", path, "--md", md := tmp_path / "pass.md")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + md.read_text()
+    assert "<img" not in md.read_text()

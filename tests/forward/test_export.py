@@ -11,7 +11,8 @@ from planted import DEEPSEEK, QWEN, Plan, plant
 
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes import Passes, passes
-from npuscope.forward.passes.export import cut_out, rows_of, selected, write_pass, write_passes
+from npuscope.forward.passes.export import cut_out, fill, rows_of, selected, write_pass
+from npuscope.forward.passes.ranks import Wanted, forward
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)
@@ -25,8 +26,8 @@ def found_in(folder: Path, plan: Plan) -> tuple[Path, Passes]:
 def test_exported_passes_hold_the_lines_of_the_source(tmp_path: Path) -> None:
     """Every line of the source is in one pass, unchanged and in order."""
     source, found = found_in(tmp_path, Plan(SMALL, ("decode",) * 3, side_stream=True))
-    written = write_passes(found, [0, 1, 2], "full", tmp_path / "out")
-    tables = [path for path in written if path.suffix == ".csv"]
+    (out := tmp_path / "out").mkdir()
+    tables = [path for path in fill(found, [0, 1, 2], "full", out) if path.suffix == ".csv"]
     header, *lines = source.read_text().splitlines()
     assert [table.name for table in tables] == [f"pass_000{n}_decode.csv" for n in range(3)]
     together = []
@@ -91,20 +92,24 @@ def test_a_selection_is_numbers_and_words(tmp_path: Path) -> None:
     assert selected(found, ["draft"]) == [1, 3, 5]
     assert selected(found, ["clean"]) == [0, 1, 3, 4, 5]
     assert selected(found, ["4", "0-1", "prefill"]) == [0, 1, 4]
-    with pytest.raises(NpuscopeError, match="no pass 6"):
-        selected(found, ["6"])
+    for beyond in ("6", "2-6", "0-99999999999"):
+        with pytest.raises(NpuscopeError, match="no pass 6"):
+            selected(found, [beyond])
     with pytest.raises(NpuscopeError, match="is no pass number and no word"):
         selected(found, ["first"])
 
 
 def test_nothing_is_exported_over_something_else(tmp_path: Path) -> None:
-    _, found = found_in(tmp_path, Plan(SMALL, ("decode",) * 2))
+    source, _ = found_in(tmp_path, Plan(SMALL, ("decode",) * 2))
     (precious := tmp_path / "precious").mkdir()
     (precious / "thesis.txt").write_text("two years")
+    forward(source, Wanted(select=("all",), out=precious / "passes"))  # an export below or beside it changes nothing
+    forward(source, Wanted(select=("all",), out=tmp_path / "out"))
+    (precious / "forward.json").write_text("{}")
     with pytest.raises(CannotWrite, match="something else is there"):
-        write_passes(found, [0], "full", precious)
-    write_passes(found, [0, 1], "full", tmp_path / "out")
-    write_passes(found, [1], "full", tmp_path / "out")  # an older export is replaced
+        forward(source, Wanted(select=("0",), out=precious))
+    assert (precious / "thesis.txt").read_text() == "two years"
+    forward(source, Wanted(select=("1",), out=tmp_path / "out"))  # an older export is replaced
     assert {path.name for path in (tmp_path / "out").glob("*.csv")} == {"pass_0001_decode.csv"}
 
 
@@ -113,6 +118,7 @@ def test_cells_with_line_ends_survive(tmp_path: Path) -> None:
     text = path.read_text().replace("GatherV2_0,", '"Gather\nV2",', 1)
     path.write_text(text)
     found = passes(read(path))
-    written = write_passes(found, [0, 1], "full", tmp_path / "out")
+    (out := tmp_path / "out").mkdir()
+    written = fill(found, [0, 1], "full", out)
     assert '"Gather\nV2"' in written[0].read_text()
     assert read(written[2]).slices.height == rows_of(found, [1], "full")[0].size

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from npuscope.forward.align import in_order
-from npuscope.forward.align.in_order import MATCH, UNTOLD, Calls, Pairs, align_calls, worth
+from npuscope.forward.align.in_order import MATCH, UNTOLD, Calls, Pairs, align_calls
 
 
 def calls(rows: list[tuple[int, int]]) -> Calls:
@@ -37,6 +37,13 @@ def plain(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> tuple[int, int]
 
     value, breaks = best(0, 0, True)
     return value, -breaks
+
+
+def worth(a: Calls, b: Calls, pairs: Pairs) -> int:
+    """What an alignment is worth, breaks aside."""
+    x, y = a.take(pairs.a), b.take(pairs.b)
+    equal = ((one == other) & (one != UNTOLD) for one, other in zip(x.levels, y.levels, strict=True))
+    return MATCH * len(x) + sum(int(np.sum(level)) for level in equal)
 
 
 def breaks(pairs: Pairs, a: int, b: int) -> int:

@@ -80,11 +80,6 @@ def align_calls(a: Calls, b: Calls, cells: int = CELLS) -> Pairs:
     return Pairs(in_a[both[0]], in_b[both[1]], of_best)
 
 
-def worth(a: Calls, b: Calls, pairs: Pairs) -> int:
-    """What an alignment is worth, breaks aside."""
-    return int(np.sum(_weights(a.take(pairs.a), b.take(pairs.b)))) if len(pairs.a) else 0
-
-
 def _goes_second(a: Calls, b: Calls) -> bool:
     """One order of the two sides, whichever way they are given, so that ties fall alike."""
     if len(a) != len(b):
@@ -107,14 +102,6 @@ def _alike(x: Calls, y: Calls) -> int:
     for one, other in zip((x.symbol, *x.levels), (y.symbol, *y.levels), strict=True):
         same &= one[:n] == other[:n]
     return n if bool(np.all(same)) else int(np.argmin(same))
-
-
-def _weights(x: Calls, y: Calls) -> Ints:
-    """The worth of each pair of calls of one symbol."""
-    weight = np.full(len(x), MATCH, dtype=np.int64)
-    for one, other in zip(x.levels, y.levels, strict=True):
-        weight += (one == other) & (one != UNTOLD)
-    return weight
 
 
 def _middle(x: Calls, y: Calls, cells: int) -> tuple[Ints, float]:

@@ -1,6 +1,6 @@
 """Which predicted call is which measured call: in order where both sides have one, then those that only moved.
 
-Calls of one family match, those of equal shapes before others (see `sequence` and `shape_forms`). A call that is left
+Calls of one family match, those of equal shapes before others (see `in_order` and `shape_forms`). A call that is left
 over on both sides, with equal shapes and no further apart than `REACH` matches, runs at another place of the same
 neighbourhood (another stream, another order): it is matched too, and marked as moved. Where a side has counts and no
 order, calls match by family and shapes alone.

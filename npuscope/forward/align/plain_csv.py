@@ -44,7 +44,7 @@ def read_prediction_csv(path: str | Path, wanted: Wanted | None = None) -> Trace
     path, wanted = Path(path), wanted or Wanted()
     table = read_csv(path)
     kernel = _column(table, wanted.kernel, KERNEL, "kernel", path)
-    time = _column(table, wanted.time, _time_names(table), "time", path)
+    time = _column(table, wanted.time, _time_names(), "time", path)
     scale = UNITS[_unit(time, wanted.unit, path)]
     cells = table.cells
     ns = _numbers(table, time, path, scale, LONGEST_NS, "a time")
@@ -91,8 +91,8 @@ def _found(table: CsvTable, names: Sequence[str]) -> list[str]:
     return next((hits for name in names if (hits := [c for c, plain in columns.items() if plain == name])), [])
 
 
-def _time_names(table: CsvTable) -> list[str]:
-    """Names of time columns, with and without a unit, that this file may have."""
+def _time_names() -> list[str]:
+    """Names of time columns, with and without a unit."""
     return [f"{name}{unit}" for name in TIME for unit in ("", *(f"_{u}" for u in UNITS))] + [*UNITS]
 
 

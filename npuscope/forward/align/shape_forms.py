@@ -13,7 +13,7 @@ from functools import lru_cache
 import polars as pl
 
 Form = tuple[tuple[int, ...], ...]
-LEVELS = 3  # the first tensor, the first two, all of them
+LEVELS = (1, 2, None)  # tensors that count: the first, the first two, all of them
 _LISTED = re.compile(r"[\[(]([\d,\sx]*)[\])]")
 _TILES = ((16, 16), (16, 32))
 
@@ -48,5 +48,4 @@ def _logical(dims: tuple[int, ...], word: str) -> tuple[int, ...]:
 def level_texts(shapes: pl.Series, formats: pl.Series) -> list[list[str | None]]:
     """For each level a text per call, equal where the calls are alike on that level; None where it is not told."""
     forms = [form_of(s, f or "") if s else () for s, f in zip(shapes.to_list(), formats.to_list(), strict=True)]
-    counts = (1, 2, None)
-    return [[str(form[:count]) if form else None for form in forms] for count in counts]
+    return [[str(form[:count]) if form else None for form in forms] for count in LEVELS]

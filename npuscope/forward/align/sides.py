@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.summary import NOT_TOLD, TYPES
+from npuscope.analysis.summary import CORES, NOT_TOLD, TYPES
 from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
 from npuscope.forward.align.kernel_names import families_of
@@ -33,7 +33,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "layer": (("layer",), ("layer",)),
     "role": (("role",), ("role",)),
     "limit_ns": (("limit_ns",), ("limit_ns",)),
-    "core": (("Accelerator Core", "Task Type"), ("Accelerator Core",)),
+    "core": (CORES, ("Accelerator Core",)),
     "parts": ((), ("sub_kernel_durations",)),
     "zero_cost": ((), ("zero_cost",)),
 }

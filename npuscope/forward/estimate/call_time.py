@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from npuscope.device import Constant, Device
 from npuscope.forward.calls import Call, Tensor
+from npuscope.forward.estimate.calibrated import Calibrated, Source
 from npuscope.forward.estimate.collective_time import collective_time
 from npuscope.forward.estimate.gemm_time import GemmCosts, gemm_time
 from npuscope.forward.work import Limit, Work, limit_ns, work_of
 from npuscope.forward.work.matmul import sizes
 
-Source = Literal["MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN"]
 Costs = Mapping[str, Constant]
-Found = tuple[float, Source, bool, str]  # seconds, source, inside the calibrated range, why
 SAME = 0.01  # sizes this close are the same
 GEMMS = ("MatMulV2", "MatMulV3", "QuantBatchMatmulV3")  # kernels that the law of products was fitted to
 
@@ -50,18 +48,14 @@ def estimate(call: Call, device: Device) -> Estimate:
         return Estimate(None, "UNKNOWN", None, work.note or "what it computes is not known")
     if found is None:
         return Estimate(floor, "ANALYTIC", floor, f"no calibration: {limit.why}")
-    seconds, source, inside, why = found
     # bytes that stay in L2 can beat the memory's limit, but nothing here says which will
-    return Estimate(max(round(seconds * 1e9), floor), source, floor, why, not inside)
+    ns = max(round(found.seconds * 1e9), floor)
+    return Estimate(ns, found.source, floor, found.why, not found.inside)
 
 
-def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Found | None:
+def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
     if work.message_bytes is not None:
-        found = collective_time(work, device, call.type)
-        if found is None:
-            return None
-        seconds, inside, how = found
-        return seconds, "MEASURED" if how == "measured point" else "INTERPOLATED", inside, how
+        return collective_time(work, device, call.type)
     if call.type in GEMMS:
         return _gemm(call, work, device)
     if work.family == "attention":
@@ -70,7 +64,7 @@ def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Found |
     return None if costs is None else _line(call, work, limit, device, costs)
 
 
-def _gemm(call: Call, work: Work, device: Device) -> Found | None:
+def _gemm(call: Call, work: Work, device: Device) -> Calibrated | None:
     costs = device.family.get("gemm")
     batch, *mkn = _product(call)
     if costs is None or batch > 1 or work.dtype not in ("bf16", "fp16", "int8"):
@@ -81,10 +75,10 @@ def _gemm(call: Call, work: Work, device: Device) -> Found | None:
     kind = "int8" if work.dtype == "int8" else "bf16"
     bounds = zip(mkn, ("m", "k", "n"), strict=True)
     inside = all(costs[f"{kind}_{d}_least"].value <= size <= costs[f"{kind}_{d}_most"].value for size, d in bounds)
-    return seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2"
+    return Calibrated(seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2")
 
 
-def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) -> Found:
+def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) -> Calibrated:
     """fixed + spread · share of the vector cores in use + bytes at a rate (at the limit where none was fitted)."""
     size, rows = work.bytes or 0, token_rows(call)
     value = {name: constant.value for name, constant in costs.items()}
@@ -93,12 +87,12 @@ def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) ->
     least, most = value["bytes_least"], value["bytes_most"]
     inside = least * (1 - SAME) <= size <= most * (1 + SAME)
     if inside and least == most:
-        return seconds, "MEASURED", True, "measured point"
+        return Calibrated(seconds, "MEASURED", True, "measured point")
     how = "line through one measured point" if least == most else "fitted line"
-    return seconds, "INTERPOLATED", inside, how
+    return Calibrated(seconds, "INTERPOLATED", inside, how)
 
 
-def _attention(call: Call, work: Work, limit: float, device: Device) -> Found | None:
+def _attention(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
     """fixed + the cache's bytes at a rate, or the arithmetic at its limit, whichever is longer."""
     if call.type != "FusedInferAttentionScore":
         return None
@@ -109,7 +103,8 @@ def _attention(call: Call, work: Work, limit: float, device: Device) -> Found | 
     one_each = token_rows(call) == max((t.shape[0] for t in call.inputs[5:7] if t is not None), default=0)
     moved = (work.bytes or 0) / costs["rate"].value
     inside = one_each and costs["bytes_least"].value <= (work.bytes or 0) <= costs["bytes_most"].value
-    return costs["fixed"].value + max(moved, limit), "INTERPOLATED", inside, "fixed cost and the cache's bytes"
+    seconds = costs["fixed"].value + max(moved, limit)
+    return Calibrated(seconds, "INTERPOLATED", inside, "fixed cost and the cache's bytes")
 
 
 def _priced(call: Call, device: Device) -> tuple[Work, Limit]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from npuscope.device import Device
+from npuscope.forward.estimate.calibrated import Calibrated
 from npuscope.forward.work import Work, collective_kind, limit_ns
 
 SMALL = "overhead of the measured small all-reduce plus the links' time"
 
 
-def collective_time(work: Work, device: Device, kernel_type: str) -> tuple[float, bool, str] | None:
-    """Seconds, whether that is inside what was measured, and how it was found; None without calibration."""
+def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated | None:
+    """The time of a collective; None without calibration."""
     kind, ranks, message = collective_kind(kernel_type), work.ranks, work.message_bytes
     if kind not in ("all_reduce", "all_gather", "reduce_scatter") or ranks is None or message is None or ranks < 2:
         return None
@@ -26,7 +27,7 @@ def collective_time(work: Work, device: Device, kernel_type: str) -> tuple[float
     if len(found) == len(lines):
         inside = kind != "all_reduce" and found[0][1]
         how = "fitted line" if kind != "all_reduce" else "reduce-scatter and all-gather, each a fitted line"
-        return sum(seconds for seconds, _ in found), inside, how
+        return Calibrated(sum(seconds for seconds, _ in found), "INTERPOLATED", inside, how)
     return _small(work, device, kernel_type, kind)
 
 
@@ -39,7 +40,7 @@ def _line(name: str, share: float, ranks: int, device: Device) -> tuple[float, b
     return seconds, share <= costs["bytes_most"].value and ranks == costs["ranks"].value
 
 
-def _small(work: Work, device: Device, kernel_type: str, kind: str) -> tuple[float, bool, str] | None:
+def _small(work: Work, device: Device, kernel_type: str, kind: str) -> Calibrated | None:
     point = device.family.get("all_reduce")
     if point is None:
         return None
@@ -49,4 +50,7 @@ def _small(work: Work, device: Device, kernel_type: str, kind: str) -> tuple[flo
         return None
     overhead = point["time"].value - wire_there.ns / 1e9
     same = kind == "all_reduce" and (work.message_bytes, work.ranks) == (there.message_bytes, there.ranks)
-    return overhead + wire.ns / 1e9, same, "measured point" if same else SMALL
+    seconds = overhead + wire.ns / 1e9
+    if same:
+        return Calibrated(seconds, "MEASURED", True, "measured point")
+    return Calibrated(seconds, "INTERPOLATED", False, SMALL)

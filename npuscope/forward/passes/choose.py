@@ -32,9 +32,7 @@ def one_pass(trace: Trace, step: int | None, number: int | None, path: str, pref
         return numbered_pass(trace, number, path)
     steps = trace.slices["step"].drop_nulls().unique().sort().to_list()
     if step is not None:
-        if step not in steps:
-            told = f"It has {_listed(steps)}." if steps else "It marks no steps."
-            raise NpuscopeError(f"no step {step}", path=path, remedy=told)
+        check_steps(trace, [step], path)
         return trace.select(step=step)
     if len(steps) > 1:
         what = f"it holds {len(steps)} steps: {_listed(steps)}"
@@ -44,6 +42,15 @@ def one_pass(trace: Trace, step: int | None, number: int | None, path: str, pref
         what = f"it holds {found.table.height} forward passes"
         raise NpuscopeError(what, path=path, remedy=f"Choose one with {prefix}pass N; `npuscope forward` lists them.")
     return trace
+
+
+def check_steps(trace: Trace, wanted: list[int], path: str) -> None:
+    """Refuse steps that the trace does not mark."""
+    known = trace.slices["step"].drop_nulls().unique().sort().to_list()
+    for step in wanted:
+        if step not in known:
+            told = f"It has {_listed(known)}." if known else "It marks no steps."
+            raise NpuscopeError(f"no step {step}", path=path, remedy=told)
 
 
 def _passes(trace: Trace) -> Passes | None:

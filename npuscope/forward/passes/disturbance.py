@@ -21,7 +21,7 @@ FEWEST = 3  # passes of a kind from which on their pauses and totals can be comp
 
 @dataclass(frozen=True)
 class PassTotals:
-    """With an entry per pass: its kind (phase and size), device time, span and longest pause."""
+    """With an entry per pass: its kind (phase and size), device time and longest pause."""
 
     kind: list[str]
     union: Ints

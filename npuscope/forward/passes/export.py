@@ -22,14 +22,14 @@ from npuscope.forward.passes.statistics import statistics
 from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import add_counts
-from npuscope.trace.writers.atomic import whole_file, whole_folder
+from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.kernel_details import write as write_table
 from npuscope.trace.writers.kernel_details import write_parts
 
 INDEX = "forward.json"
 CLEAN = "clean"  # complete and undisturbed
-NUMBER = re.compile(r"[0-9]{1,9}")
-OURS = re.compile(r"forward\.json|capture\.(csv|json)|pass_[0-9]+_[a-z]+\.(csv|json)")
+NUMBER = re.compile(r"[0-9]{1,18}")
+_OURS = re.compile(rf"{re.escape(INDEX)}|(capture|pass_\d+_[a-z]+)\.(csv|json)")
 
 
 def selected(found: Passes, words: Sequence[str]) -> list[int]:
@@ -51,18 +51,12 @@ def selected(found: Passes, words: Sequence[str]) -> list[int]:
             known = ", ".join(by_word)
             raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {known}.")
         if max(int(first), int(last or first)) >= table.height:
-            raise NpuscopeError(f"no pass {last or first}", remedy=f"There are passes 0 to {table.height - 1}.")
+            beyond = max(int(first), table.height)
+            raise NpuscopeError(f"no pass {beyond}", remedy=f"There are passes 0 to {table.height - 1}.")
         chosen.update(range(int(first), int(last or first) + 1))
     if not chosen:
         raise NpuscopeError(f"no pass is {' or '.join(words)}", remedy="See --list; --select all takes every pass.")
     return sorted(chosen)
-
-
-def is_export(folder: Path) -> bool:
-    """True for a folder that holds an export and nothing else, which a new one may replace."""
-    if not any(folder.rglob(INDEX)):
-        return False
-    return all(path.is_dir() or OURS.fullmatch(path.name) for path in folder.rglob("*"))
 
 
 def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
@@ -109,11 +103,12 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
     return [path, beside]
 
 
-def write_passes(found: Passes, numbers: list[int], window: str, folder: Path) -> list[Path]:
-    """Passes as tables in a new folder, with an index; all of them or none."""
-    with whole_folder(folder, is_ours=is_export) as place:
-        written = fill(found, numbers, window, place)
-    return [folder / path.relative_to(place) for path in written]
+def is_export(folder: Path) -> bool:
+    """True where nothing lies in a folder but what `fill` writes, for one rank or for many: it may be replaced."""
+    return all(
+        is_export(path) if path.is_dir() and re.fullmatch(r"rank\d+", path.name) else _OURS.fullmatch(path.name)
+        for path in folder.iterdir()
+    )
 
 
 def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:

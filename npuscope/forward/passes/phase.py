@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from npuscope.forward.passes import marks
+from npuscope.trace.tensors import slots
 
 PHASES = ("prefill", "decode", "draft", "unknown")
 PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
@@ -46,15 +47,11 @@ def phase_of(kernel: str, shapes: str | None) -> Phase:
 
 
 def _tensors(shapes: str | None) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
-    slots = [_numbers(slot) for slot in (shapes or "").strip().strip('"').split(";")]
-    slots += [()] * (SEQUENCES + 1 - len(slots))
-    lengths = slots[SEQUENCES]
-    return slots[0], slots[1], lengths[0] if len(lengths) == 1 else None
-
-
-def _numbers(slot: str) -> tuple[int, ...]:
-    parts = slot.split(",")
-    return tuple(int(p) for p in parts) if all(p.strip().isdecimal() for p in parts) else ()
+    """Query, key, and the number of sequences."""
+    found = slots(shapes or "")
+    found += [()] * (SEQUENCES + 1 - len(found))
+    lengths = found[SEQUENCES]
+    return found[0], found[1], lengths[0] if len(lengths) == 1 else None
 
 
 def _tokens(query: Sequence[int]) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope import engine
 from npuscope.analysis.table import Tabular
+from npuscope.engine import run
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes.export import CLEAN, fill, is_export, selected, write_pass
 from npuscope.forward.passes.found import WINDOWS, Passes, passes
@@ -93,7 +94,7 @@ class Ranks:
     not_read: dict[str, str] = field(default_factory=dict)
     written: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def skew(self) -> Skew | None:
         return skew(self.ranks) if len(self.ranks) > 1 else None
 
@@ -117,7 +118,7 @@ class Ranks:
         }
 
 
-def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: int | None = None) -> Ranks:
+def forward(path: str | Path, wanted: Wanted, engine: str = "processes", jobs: int | None = None) -> Ranks:
     """The forward passes of a capture, or of every capture of a profiler root, in processes or on Ray."""
     found = captures_of(Path(path))
     numbered = _numbered([capture.rank for capture in found.captures])
@@ -132,11 +133,11 @@ def forward(path: str | Path, wanted: Wanted, workers: str = "processes", jobs: 
         raise NpuscopeError(f"no window '{wanted.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
     wanted = replace(wanted, alone=len(captures) == 1)
     if wanted.out is None or _is_table(wanted.out):
-        ranks = tuple(_run([(*capture, wanted) for capture in captures], workers, jobs))
+        ranks = tuple(_run([(*capture, wanted) for capture in captures], engine, jobs))
         return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
     with whole_folder(wanted.out, is_ours=is_export) as place:
         here = replace(wanted, out=place)
-        ranks = tuple(_run([(*capture, here) for capture in captures], workers, jobs))
+        ranks = tuple(_run([(*capture, here) for capture in captures], engine, jobs))
     written = (Path(name) for rank in ranks for name in rank.written)
     moved = (wanted.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
     return Ranks(ranks, found.broken, tuple(map(str, moved)))
@@ -146,8 +147,8 @@ def _is_table(path: Path | None) -> bool:
     return path is not None and path.suffix == ".csv"
 
 
-def _run(pieces: list[tuple[str, int | None, Wanted]], workers: str, jobs: int | None) -> Iterable[RankPasses]:
-    for done, results in enumerate(engine.run(_one, pieces, workers, jobs)):
+def _run(pieces: list[tuple[str, int | None, Wanted]], engine: str, jobs: int | None) -> Iterable[RankPasses]:
+    for done, results in enumerate(run(_one, pieces, engine, jobs)):
         progress.report("forward passes of ranks", done + 1, len(pieces))
         yield from results
 

@@ -14,14 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.summary import kernel_group
+from npuscope.analysis.summary import kernel_group, on_ai_cpu
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import marks
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
 Flags = NDArray[np.bool_]
-CORE_COLUMNS = ("Accelerator Core", "Task Type", "taskType")
 FEWEST_ANCHORS = 4  # of a kernel that may stand for a layer
 REPETITION = "repetition"
 MOSTLY = 0.6  # of the rows between such kernels are in equal stretches
@@ -45,11 +44,8 @@ class Sequence:
     @staticmethod
     def of(trace: Trace) -> Sequence:
         counted = pl.col("kind").is_in(["task", "comm"]) & pl.col("duplicate_of").is_null()
-        core = next((name for name in CORE_COLUMNS if name in trace.slices.columns), None)
-        ai_cpu_lane = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
-        not_ai_cpu = ~pl.col("lane").is_in(ai_cpu_lane)
-        if core is not None:
-            not_ai_cpu &= pl.col(core).str.strip_chars().ne_missing("AI_CPU")
+        ai_cpu_lanes = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
+        beside = pl.col("lane").is_in(ai_cpu_lanes) | on_ai_cpu(trace.slices)
         rows = trace.slices.select(
             "start",
             "dur",
@@ -58,7 +54,7 @@ class Sequence:
             kernel_group(trace.slices),
             pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
             (pl.col("kind") == "comm").alias("is_comm"),
-            not_ai_cpu.alias("on_device"),
+            (~beside).alias("on_device"),
             counted.alias("counted"),
         ).filter("counted")
         step = _steps(rows)

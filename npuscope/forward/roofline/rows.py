@@ -11,21 +11,20 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from npuscope.analysis.summary import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.roofline.launched_ops import launched_ops
 from npuscope.trace.core import Trace
 from npuscope.trace.tensors import SHAPES, WORDS, source_column, with_tensors
 
-TYPES = ("Type", "OP Type", "opType")
-CORES = ("Accelerator Core", "Task Type", "deviceTaskType")
 # the database's numbers of data types, by its own table ENUM_HCCL_DATA_TYPE
 HCCL_BYTES = {"0": 1, "1": 2, "2": 4, "3": 2, "4": 4, "5": 8, "6": 8, "7": 1, "8": 2, "9": 4, "10": 8, "11": 2}
-ON_AICPU = "runs on the AI CPU, whose rate no device file has"
+ON_AI_CPU = "runs on the AI CPU, whose rate no device file has"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """`calls[i]` and `notes[i]` belong to the rows of `table` (call, dur, step) whose `call` is i."""
+    """What stands at place i of a tuple belongs to the rows of `table` (call, dur, step) whose `call` is i."""
 
     table: pl.DataFrame
     calls: tuple[Call, ...]
@@ -59,14 +58,12 @@ def rows_of(trace: Trace, given: Mapping[str, float]) -> Rows:
 
 
 def _facts(slices: pl.DataFrame) -> list[pl.Expr]:
-    """type, name, on_aicpu, and a collective's message and ranks where the capture has them."""
-    types = [pl.col(name) for name in TYPES if name in slices.columns]
-    told = pl.coalesce(*(pl.when(~kind.is_in(["N/A", ""])).then(kind) for kind in types), pl.col("kernel"), pl.lit(""))
-    cores = [pl.col(name) == "AI_CPU" for name in CORES if name in slices.columns]
+    """type, name, on_ai_cpu, and a collective's message and ranks where the capture has them."""
+    launched = "op_type" in slices.columns
     facts = [
-        (pl.col("op_type") if "op_type" in slices.columns else told).alias("type"),
-        pl.col("kernel").fill_null("").alias("name") if "op_type" in slices.columns else pl.lit("").alias("name"),
-        (pl.any_horizontal(cores).fill_null(False) if cores else pl.lit(False)).alias("on_aicpu"),
+        (pl.col("op_type") if launched else kernel_group(slices).fill_null("")).alias("type"),
+        (pl.col("kernel").fill_null("") if launched else pl.lit("")).alias("name"),
+        on_ai_cpu(slices),
     ]
     facts += [pl.col(name) for name in ("message_bytes", "message_ranks", "causal") if name in slices.columns]
     if {"count", "dataType"} <= set(slices.columns):  # of collectives in the profiler's database
@@ -80,8 +77,8 @@ def _reason(distinct: pl.DataFrame) -> pl.Expr:
     texts = [pl.col(found) for ours in SHAPES if (found := source_column(distinct, ours)) is not None]
     broken = [~text.str.contains(r'^\s*(N/A|["\-0-9,; ]*)\s*$') | text.str.contains(r"\d{19}") for text in texts]
     any_broken = pl.any_horizontal(broken).fill_null(False) if broken else pl.lit(False)
-    aicpu = pl.when("on_aicpu").then(pl.lit(ON_AICPU))
-    return aicpu.when(any_broken).then(pl.lit("a shape is not made of numbers")).alias("reason")
+    ai_cpu = pl.when("on_ai_cpu").then(pl.lit(ON_AI_CPU))
+    return ai_cpu.when(any_broken).then(pl.lit("a shape is not made of numbers")).alias("reason")
 
 
 def _call(row: dict[str, object], given: Mapping[str, float]) -> Call:

@@ -24,7 +24,7 @@ from npuscope.trace.core import Trace
 _TENSOR_FLOAT = re.compile(r"tf32|s1688|s16816gemm_f32|_TF32")
 CALLS: dict[str, Any] = {
     "kernel": pl.String, "name": pl.String, "shapes": pl.String, "family": pl.String, "flops": pl.Float64,
-    "bytes": pl.Int64, "call_limit_ns": pl.Float64, "bound": pl.String, "peak": pl.Float64, "floor": pl.Boolean,
+    "bytes": pl.Int64, "limit_ns": pl.Float64, "bound": pl.String, "peak": pl.Float64, "floor": pl.Boolean,
     "why": pl.String,
 }  # fmt: skip
 _PRICED = pl.col("limit_ns").is_not_null() & ~pl.col("floor")
@@ -60,19 +60,23 @@ class Roofline(Tabular):
         return self.calls.filter(_PRICED)
 
     @property
+    def priced_share(self) -> float:
+        """Of all measured time, that of the calls whose work is known."""
+        return int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
+
+    @property
     def above(self) -> pl.DataFrame:
         """Calls that ran faster than the limit: their bytes came from L2, or the work was less than the shapes say."""
         return self.priced.filter(pl.col("efficiency") > 1)
 
     def families(self) -> pl.DataFrame:
         """family, count, step_ns (measured), priced (share of it); limit_ns, lost_ns, efficiency of what is priced."""
-        has = _PRICED
         table = self.calls.group_by("family").agg(
             pl.col("count").sum(),
             (pl.col("measured_ns").sum() / self._steps).alias("step_ns"),
-            (pl.col("measured_ns").filter(has).sum() / pl.col("measured_ns").sum()).alias("priced"),
-            ((pl.col("limit_ns") * pl.col("count")).filter(has).sum() / self._steps).alias("limit_ns"),
-            (pl.col("measured_ns").filter(has).sum() / self._steps).alias("_priced_ns"),
+            (pl.col("measured_ns").filter(_PRICED).sum() / pl.col("measured_ns").sum()).alias("priced"),
+            ((pl.col("limit_ns") * pl.col("count")).filter(_PRICED).sum() / self._steps).alias("limit_ns"),
+            (pl.col("measured_ns").filter(_PRICED).sum() / self._steps).alias("_priced_ns"),
             pl.col("lost_ns").sum(),
         )
         some = pl.col("_priced_ns") > 0
@@ -106,11 +110,10 @@ class Roofline(Tabular):
     def sentence(self) -> str:
         """The answer in one line."""
         lost = float(self.priced["lost_ns"].sum())
-        share = int(self.priced["measured_ns"].sum()) / max(self.measured_ns, 1)
         per = "per step" if self.steps else "in the capture"
         return (
-            f"{self.device.title}: {percent(share)} of the kernel time is priced, at {percent(self.efficiency)} of "
-            f"what the chip can do; {microseconds(lost)} µs {per} above its limits"
+            f"{self.device.title}: {percent(self.priced_share)} of the kernel time is priced, at "
+            f"{percent(self.efficiency)} of what the chip can do; {microseconds(lost)} µs {per} above its limits"
         )
 
     def title(self) -> str:
@@ -185,7 +188,7 @@ def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
     measured = rows.table.group_by("call").agg(
         pl.len().cast(pl.Int64).alias("count"), pl.col("dur").sum().alias("measured_ns")
     )
-    table = measured.join(calls, on="call").rename({"call_limit_ns": "limit_ns"})
+    table = measured.join(calls, on="call")
     mean = pl.col("measured_ns") / pl.col("count")
     whole = pl.col("limit_ns") * pl.col("count")
     table = table.with_columns(

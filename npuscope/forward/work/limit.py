@@ -16,7 +16,7 @@ from npuscope.device import Device, Link
 from npuscope.forward.work.amount import Work
 
 Bound = Literal["cube", "vector", "memory", "link"]
-# how many times its own buffer a rank, or a group of ranks, must take in from m − 1 others, in units of the buffer
+# a collective by its name; the first that is found decides
 _KINDS = {
     "all_reduce": re.compile(r"all_?reduce|cross_device_reduce|quickreduce", re.IGNORECASE),
     "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),

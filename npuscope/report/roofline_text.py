@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.analysis.table import frame_lines, percent, printable
+from npuscope.analysis.table import frame_lines, heading, percent, printable
 from npuscope.forward.roofline import Roofline
-from npuscope.report.markdown import bullets, table, text
+from npuscope.report.markdown import bullets, document, table, text
 
 MOST = 12
 NEEDS = {
@@ -31,8 +31,8 @@ def roofline_text(path: str, r: Roofline) -> str:
         *frame_lines(families(r)),
     ]
     if not r.unknown().is_empty():
-        lines += ["", f"without a price: {percent(1 - priced_share(r))} of the time", *frame_lines(unknown(r))]
-    return "\n".join([*lines, *(f"  note: {printable(note)}" for note in notes(r))])
+        lines += ["", f"without a price: {percent(1 - r.priced_share)} of the time", *frame_lines(unknown(r))]
+    return "\n".join([*lines, *(f"  note: {printable(note)}" for note in remarks(r))])
 
 
 def roofline_markdown(path: str, r: Roofline, command: str) -> str:
@@ -46,11 +46,9 @@ def roofline_markdown(path: str, r: Roofline, command: str) -> str:
         "## By family",
         _markdown(families(r)),
         *([] if r.unknown().is_empty() else ["## Without a price", _markdown(unknown(r))]),
-        *(["## Notes", bullets(text(note) for note in notes(r))] if notes(r) else []),
-        "## How to reproduce",
-        f"```\n{printable(command)}\n```",
+        *(["## Notes", bullets(text(note) for note in remarks(r))] if remarks(r) else []),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return document(parts, command)
 
 
 def kernels(r: Roofline) -> pl.DataFrame:
@@ -74,15 +72,13 @@ def _per_step(count: pl.Series, steps: int) -> pl.Series:
 
 
 def families(r: Roofline) -> pl.DataFrame:
-    found = r.families()
-    shares = [pl.col(name).map_elements(percent, return_dtype=pl.String, skip_nulls=False) for name in _SHARES]
-    return found.with_columns(shares).rename({"step_ns": "time_ns", "efficiency": "of limit"})
-
-
-_SHARES = ("priced", "efficiency")
+    """The families for people."""
+    shares = pl.col("priced", "efficiency").map_elements(percent, return_dtype=pl.String, skip_nulls=False)
+    return r.families().with_columns(shares).rename({"step_ns": "time_ns", "efficiency": "of limit"})
 
 
 def unknown(r: Roofline) -> pl.DataFrame:
+    """What has no price, for people."""
     return r.unknown().select(
         "why",
         "count",
@@ -92,11 +88,7 @@ def unknown(r: Roofline) -> pl.DataFrame:
     )
 
 
-def priced_share(r: Roofline) -> float:
-    return int(r.priced["measured_ns"].sum()) / max(r.measured_ns, 1)
-
-
-def notes(r: Roofline) -> list[str]:
+def remarks(r: Roofline) -> list[str]:
     """What a reader should know of the numbers."""
     found = []
     reasons = r.unknown()["why"].to_list()
@@ -117,4 +109,4 @@ def _chosen(r: Roofline) -> str:
 
 
 def _markdown(frame: pl.DataFrame) -> str:
-    return table(frame, {name: name[:-3] + " µs" if name.endswith("_ns") else name for name in frame.columns})
+    return table(frame, {name: heading(name) for name in frame.columns})
