@@ -19,7 +19,11 @@ def align_text(names: tuple[str, str], a: Alignment) -> str:
     lines += ["", *frame_lines(_families(a), FAMILIES)]
     worst = _worst(a)
     if worst.height:
-        lines += ["", "kernels with the largest errors, calls of one shape together", *frame_lines(worst, KERNELS)]
+        lines += [
+            "",
+            "kernels with the largest errors, calls of one shape together (by absolute errors, summed)",
+            *frame_lines(worst, KERNELS),
+        ]
     if a.layers.height > 1:
         lines += ["", f"layers with the largest errors ({a.layer_source})", *frame_lines(_layers(a), LAYERS)]
     for what, found, ns in (("missing from the prediction", a.missing, "measured_ns"),

@@ -74,14 +74,18 @@ def _per_step(count: pl.Series, steps: int) -> pl.Series:
 def families(r: Roofline) -> pl.DataFrame:
     """The families for people."""
     shares = pl.col("priced", "efficiency").map_elements(percent, return_dtype=pl.String, skip_nulls=False)
-    return r.families().with_columns(shares).rename({"step_ns": "time_ns", "efficiency": "of limit"})
+    found = r.families()
+    per_step = _per_step(found["count"], r.steps or 1)
+    found = found.with_columns(shares, per_step).rename({"step_ns": "time_ns", "efficiency": "of limit"})
+    return found.select("family", "calls", pl.exclude("family", "calls", "count"))
 
 
 def unknown(r: Roofline) -> pl.DataFrame:
     """What has no price, for people."""
-    return r.unknown().select(
+    found = r.unknown()
+    return found.select(
         "why",
-        "count",
+        _per_step(found["count"], r.steps or 1),
         (pl.col("measured_ns") / (r.steps or 1)).alias("time_ns"),
         pl.col("share").map_elements(percent, return_dtype=pl.String),
         pl.col("kernels").list.join(", "),

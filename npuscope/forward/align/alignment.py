@@ -25,6 +25,8 @@ from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import one_group, union
 from npuscope.trace.intervals import Ints
 
+WORTH_A_WORD = 0.01  # of the measured time: what cancels below that is not in the verdict
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -83,7 +85,7 @@ class Alignment(Tabular):
             f"{self.pairs.height:,} of {b.calls:,} measured calls matched, {self.missing.height:,} missing from the "
             f"prediction, {self.extra.height:,} extra in it; honest ratio {ratio}"
         )
-        if c.cancels_ns:
+        if c.cancels_ns > WORTH_A_WORD * b.sum_ns:
             pair = c.pairs[0]
             longer, shorter = microseconds(pair["over_ns"]), microseconds(pair["under_ns"])
             text += (

@@ -130,6 +130,8 @@ def _meet(keys: list[Ints], left_a: Ints, left_b: Ints, found: Pairs, reach: int
 def perhaps_renamed(pairing: Pairing) -> list[tuple[str, str, int]]:
     """Families of which nearly all unmatched calls stand in each other's place: (predicted, measured, calls)."""
     in_order = ~pairing.moved
+    if 2 * len(pairing.measured) < len(pairing.measured_families):
+        return []  # two unlike models: what stands where says nothing
     extra, missing = pairing.extra, pairing.missing
     gap_a = np.searchsorted(np.sort(pairing.predicted[in_order]), extra)
     gap_b = np.searchsorted(pairing.measured[in_order], missing)

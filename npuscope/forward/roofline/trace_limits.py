@@ -30,6 +30,11 @@ CALLS: dict[str, Any] = {
 _PRICED = pl.col("limit_ns").is_not_null() & ~pl.col("floor")
 
 
+def _at_most_measured() -> pl.Expr:
+    """The limits of all calls of a row, and no more than they took."""
+    return pl.min_horizontal(pl.col("limit_ns") * pl.col("count"), "measured_ns")
+
+
 @dataclass(frozen=True, repr=False)
 class Roofline(Tabular):
     """`calls`: one row per distinct call, the most lost time first, those without a price last.
@@ -46,6 +51,7 @@ class Roofline(Tabular):
     steps: int | None  # None: the capture marks none, and times are of the whole of it
     left_out: int
     given: dict[str, float]
+    captured_ranks: int = 1  # in the trace, whose times are added
 
     def frame(self) -> pl.DataFrame:
         return self.calls
@@ -75,9 +81,9 @@ class Roofline(Tabular):
             pl.col("count").sum(),
             (pl.col("measured_ns").sum() / self._steps).alias("step_ns"),
             (pl.col("measured_ns").filter(_PRICED).sum() / pl.col("measured_ns").sum()).alias("priced"),
-            ((pl.col("limit_ns") * pl.col("count")).filter(_PRICED).sum() / self._steps).alias("limit_ns"),
+            (_at_most_measured().filter(_PRICED).sum() / self._steps).alias("limit_ns"),
             (pl.col("measured_ns").filter(_PRICED).sum() / self._steps).alias("_priced_ns"),
-            pl.col("lost_ns").sum(),
+            pl.col("lost_ns").clip(lower_bound=0).sum(),
         )
         some = pl.col("_priced_ns") > 0
         table = table.with_columns(
@@ -98,10 +104,14 @@ class Roofline(Tabular):
 
     @property
     def efficiency(self) -> float | None:
-        """Of everything that is priced: its limits over its measured time."""
-        priced = self.priced
-        measured = int(priced["measured_ns"].sum())
-        return float((priced["limit_ns"] * priced["count"]).sum()) / measured if measured else None
+        """Of everything that is priced: its limits over its measured time. What beat its limit counts as at it."""
+        measured = int(self.priced["measured_ns"].sum())
+        return float(self.priced.select(_at_most_measured().sum()).item()) / measured if measured else None
+
+    @property
+    def lost_ns(self) -> float:
+        """Measured beyond the limits, per step; what beat its limit makes up for nothing."""
+        return float(self.priced["lost_ns"].clip(lower_bound=0).sum())
 
     @property
     def _steps(self) -> int:
@@ -109,11 +119,14 @@ class Roofline(Tabular):
 
     def sentence(self) -> str:
         """The answer in one line."""
-        lost = float(self.priced["lost_ns"].sum())
+        if self.efficiency is None:
+            return f"{self.device.title}: none of the kernel time can be priced"
         per = "per step" if self.steps else "in the capture"
+        together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
+        lost = microseconds(self.lost_ns)
         return (
             f"{self.device.title}: {percent(self.priced_share)} of the kernel time is priced, at "
-            f"{percent(self.efficiency)} of what the chip can do; {microseconds(lost)} µs {per} above its limits"
+            f"{percent(self.efficiency)} of what the chip can do; {lost} µs {per} above its limits{together}"
         )
 
     def title(self) -> str:
@@ -130,7 +143,7 @@ class Roofline(Tabular):
             "given": self.given,
             "measured_ns": self.measured_ns,
             "efficiency": self.efficiency,
-            "lost_ns": float(self.priced["lost_ns"].sum()),
+            "lost_ns": self.lost_ns,
             "kernels": self.calls.drop("peak").to_dicts(),
             "families": self.families().to_dicts(),
             "unknown": self.unknown().to_dicts(),
@@ -160,7 +173,8 @@ def roofline(
             raise NpuscopeError(f"{name} is {value:g}, which is no count")
     rows = rows_of(trace, given)
     steps = rows.table["step"].drop_nulls().n_unique() or None
-    return Roofline(_table(rows, chip, steps or 1), chip, chosen_by, steps, rows.left_out, given)
+    captured = max(trace.lanes["rank"].drop_nulls().n_unique(), 1)
+    return Roofline(_table(rows, chip, steps or 1), chip, chosen_by, steps, rows.left_out, given, captured)
 
 
 def _device(trace: Trace, device: str | Device | None) -> tuple[Device, str]:

@@ -7,6 +7,9 @@ from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.families import Rule
 from npuscope.forward.work.tensor_size import DTYPES, elements, present, rates_as, size
 
+FLOATS = ("bf16", "fp16", "fp32", "fp64")
+IN_FLOATS = ("activation", "norm", "quantise")  # families that turn integers into floats to work on them
+
 
 def by_bytes(call: Call, rule: Rule) -> Work:
     """Every tensor once, save pools and look-up tables, of which only what is touched counts."""
@@ -32,7 +35,9 @@ def by_bytes(call: Call, rule: Rule) -> Work:
     biggest = moved[0] if rule.table and moved else max((*moved, *outputs), key=elements, default=told[0])
     ops = round(rule.ops * elements(biggest))
     rate = rates_as(biggest.dtype or dtype)
-    known = ops > 0 and rate in ("bf16", "fp16", "fp32", "fp64")
+    if rate not in FLOATS and rule.name in IN_FLOATS:
+        rate = "fp32"
+    known = ops > 0 and rate in FLOATS
     return Work(
         rule.name,
         ops if known else 0,
