@@ -44,9 +44,7 @@ def _rank(rank: RankPasses, several: bool) -> list[str]:
 def flags(told: dict[str, Any]) -> list[str]:
     """What is wrong with passes, and what belongs to none."""
     flagged = [(p["index"], reason) for p in told["passes"] for reason in p["reasons"]]
-    short_ones = [p["index"] for p in told["passes"] if not p["complete"]]
-    flagged += [(index, "incomplete: the capture does not hold all of it") for index in short_ones]
-    lines = [f"pass {index}: {printable(reason)}" for index, reason in sorted(flagged)]
+    lines = [f"pass {index}: {printable(reason)}" for index, reason in flagged]
     if told["outside"]:
         time = microseconds(told["outside_ns"])
         lines.append(f"in no pass: {told['outside']:,} rows, {time} µs of device time")

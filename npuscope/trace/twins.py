@@ -1,9 +1,10 @@
 """Rows of a kernel table that tell one piece of work twice. They are marked, never dropped.
 
-Four kinds are known. In each, `duplicate_of` of the second telling names the `task` of the first:
+Five kinds are known. In each, `duplicate_of` of the second telling names the `task` of the first:
 
 * a collective listed logically (no stream) and physically (`AivKernel` on a stream) with equal start,
   duration and type: the logical row is the duplicate, and the physical row takes its telling name;
+* where `AivKernel` is the type of the physical row too, that row is the duplicate;
 * an `...AicpuKernel` row beside the collective it carries out, whose time includes waiting;
 * an AI_CPU row without shapes, of a type that also ran on a compute core: the tiling of that kernel
   (an AI_CPU row with shapes is work of its own);
@@ -17,6 +18,7 @@ import polars as pl
 
 from npuscope.trace.meta import Ledger
 
+AIV = "AivKernel"
 COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 
 
@@ -34,6 +36,7 @@ def mark_twins(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
     logical = _logical_collectives(facts)
     pairs = {
         "collective listed logically and physically": logical,
+        "AivKernel twin of a collective": _aiv_collectives(facts),
         "AicpuKernel twin of a collective": _aicpu_collectives(facts),
         "AI_CPU twin of a kernel": _tilings(facts),
         "AI_CPU launch row of a PyPTO kernel": _simpler_launches(facts),
@@ -60,6 +63,18 @@ def _logical_collectives(facts: pl.DataFrame) -> pl.DataFrame:
     logical = comm.filter(pl.col("stream").is_null()).with_columns(nth)
     physical = comm.filter(pl.col("stream").is_not_null()).with_columns(nth)
     pairs = logical.join(physical.select(*key, pl.col("task").alias("duplicate_of")), on=key)
+    return pairs.select("task", "duplicate_of")
+
+
+def _aiv_collectives(facts: pl.DataFrame) -> pl.DataFrame:
+    """Where the kernel's type is AivKernel as well, the logical row is the telling one and counts."""
+    key = ["start", "dur", "nth"]
+    nth = pl.int_range(pl.len()).over("start", "dur").alias("nth")
+    kernels = facts.filter((pl.col("type") == AIV) & pl.col("stream").is_not_null()).with_columns(nth)
+    if kernels.is_empty():
+        return _NO_PAIRS
+    logical = facts.filter((pl.col("kind") == "comm") & pl.col("stream").is_null()).with_columns(nth)
+    pairs = kernels.join(logical.select(*key, pl.col("task").alias("duplicate_of")), on=key)
     return pairs.select("task", "duplicate_of")
 
 

@@ -26,7 +26,8 @@ def test_the_list_flags_what_is_wrong(capture: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "4 forward passes, told apart by sampling and embedding" in done.stdout
     assert "pass 2: hcom_allReduce_ took 6" in done.stdout
-    assert "pass 3: incomplete: the capture does not hold all of it" in done.stdout
+    assert "pass 3: its end is not in the capture" in done.stdout
+    assert "pass 3: 4 of 6 attentions" in done.stdout
 
 
 def test_the_json_of_a_list_keeps_its_contract(capture: Path) -> None:

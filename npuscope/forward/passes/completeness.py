@@ -22,8 +22,8 @@ ENOUGH = 32  # other passes tell as much as all
 
 def complete_and_draft(
     found: Stretches, bounds: Bounds, layers: list[Layer], groups: list[int], phases: list[str]
-) -> tuple[Flags, Flags]:
-    """For each pass whether it is whole, and whether it is a draft's."""
+) -> tuple[Flags, Flags, list[list[str]]]:
+    """For each pass whether it is whole, whether it is a draft's, and what it lacks, in sentences."""
     sizes = found.sizes
     usual = usual_size(sizes)
     begun = np.ones(len(sizes), dtype=bool)
@@ -62,7 +62,16 @@ def complete_and_draft(
     for edge, side in ((0, tails), (-1, heads)):
         like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
         draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
-    return whole & ((sizes == usual) | draft), draft
+    full = (sizes == usual) | draft
+    lacks = [
+        [
+            *([] if begun[place] else ["its begin is not in the capture"]),
+            *([] if ended[place] else ["its end is not in the capture"]),
+            *([] if full[place] else [f"{sizes[place]} of {usual} attentions"]),
+        ]
+        for place in range(len(sizes))
+    ]
+    return whole & full, draft, lacks
 
 
 def _like(edge: int, others: range, groups: list[int], phases: list[str]) -> list[int]:

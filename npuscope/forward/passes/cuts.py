@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.forward.passes.boundaries import LONGER, Stretches
-from npuscope.forward.passes.landmarks import Landmarks, last_between
+from npuscope.forward.passes.landmarks import Landmarks, first_between, last_between
 from npuscope.forward.passes.sequence import Flags, Sequence
 from npuscope.trace.intervals import Ints
 
@@ -58,7 +58,8 @@ def bounds(found: Stretches) -> Bounds:
 def _cuts(found: Stretches, marked: Landmarks, passes: Ints) -> Ints:
     """The first row of the pass after each of `passes`."""
     sequence, stretch = found.sequence, found.starts[1:] - 1
-    regions = [_region(found, marked, int(stretch[i])) for i in passes.tolist()]
+    ends = _ends(found, marked)
+    regions = [_region(found, marked, int(stretch[i]), ends) for i in passes.tolist()]
     choice, sure = [], []
     for region in regions:
         paused = region.lowest + int(np.argmax(sequence.pause[region.lowest : region.highest + 1]))
@@ -86,11 +87,24 @@ def _begin(sequence: Sequence, region: _Region, symbol: int, otherwise: int) -> 
     return int(like[int(np.argmax(sequence.pause[like]))]) if len(like) else otherwise
 
 
-def _region(found: Stretches, marked: Landmarks, stretch: int) -> _Region:
+def _ends(found: Stretches, marked: Landmarks) -> tuple[list[int], list[int]]:
+    """Symbols of the capture's last tail, from its sampling on, and of its first head, up to its embedding."""
+    symbol = found.sequence.symbol
+    embedding = first_between(marked.embedding, -1, int(found.anchors[0]))
+    tail = symbol[marked.tail(found, len(found.starts) - 1) + 1 :].tolist()
+    return tail, [] if embedding is None else symbol[:embedding].tolist()
+
+
+def _region(found: Stretches, marked: Landmarks, stretch: int, ends: tuple[list[int], list[int]]) -> _Region:
     low, high = int(found.anchors[stretch]), int(found.anchors[stretch + 1])
     lowest, highest = marked.between(low, high)
-    # without a pause to go by: at the embedding, or else right behind sampling
+    # without a pause to go by: where the capture's own first head and last tail meet, or else at the embedding,
+    # or right behind sampling
     otherwise = highest if highest < high else lowest
+    sampled = last_between(marked.sampling, low, high)
+    begin, (tail, head) = low + 1 if sampled is None else sampled + 1, ends
+    if highest < high and found.sequence.symbol[begin:highest].tolist() == tail + head:
+        otherwise = begin + len(tail)
     shared_after, shared_before = found.shared(stretch)
     lowest = max(lowest, min(shared_after + 1, highest))
     highest = max(lowest, min(highest, shared_before))
@@ -123,21 +137,18 @@ def _first_begin(found: Stretches, marked: Landmarks, begin: Ints) -> int:
 
 def _last_end(found: Stretches, marked: Landmarks, begin: Ints, end: Ints) -> int:
     """Where the last pass ends: the capture may end in the head of another, or with what is no pass's."""
-    sequence, anchor = found.sequence, int(found.anchors[-1])
-    last = int(end[-1])
-    opening = Counter(sequence.symbol[begin[1:]].tolist()).most_common(1)
-    if last_between(marked.sampling, anchor, last) is not None:
-        lowest, embedding = marked.between(anchor, last)
-        if lowest < last:
-            own = lowest + int(np.argmax(sequence.pause[lowest : embedding + 1])) if embedding < last else last
-            region = _Region(lowest, min(embedding, last - 1), own)
-            last = _begin(sequence, region, opening[0][0], own) if opening else own
+    sequence, last = found.sequence, int(end[-1])
     # what passes have behind their sampling is alike even where their layers differ
     tails = [edge - marked.tail(found, place) for place, edge in enumerate(end[:-1].tolist())]
     tail = marked.tail(found, len(end) - 1)
-    if tails and last > tail + min(tails):
-        beyond = np.flatnonzero(_long(found, tail + min(tails), last))
-        return tail + min(tails) + int(beyond[0]) if len(beyond) else last
+    if tails:
+        sure = tail + min(tails)
+        opening = Counter(sequence.symbol[begin[1:]].tolist()).most_common(1)[0][0]
+        beyond = np.flatnonzero(_long(found, sure, last) | (sequence.symbol[sure:last] == opening))
+        return sure + int(beyond[0]) if len(beyond) else last
+    lowest, embedding = marked.between(tail, last)
+    if embedding < last and last_between(marked.sampling, tail - 1, last) is not None:
+        return lowest + int(np.argmax(sequence.pause[lowest : embedding + 1]))
     so_far = sequence.end[tail:last] - int(sequence.start[found.anchors[0]])
     far = np.flatnonzero(sequence.pause[tail + 1 : last] > so_far[:-1])
-    return tail + 1 + int(far[0]) if len(far) and not tails else last
+    return tail + 1 + int(far[0]) if len(far) else last

@@ -46,7 +46,7 @@ class Passes(Tabular):
     rule: str  # how passes were told apart
     anchor: str  # what stands for a layer
     attentions_per_layer: int
-    reasons: tuple[tuple[str, ...], ...]  # what disturbed each pass
+    reasons: tuple[tuple[str, ...], ...]  # what each pass lacks, and what disturbed it
     outside: int  # rows that count and are in no pass
     outside_ns: int  # their device time
 
@@ -124,6 +124,7 @@ class _Cut:
     complete: Flags
     draft: Flags
     phases: list[Phase]
+    lacks: list[list[str]]
     per_layer: int
     rule: str
     anchor: str
@@ -135,21 +136,22 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
     of_passes = layers(found, cut, groups)
     in_pass, of_layer = pass_and_layer(found, cut, of_passes)
     phases = _phases(trace, sequence, cut.first)
-    complete, draft = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
+    complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
     there = in_pass[anchors]
     attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
     per_layer = np.array([layer.attentions for layer in of_passes])
     main = int(per_layer[int(np.argmax(found.sizes))])
     return _Cut(in_pass, of_layer, attentions, found.sizes // per_layer, cut.first, cut.last, complete, draft, phases,
-                main, found.rule, how)  # fmt: skip
+                lacks, main, found.rule, how)  # fmt: skip
 
 
 def _by_steps(sequence: Sequence) -> _Cut:
     steps, in_pass = np.unique(sequence.step, return_inverse=True)
     in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
     none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
+    phases, lacks = [Phase("unknown") for _ in none], [list[str]() for _ in none]
     return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
-                [Phase("unknown")] * len(none), 0, "step", "nothing, since no attention ran")  # fmt: skip
+                phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
 
 
 def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
@@ -162,7 +164,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     phases = _told(cut)
     union_ns = busy.lengths(n)
     comm = timed & sequence.is_comm
-    kind = [f"{name} {size}" for name, size in zip(phases["phase"], cut.attentions, strict=True)]
+    kind = [f"{phase.scale} {size}" for phase, size in zip(cut.phases, cut.attentions, strict=True)]
     totals = PassTotals(kind, union_ns, _longest_pauses(busy, n))
     reasons = disturbances(_narrow(trace, sequence, cut, timed), totals)
     rows = _of_slices(trace, sequence, cut)
@@ -189,7 +191,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     )
     left = ~inside_one & sequence.on_device
     left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
-    told = tuple(tuple(r) for r in reasons)
+    told = tuple((*lacks, *reason) for lacks, reason in zip(cut.lacks, reasons, strict=True))
     return Passes(
         trace, table, rows, cut.rule, cut.anchor, cut.per_layer, told, int((~inside_one).sum()), left_ns
     )  # fmt: skip
@@ -243,7 +245,7 @@ def _step(sequence: Sequence, cut: _Cut, n: int) -> pl.Series:
 
 
 def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.DataFrame:
-    """in_pass, kernel, shapes and dur of some rows."""
+    """in_pass, kernel, shapes, dur, layer and is_comm of some rows."""
     names = pl.Series(sequence.names, dtype=pl.String)
     shapes = source_column(trace.slices, "input_shapes")
     places = sequence.row[rows]
@@ -254,6 +256,8 @@ def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.Data
             "kernel": names.gather(sequence.symbol[rows]),
             "shapes": text.fill_null(""),
             "dur": (sequence.end - sequence.start)[rows],
+            "layer": cut.layer[rows],
+            "is_comm": sequence.is_comm[rows],
         }
     )
 

@@ -18,8 +18,10 @@ from npuscope.forward.passes.boundaries import Stretches, agreeing
 from npuscope.forward.passes.cuts import Bounds
 from npuscope.trace.intervals import Ints
 
+ENOUGH = 64  # passes teach as much as all
 ALONE = -1  # the kind of passes with one attention
-REPEATS = 0.7  # of a pass's stretches equal the one a turn later
+MOST_ATTENTIONS = 8  # of one layer
+CLEARLY = 0.3  # of the stretches more must equal the one a turn later to call a longer turn a layer
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _learn(found: Stretches, cut: Bounds, starts: Ints, sizes: Ints, mine: Ints)
     """What the passes of the most common size among some teach; None where no pass has two layers."""
     usual = usual_size(sizes[mine])
     typical = mine[sizes[mine] == usual]
-    turn = _turn(found.kind[starts[typical[len(typical) // 2]] :][: usual - 1])
+    turn = _turn([found.kind[start : start + usual - 1] for start in starts[typical[:ENOUGH]].tolist()])
     if usual <= turn:
         return Layer(1, 0, 0, -1) if len(mine) == len(sizes) else None
     lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
@@ -92,13 +94,15 @@ def usual_size(sizes: Ints) -> int:
     return max(edges, int(values[int(np.argmax(values * values * counts))]))
 
 
-def _turn(kinds: Ints) -> int:
-    """After how many attentions the stretches of a pass repeat."""
-    for turn in range(1, (len(kinds) + 1) // 2 + 1):
-        later, earlier = kinds[turn:], kinds[:-turn]
-        if len(later) and np.mean(later == earlier) >= REPEATS:
-            return turn
-    return 1
+def _turn(kinds: list[Ints]) -> int:
+    """After how many attentions the stretches of passes repeat; fewer unless more explain clearly more of them."""
+    shares = {}
+    for turn in range(1, MOST_ATTENTIONS + 1):
+        same = [own[turn:] == own[:-turn] for own in kinds if len(own) + 1 >= 2 * turn]
+        if sum(map(len, same)):
+            shares[turn] = float(np.mean(np.concatenate(same)))
+    best = max(shares.values(), default=0.0)
+    return next((turn for turn, share in shares.items() if share >= best - CLEARLY), 1)
 
 
 def _before(found: Stretches, anchor: int, begin: int = 0) -> Ints:
@@ -148,6 +152,6 @@ def _usual(numbers: Iterable[int]) -> int:
 
 
 def _passes(found: Stretches, starts: Ints, which: Ints) -> list[tuple[int, int]]:
-    """First anchor and size of some passes; a few dozen teach as much as all."""
+    """First anchor and size of some passes."""
     ends = np.append(starts[1:], len(found.anchors))
-    return [(int(starts[i]), int(ends[i] - starts[i])) for i in which[:64].tolist()]
+    return [(int(starts[i]), int(ends[i] - starts[i])) for i in which[:ENOUGH].tolist()]

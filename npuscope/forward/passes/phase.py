@@ -27,6 +27,12 @@ class Phase(NamedTuple):
     tokens: int | None = None
     sequences: int | None = None
 
+    @property
+    def scale(self) -> str:
+        """Passes whose kernels may be held against one another: of one phase, with tokens of one order."""
+        order = self.tokens.bit_length() if self.tokens and self.tokens > ALONE else 0
+        return f"{self.name}-{order}"
+
 
 @lru_cache(maxsize=4096)
 def phase_of(kernel: str, shapes: str | None) -> Phase:

@@ -251,7 +251,9 @@ def _common(of_ranks: list[list[dict[str, Any]]]) -> list[list[int]]:
         by_step = [{(p["step"], p["phase"]): p["index"] for p in reversed(passes_)} for passes_ in of_ranks]
         return [[numbers[key] for numbers in by_step] for key in by_step[0] if all(key in n for n in by_step)][::-1]
     spans = [np.array([[p["start_ns"], p["end_ns"]] for p in passes_]).reshape(-1, 2) for passes_ in of_ranks]
-    shifts = [_shift(spans[0], span) for span in spans]
+    sizes = [[p["attentions"] for p in passes_] for passes_ in of_ranks]
+    # ranks that ran the same passes met in order, whatever their clocks say
+    shifts = [0 if own == sizes[0] else _shift(spans[0], span) for own, span in zip(sizes, spans, strict=True)]
     groups = []
     for number, first in enumerate(of_ranks[0]):
         group = [number + shift for shift in shifts]
