@@ -86,11 +86,11 @@ def short(text: str, width: int = WIDEST) -> str:
 
 def microseconds(ns: float | None) -> str:
     """Nanoseconds as microseconds with three decimals; a dash for none."""
-    return "–" if ns is None else f"{ns / 1000:,.3f}"
+    return "–" if ns is None or ns != ns else f"{ns / 1000:,.3f}"
 
 
 def percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"
+    return "–" if share is None or share != share else f"{share:.1%}"
 
 
 def times(ratio: float | None) -> str:

@@ -48,7 +48,18 @@ def print_json(data: Any) -> None:
     """One JSON document on stdout."""
     import json
 
-    print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, default=str, allow_nan=False))
+
+
+def _finite(data: Any) -> Any:
+    """The data with null for what is no number: JSON has no NaN."""
+    if isinstance(data, float):
+        return data if data - data == 0 else None
+    if isinstance(data, dict):
+        return {name: _finite(value) for name, value in data.items()}
+    if isinstance(data, frozenset):
+        return sorted(data)
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def print_text(text: str, written: Iterable[str] = ()) -> None:
@@ -68,7 +79,10 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
 
     taken = {Path(path).resolve(): "is an input" for path in inputs}
     for path in filter(None, outputs):
-        place = Path(path).resolve()
+        try:
+            place = Path(path).resolve()
+        except (OSError, RuntimeError) as error:
+            raise CannotWrite("a link that leads to itself", path=path) from error
         if place in taken:
             raise CannotWrite(taken[place], path=path, remedy="Name another file.")
         taken[place] = "is another output of this command"

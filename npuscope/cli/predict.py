@@ -8,7 +8,8 @@ Examples:
 
   npuscope predict --config deepseek.json --batch 5 --context 4096 --tp 8 --dp 2 --quant w8a8 --out pass.csv
 
-The file written with --out is a trace like any other: npuscope report, compare and align take it.
+The file written with --out is a trace like any other: npuscope report, compare and align take .npu, .csv and .json;
+.pftrace is for viewers.
 """
 
 from __future__ import annotations
@@ -51,12 +52,11 @@ def command(
     model = read_config(config)
     run = run_of(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
     prediction = predict(model, run, load(device))
-    written = write_reports({md: lambda: predict_markdown(prediction, reproduce())})
     if out is not None:
         from npuscope.llm.predicted_trace import predicted_trace
 
         predicted_trace(prediction).write(out)
-        written.append(out)
+    written = [*([out] if out else []), *write_reports({md: lambda: predict_markdown(prediction, reproduce())})]
     if json:
         print_json(prediction.as_dict())
     else:

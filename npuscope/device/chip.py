@@ -22,6 +22,19 @@ from npuscope.trace.toml_file import decode_toml, read_toml
 WHAT = "a device file (docs/roofline.md)"
 PER_CYCLE = "FLOP/cycle/core"
 Unit = Literal["cube", "vector"]
+SMALLEST, LARGEST = 1e-12, 1e20
+_RATES = (PER_CYCLE, "FLOP/s")
+UNITS = {  # the ending of a constant's place -> its units
+    "cores.cube": ("cores",),
+    "cores.vector": ("cores",),
+    "clock.core": ("Hz",),
+    "memory.size": ("B",),
+    "memory.l2": ("B",),
+    "bandwidth": ("B/s",),
+    "latency": ("s",),
+    "ranks": ("ranks",),
+    **{f"{unit}.{dtype}": _RATES for unit in ("cube", "vector") for dtype in ("bf16", "fp16", "fp32", "int8", "fp8")},
+}
 
 
 class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,12 +182,21 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
     for place, constant in constants(device):
         if not math.isfinite(constant.value) or constant.value < 0:
             raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
-        if constant.value == 0 and not place.endswith("latency") and not place.startswith("family."):
+        may_be_zero = place.endswith("latency") or (place.startswith("family.") and not place.endswith(".rate"))
+        if constant.value == 0 and not may_be_zero:
             raise BadInput(f"{place} is zero", path=path)
+        if constant.value and not SMALLEST < constant.value < LARGEST:
+            raise BadInput(f"{place} is {constant.value:g}, which no chip has", path=path)
+        expected = next((units for ending, units in UNITS.items() if place.endswith(ending)), None)
+        if expected is not None and constant.unit not in expected and not place.startswith("family."):
+            raise BadInput(f"{place} is in '{constant.unit}'", path=path, remedy=f"Give it in {' or '.join(expected)}.")
         if not constant.source.strip():
             raise BadInput(f"{place} has no source", path=path, remedy="Every constant says where it comes from.")
         if constant.unit == PER_CYCLE and device.clock is None:
             raise BadInput(f"{place} is per cycle, but the file has no [clock]", path=path)
+    for place in ("cube", "vector"):
+        if (cores := getattr(device.cores, place).value) != int(cores):
+            raise BadInput(f"cores.{place} is {cores:g}, not a whole number", path=path)
     sizes = [link.ranks.value for link in device.link]
     if sizes != sorted(set(sizes)):
         raise BadInput("its links do not go from the innermost tier to the outermost", path=path)

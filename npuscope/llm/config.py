@@ -64,7 +64,7 @@ class Experts:
     intermediate: int
     first_layer: int = 0
     every: int = 1
-    dense: tuple[int, ...] = ()
+    dense: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,8 @@ class _Fields:
             raise BadInput(f"{name} is {value!r}, not true or false", path=self.path)
         return value
 
-    def layers(self, name: str) -> tuple[int, ...]:
+    def layers(self, name: str) -> frozenset[int]:
         value = self.config.get(name) or []
         if not isinstance(value, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
             raise BadInput(f"{name} is {value!r}, not a list of layers", path=self.path)
-        return tuple(value)
+        return frozenset(value)

@@ -25,8 +25,9 @@ KERNEL = ("kernel", "type", "kernel_type", "op_type", "op", "name", "kernel_name
 TIME = ("time", "dur", "duration", "latency", "mean", "average", "avg", "predicted", "cost", "elapsed")
 SHAPES = ("shapes", "input_shapes", "shape", "inputs")
 COUNT = ("count", "calls")
+COUNTED = "a count"
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-MOST_CALLS = 10_000_000
+MOST_CALLS = 1_000_000
 LONGEST_NS = 4_000_000_000_000_000  # as elsewhere: 46 days
 
 
@@ -43,6 +44,9 @@ def read_prediction_csv(path: str | Path, wanted: Wanted | None = None) -> Trace
     """The file as a Trace of one lane, each call starting where the one before ended."""
     path, wanted = Path(path), wanted or Wanted()
     table = read_csv(path)
+    twice = [name for name in table.header if table.header.count(name) > 1]
+    if twice:
+        raise BadInput(f"two columns are called '{twice[0]}'", path=path, line=1, remedy="Rename one of them.")
     kernel = _column(table, wanted.kernel, KERNEL, "kernel", path)
     time = _column(table, wanted.time, _time_names(), "time", path)
     scale = UNITS[_unit(time, wanted.unit, path)]
@@ -63,7 +67,7 @@ def read_prediction_csv(path: str | Path, wanted: Wanted | None = None) -> Trace
     ledger.dropped["blank line"] = table.blank_lines
     counts = _found(table, COUNT)
     if len(counts) == 1:
-        slices = _repeated(slices, _numbers(table, counts[0], path, 1, MOST_CALLS, "a count"), path)
+        slices = _repeated(slices, _numbers(table, counts[0], path, 1, MOST_CALLS, COUNTED), path)
         ledger.notes["rows"] = cells.height
         ledger.records += slices.height - cells.height
     if slices.is_empty():
@@ -134,6 +138,9 @@ def _numbers(table: CsvTable, column: str, path: Path, scale: int, most: int, wh
         row = int((~good).arg_max() or 0)
         found = table.cells[row, column]
         raise BadInput(f"'{found}' in column {column} is not {what}", path=path, line=int(table.lines[row]))
+    if what == COUNTED and not (whole := numbers == numbers.round(0)).all():
+        row = int((~whole).arg_max() or 0)
+        raise BadInput(f"'{table.cells[row, column]}' is no whole count", path=path, line=int(table.lines[row]))
     return numbers.round(0).cast(pl.Int64).alias("dur")
 
 

@@ -241,7 +241,7 @@ def _step(sequence: Sequence, cut: _Cut, n: int) -> pl.Series:
     step = np.full(n, -1)
     rows = cut.in_pass >= 0
     step[cut.in_pass[rows]] = sequence.step[rows]
-    return pl.select(pl.when(pl.Series(step) >= 0).then(pl.Series(step))).to_series()
+    return pl.Series([None if place < 0 else sequence.steps[place] for place in step.tolist()], dtype=pl.Int64)
 
 
 def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.DataFrame:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.summary import kernel_group, on_ai_cpu
+from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import marks
 from npuscope.trace.core import Trace
@@ -35,7 +36,8 @@ class Sequence:
     start: Ints
     end: Ints
     lane: Ints
-    step: Ints
+    step: Ints  # a place in `steps`
+    steps: list[int]  # as the capture numbers them, in order
     symbol: Ints
     names: list[str]  # of symbols
     on_device: Flags  # false for AI CPU work, which is not the device's time
@@ -50,21 +52,21 @@ class Sequence:
             "start",
             "dur",
             pl.col("lane").cast(pl.Int64),
-            pl.col("step").fill_null(-1),
+            "step",
             kernel_group(trace.slices),
             pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
             (pl.col("kind") == "comm").alias("is_comm"),
             (~beside).alias("on_device"),
             counted.alias("counted"),
         ).filter("counted")
-        step = _steps(rows)
+        step, told_steps = _steps(rows)
         order = np.lexsort((rows["start"].to_numpy(), step))
         if not np.array_equal(order, np.arange(len(order))):
             rows, step = rows[order], step[order]
         symbol, names = _symbols(rows["kernel"])
         start = rows["start"].to_numpy()
         return Sequence(
-            rows["row"].to_numpy(), start, start + rows["dur"].to_numpy(), rows["lane"].to_numpy(), step,
+            rows["row"].to_numpy(), start, start + rows["dur"].to_numpy(), rows["lane"].to_numpy(), step, told_steps,
             symbol, names, rows["on_device"].to_numpy(), rows["is_comm"].to_numpy(),
         )  # fmt: skip
 
@@ -93,11 +95,13 @@ class Sequence:
         if pattern is not None:
             try:
                 places = np.flatnonzero(self.marked(pattern) & self.on_device)
-            except re.error as error:
-                raise NpuscopeError(f"--anchor '{pattern}' is no regular expression: {error}") from error
+            except pl.exceptions.ComputeError as error:
+                what = f"--anchor '{short(pattern)}' is no regular expression"
+                raise NpuscopeError(what, remedy="See Rust's regex syntax.") from error
             if not len(places):
-                known = ", ".join(sorted(self.names)[:8])
-                raise NpuscopeError(f"no kernel matches the anchor '{pattern}'", remedy=f"The capture has {known} ….")
+                known = ", ".join(short(name, 40) for name in sorted(self.names)[:8])
+                what = f"no kernel matches the anchor '{short(pattern)}'"
+                raise NpuscopeError(what, remedy=f"The capture has {known} ….")
             return places, f"anchor {pattern}"
         places = np.flatnonzero(self.marked(marks.ATTENTION, marks.BACKWARD) & self.on_device)
         if len(places):
@@ -175,20 +179,27 @@ def _symbols(kernels: pl.Series) -> tuple[Ints, list[str]]:
     return np.array(places, dtype=np.int64)[codes], [first[place] for place in range(len(bare))]
 
 
-def _steps(rows: pl.DataFrame) -> Ints:
-    """The step of each row; a row without one that begins inside a step belongs to it."""
-    step = rows["step"].to_numpy().copy()
+def _steps(rows: pl.DataFrame) -> tuple[Ints, list[int]]:
+    """The step of each row, counted from 0 in order of its number, and the numbers; -1 for none.
+
+    A row without one that begins inside a step belongs to it.
+    """
+    numbers = rows["step"].drop_nulls().unique().sort()
+    if not len(numbers):
+        return np.full(rows.height, -1), []
+    code = rows["step"].replace_strict(numbers, pl.int_range(len(numbers), eager=True), default=-1)
+    step: Ints = code.fill_null(-1).cast(pl.Int64).to_numpy().copy()
     known = step >= 0
-    if known.all() or not known.any():
-        return step
-    spans = (
-        rows.filter(pl.col("step") >= 0)
-        .group_by("step")
-        .agg(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end"))
-        .sort("start")
-    )
-    start = rows["start"].to_numpy()[~known]
-    place = np.searchsorted(spans["start"].to_numpy(), start, side="right") - 1
-    inside = (place >= 0) & (start < spans["end"].to_numpy()[place])
-    step[~known] = np.where(inside, spans["step"].to_numpy()[place], -1)
-    return step
+    if not known.all():
+        spans = (
+            rows.select("start", "dur", pl.Series("step", step))
+            .filter(pl.col("step") >= 0)
+            .group_by("step")
+            .agg(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end"))
+            .sort("start")
+        )
+        start = rows["start"].to_numpy()[~known]
+        place = np.searchsorted(spans["start"].to_numpy(), start, side="right") - 1
+        inside = (place >= 0) & (start < spans["end"].to_numpy()[place])
+        step[~known] = np.where(inside, spans["step"].to_numpy()[place], -1)
+    return step, numbers.to_list()
