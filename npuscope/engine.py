@@ -6,6 +6,8 @@ The function and its pieces must pickle; results come back in the order of the p
 from __future__ import annotations
 
 import os
+import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -55,12 +57,22 @@ def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Ite
     from multiprocessing import get_context
 
     # a fork would copy the locks of Polars' threads in whatever state they are
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts) as pool:
         try:
             yield from pool.map(partial(_guarded, work), pieces)
         except BrokenProcessPool as error:
             remedy = "It may have run out of memory: try fewer --jobs."
             raise NpuscopeError("a worker process died", remedy=remedy) from error
+        except BaseException:  # an interrupt ends the work in progress too
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(getattr(pool, "_processes", None) or {}):
+                os.kill(process, signal.SIGKILL)
+            raise
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal; the parent answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
@@ -82,9 +94,22 @@ def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[
             ray.shutdown()
 
 
+def _probe(address: str) -> None:
+    """Refuse an address nobody listens at: Ray itself would try for minutes."""
+    host, _, port = address.rpartition("://")[2].partition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise NpuscopeError(f"nobody answers at RAY_ADDRESS {address}", remedy="Or use --engine processes.") from error
+
+
 def _start(ray: Any, jobs: int) -> None:
     """Join the cluster RAY_ADDRESS names; else start one here, for this run."""
-    here = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False, "num_cpus": jobs}
+    address = os.environ.get("RAY_ADDRESS")
+    here = {} if address else {"include_dashboard": False, "num_cpus": jobs}
+    _probe(address or "")
     try:
         ray.init(log_to_driver=False, logging_level="error", **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:

@@ -53,14 +53,16 @@ def command(
     from npuscope.analysis.table import printable
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.forward.passes.ranks import Wanted, forward
+    from npuscope.forward.passes.export import metadata_of
+    from npuscope.forward.passes.ranks import Wanted, forward, is_table
     from npuscope.report.forward_page import forward_page
     from npuscope.report.forward_text import forward_text
 
-    if (path is None) == (profiler_root is None):
+    if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")
     place = path or profiler_root or ""
-    check_outputs([place], out, perfetto, html)
+    beside = str(metadata_of(Path(out))) if out and is_table(Path(out)) else None
+    check_outputs([place], out, perfetto, html, beside)
     wanted = Wanted(
         anchor,
         not list_only and out is None,

@@ -77,12 +77,15 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
 
     from npuscope.errors import CannotWrite
 
-    taken = {Path(path).resolve(): "is an input" for path in inputs}
-    for path in filter(None, outputs):
+    def resolved(path: str) -> Path:
         try:
-            place = Path(path).resolve()
+            return Path(path).resolve()
         except (OSError, RuntimeError) as error:
             raise CannotWrite("a link that leads to itself", path=path) from error
+
+    taken = {resolved(path): "is an input" for path in inputs}
+    for path in filter(None, outputs):
+        place = resolved(path)
         if place in taken:
             raise CannotWrite(taken[place], path=path, remedy="Name another file.")
         taken[place] = "is another output of this command"

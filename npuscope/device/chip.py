@@ -23,6 +23,7 @@ WHAT = "a device file (docs/roofline.md)"
 PER_CYCLE = "FLOP/cycle/core"
 Unit = Literal["cube", "vector"]
 SMALLEST, LARGEST = 1e-12, 1e20
+DIVISORS = (".rate", ".first", ".again", ".v3_gain")  # costs that divide
 _RATES = (PER_CYCLE, "FLOP/s")
 UNITS = {  # the ending of a constant's place -> its units
     "cores.cube": ("cores",),
@@ -182,7 +183,7 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
     for place, constant in constants(device):
         if not math.isfinite(constant.value) or constant.value < 0:
             raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
-        may_be_zero = place.endswith("latency") or (place.startswith("family.") and not place.endswith(".rate"))
+        may_be_zero = place.endswith("latency") or (place.startswith("family.") and not place.endswith(DIVISORS))
         if constant.value == 0 and not may_be_zero:
             raise BadInput(f"{place} is zero", path=path)
         if constant.value and not SMALLEST < constant.value < LARGEST:

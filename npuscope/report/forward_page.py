@@ -35,7 +35,7 @@ def _rank(rank: RankPasses) -> list[str]:
     told += f", told apart by {rank.told['rule']}; layers by {rank.told['anchor']}"
     wrong = notes(flags({**rank.told, "passes": passes}))
     parts = [f"<h2>{text(name)}</h2>", f"<p>{text(told)}</p>", wrong, _bars(passes)]
-    if rank.statistics is not None:
+    if rank.statistics is not None and rank.statistics["positions"]:
         layers = pl.DataFrame(rank.statistics["layers"], infer_schema_length=None)
         positions = pl.DataFrame(rank.statistics["positions"], infer_schema_length=None)
         parts += [f"<h3>Layers of {text(rank.statistics['phase'])} passes</h3>", _points(layers)]

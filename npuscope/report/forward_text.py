@@ -76,6 +76,8 @@ def pass_table(passes: list[dict[str, Any]]) -> pl.DataFrame:
 
 def _statistics(told: dict[str, Any]) -> list[str]:
     layers = pl.DataFrame(told["layers"], infer_schema_length=None)
+    if not told["positions"]:
+        return [f"{told['phase']}: nothing ran on the device"]
     lines = [f"{told['phase']} over {count(len(told['passes']), 'pass', 'passes')}:"]
     if layers.height:
         odd = layers.filter("odd")

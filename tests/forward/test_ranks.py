@@ -9,7 +9,7 @@ import pytest
 from planted import QWEN, Plan, plant
 
 from npuscope.engine import ENGINES
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes.ranks import Ranks, Wanted, forward
 from npuscope.trace import read
 
@@ -54,8 +54,10 @@ def test_a_bad_cell_in_a_rank_is_told_with_file_and_line(tmp_path: Path) -> None
     cells = rows[6].split(",")
     rows[6] = ",".join([*cells[:7], "soon", *cells[8:]])
     path.write_text("\n".join(rows))
-    with pytest.raises(BadInput, match=r"kernel_details.csv, line 7: 'soon' in column Duration"):
-        forward(tmp_path, Wanted(), jobs=2)
+    result = forward(tmp_path, Wanted(), jobs=2)
+    assert [rank.rank for rank in result.ranks] == [0]  # the others are cut all the same
+    (why,) = result.not_read.values()
+    assert "kernel_details.csv, line 7: 'soon' in column Duration" in why
     with pytest.raises(NpuscopeError, match="no engine 'slurm'"):
         forward(tmp_path, Wanted(), "slurm")
 
@@ -104,3 +106,38 @@ def test_a_trace_of_many_ranks_is_taken_apart(root: Path, tmp_path: Path) -> Non
     apart = forward(root, Wanted(), jobs=1).as_dict()
     assert together["passes"] == apart["passes"]
     assert together["skew"] == apart["skew"]
+
+
+def two_devices(path: Path) -> None:
+    """One table in which two devices ran the same passes."""
+    plant(Plan(SMALL, ("decode",) * 2), path)
+    header, *rows = path.read_text().splitlines()
+    again = [",".join([row.split(",", 2)[0], "1", row.split(",", 2)[2]]) for row in rows]
+    path.write_text("\n".join([header, *rows, *again]) + "\n")
+
+
+def test_devices_of_one_table_are_kept_apart(tmp_path: Path) -> None:
+    for rank in range(2):
+        (place := tmp_path / "prof" / f"rank{rank}").mkdir(parents=True)
+        two_devices(place / "kernel_details.csv")
+    result = forward(tmp_path / "prof", Wanted(out=tmp_path / "out"), jobs=1)
+    assert [(rank.rank, rank.device) for rank in result.ranks] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert len(list((tmp_path / "out").rglob("pass_*.csv"))) == 8
+    assert (tmp_path / "out" / "rank1_device0" / "pass_0001_decode.csv").is_file()
+    with pytest.raises(CannotWrite, match="one file holds one rank"):
+        forward(tmp_path / "prof" / "rank0", Wanted(select=("0",), out=tmp_path / "one.csv"))
+
+
+def test_an_export_inside_the_root_is_not_read_as_a_rank(root: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(root, tmp_path / "prof")
+    forward(tmp_path / "prof", Wanted(out=tmp_path / "prof" / "passes"), jobs=1)
+    assert len(forward(tmp_path / "prof", Wanted(), jobs=1).ranks) == 3
+
+
+def test_a_cluster_that_is_not_there_is_said_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(NpuscopeError, match="nobody answers at RAY_ADDRESS"):
+        forward(root, Wanted(), "ray")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from npuscope.device import Constant, Device
+from npuscope.errors import NpuscopeError
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.estimate.calibrated import Calibrated, Source
 from npuscope.forward.estimate.collective_time import collective_time
@@ -43,7 +44,13 @@ def estimate(call: Call, device: Device) -> Estimate:
     if limit.ns is None:
         return Estimate(None, "UNKNOWN", None, limit.why)
     floor = round(limit.ns)
-    found = _calibrated(call, work, limit.ns / 1e9, device)
+    try:
+        found = _calibrated(call, work, limit.ns / 1e9, device)
+    except KeyError as missing:  # a device file of the user's own
+        what = f"a [family] table of device {device.name} for {call.type} has no {missing}"
+        raise NpuscopeError(
+            what, remedy="Complete it as in npuscope/device/a3.toml, or leave the table out."
+        ) from missing
     if found is None and work.byte_bound:
         return Estimate(None, "UNKNOWN", None, work.note or "what it computes is not known")
     if found is None:

@@ -91,10 +91,15 @@ def cut_out(found: Passes, number: int, window: str = "full") -> Trace:
     return replace(part, meta=replace(meta, notes=notes, dropped=dropped))
 
 
+def metadata_of(table: Path) -> Path:
+    """Where the JSON of an exported table goes."""
+    return table.with_name(f"{table.name.partition('.csv')[0]}.json")
+
+
 def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path]:
     """One pass as a table at `path`, and what is known of it beside."""
     rows = rows_of(found, [number], window)[0]
-    beside = path.with_suffix(".json")
+    beside = metadata_of(path)
     if beside.exists() and b'"rows_written"' not in beside.read_bytes()[:100_000]:
         raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
     with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
@@ -106,7 +111,9 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
 def is_export(folder: Path) -> bool:
     """True where nothing lies in a folder but what `fill` writes, for one rank or for many: it may be replaced."""
     return all(
-        is_export(path) if path.is_dir() and re.fullmatch(r"rank\d+", path.name) else _OURS.fullmatch(path.name)
+        is_export(path)
+        if path.is_dir() and re.fullmatch(r"(rank\d*)?_?(device\d+)?", path.name)
+        else _OURS.fullmatch(path.name)
         for path in folder.iterdir()
     )
 

@@ -6,11 +6,12 @@ least. What a rank spends above the shortest of all is its wait; the rank others
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,9 @@ from npuscope.trace.core import Trace
 from npuscope.trace.readers.recognise import captures_of
 from npuscope.trace.writers import check_target
 from npuscope.trace.writers.atomic import whole_folder
+
+MOST_SHIFTS = 2000  # passes that captures of ranks may begin apart
+FILES = (".json", ".gz", ".zst", ".CSV", ".npu", ".pftrace", ".html", ".txt", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class RankPasses:
     """One rank's passes as plain data; `collectives` holds the durations of each pass's collectives in order."""
 
     rank: int | None
+    device: int | None  # where one capture holds several
     path: str
     told: dict[str, Any]
     collectives: tuple[NDArray[np.int64], ...]
@@ -75,6 +80,8 @@ class Skew(Tabular):
     def title(self) -> str:
         if not self.passes or self.table.is_empty():
             return "ranks: no pass that all of them have"
+        if self.left_out == self.passes:
+            return f"ranks over {self.passes} common passes: their collectives differ in number, so waits are unknown"
         slow = self.table.sort("wait_ns", "rank")["rank"][0]
         widest = max(self.table["wait_ns"].fill_null(0).to_list()) / 1000
         if widest < 1:
@@ -102,10 +109,13 @@ class Ranks:
         """All passes in one list, each with its rank; what concerns a whole rank under `ranks`."""
         skewed = self.skew
         return {
-            "passes": [{"rank": rank.rank, **told} for rank in self.ranks for told in rank.passes],
+            "passes": [
+                {"rank": rank.rank, "device": rank.device, **told} for rank in self.ranks for told in rank.passes
+            ],
             "ranks": [
                 {
                     "rank": rank.rank,
+                    "device": rank.device,
                     "path": rank.path,
                     **{name: value for name, value in rank.told.items() if name != "passes"},
                     **({} if rank.statistics is None else {"statistics": rank.statistics}),
@@ -123,34 +133,67 @@ def forward(path: str | Path, wanted: Wanted, engine: str = "processes", jobs: i
     found = captures_of(Path(path))
     numbered = _numbered([capture.rank for capture in found.captures])
     captures = [(str(capture.path), rank) for capture, rank in zip(found.captures, numbered, strict=True)]
-    one_file = wanted.perfetto or (wanted.out if _is_table(wanted.out) else None)
+    one_file = wanted.perfetto or (wanted.out if is_table(wanted.out) else None)
     if one_file is not None and len(captures) > 1:
-        what = f"one file holds one rank, and {path} has {len(captures)}"
-        raise CannotWrite(what, path=one_file, remedy="Name one capture.")
+        raise _one_rank(one_file, f"{path} has {len(captures)}")
+    if wanted.out is not None and not is_table(wanted.out) and wanted.out.suffix in FILES:
+        raise CannotWrite("passes are exported as a .csv, or as many of them in a folder", path=wanted.out)
     if wanted.perfetto is not None:
         check_target(wanted.perfetto)
     if wanted.window not in WINDOWS:
         raise NpuscopeError(f"no window '{wanted.window}'", remedy=f"Windows: {', '.join(WINDOWS)}.")
     wanted = replace(wanted, alone=len(captures) == 1)
-    if wanted.out is None or _is_table(wanted.out):
-        ranks = tuple(_run([(*capture, wanted) for capture in captures], engine, jobs))
-        return Ranks(ranks, found.broken, tuple(name for rank in ranks for name in rank.written))
+    if wanted.out is None or is_table(wanted.out):
+        return _all(captures, wanted, engine, jobs, found.broken)
     with whole_folder(wanted.out, is_ours=is_export) as place:
-        here = replace(wanted, out=place)
-        ranks = tuple(_run([(*capture, here) for capture in captures], engine, jobs))
-    written = (Path(name) for rank in ranks for name in rank.written)
+        result = _all(captures, replace(wanted, out=place), engine, jobs, found.broken)
+    written = (Path(name) for name in result.written)
     moved = (wanted.out / name.relative_to(place) if name.is_relative_to(place) else name for name in written)
-    return Ranks(ranks, found.broken, tuple(map(str, moved)))
+    return replace(result, written=tuple(map(str, moved)))
 
 
-def _is_table(path: Path | None) -> bool:
-    return path is not None and path.suffix == ".csv"
+def is_table(path: Path | None) -> bool:
+    """True for an export of one pass."""
+    return path is not None and re.search(r"\.csv(\.gz|\.zst)?$", path.name) is not None
 
 
-def _run(pieces: list[tuple[str, int | None, Wanted]], engine: str, jobs: int | None) -> Iterable[RankPasses]:
-    for done, results in enumerate(run(_one, pieces, engine, jobs)):
+def _one_rank(path: Path, more: str) -> CannotWrite:
+    return CannotWrite(f"one file holds one rank, and {more}", path=path, remedy="Name one capture, or a folder.")
+
+
+def _all(
+    captures: list[tuple[str, int | None]], wanted: Wanted, engine: str, jobs: int | None, broken: dict[str, str]
+) -> Ranks:
+    """Every capture; of several, those that cannot be cut are told and left out."""
+    ranks: list[RankPasses] = []
+    refused: list[NpuscopeError] = []
+    pieces = [(*capture, wanted) for capture in captures]
+    for done, result in enumerate(run(_one if wanted.alone else _one_or_why, pieces, engine, jobs)):
         progress.report("forward passes of ranks", done + 1, len(pieces))
-        yield from results
+        if isinstance(result, _Refused):
+            refused.append(NpuscopeError(**result.told))
+        else:
+            ranks += result
+    if not ranks and refused:
+        raise refused[0]
+    told = {str(error.path): str(error) for error in refused}
+    return Ranks(tuple(ranks), {**broken, **told}, tuple(name for rank in ranks for name in rank.written))
+
+
+class _Refused(NamedTuple):
+    """Why a capture could not be cut, as data that travels between processes."""
+
+    told: dict[str, Any]
+
+
+def _one_or_why(piece: tuple[str, int | None, Wanted]) -> list[RankPasses] | _Refused:
+    try:
+        return _one(piece)
+    except CannotWrite:
+        raise
+    except NpuscopeError as error:
+        told = {word: getattr(error, word) for word in ("what", "line", "record", "remedy")}
+        return _Refused({**told, "path": error.path or piece[0]})
 
 
 def _numbered(told: list[int | None]) -> list[int | None]:
@@ -168,51 +211,71 @@ def _numbered(told: list[int | None]) -> list[int | None]:
 def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
     """All of one capture, which may itself hold several ranks or devices."""
     path, rank, wanted = piece
-    parts = devices(read(path))
+    parts = apart(read(path))
+    one_file = wanted.perfetto or (wanted.out if is_table(wanted.out) else None)
+    if one_file is not None and len(parts) > 1:
+        raise _one_rank(one_file, f"{path} has {len(parts)}")
     wanted = replace(wanted, alone=wanted.alone and len(parts) == 1)
-    return [_told(passes(part, wanted.anchor), path, own if own is not None else rank, wanted) for own, part in parts]
+    results = []
+    for part in parts:
+        own = part.rank if part.rank is not None else rank
+        results.append(_told(passes(part.trace, wanted.anchor), path, own, part.device, wanted))
+    return results
 
 
-def devices(trace: Trace) -> list[tuple[int | None, Trace]]:
-    """A trace apart by rank, or by device where it has several, each with its number; null where it has none."""
+class Part(NamedTuple):
+    """What one rank, or one device of several, has of a trace."""
+
+    rank: int | None
+    device: int | None
+    trace: Trace
+
+
+def apart(trace: Trace) -> list[Part]:
+    """A trace apart by rank, or else by device where it has several."""
     work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))["lane"].unique()
     used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
-    for column in ("rank", "device"):
-        values = used[column].unique().drop_nulls().sort().to_list()
-        if len(values) > 1:
-            lanes = {value: trace.lanes.filter(pl.col(column) == value)["lane"].to_list() for value in values}
-            return [(value, trace.select(lane=lanes[value])) for value in values]
-    ranks = used["rank"].drop_nulls().unique().to_list()
-    return [(ranks[0] if ranks else None, trace)]
+    ranks, devices = (used[column].drop_nulls().unique().sort().to_list() for column in ("rank", "device"))
+
+    def of(column: str, value: int) -> Trace:
+        return trace.select(lane=trace.lanes.filter(pl.col(column) == value)["lane"].to_list())
+
+    if len(ranks) > 1:
+        return [Part(rank, None, of("rank", rank)) for rank in ranks]
+    rank = ranks[0] if ranks else None
+    if len(devices) > 1:
+        return [Part(rank, device, of("device", device)) for device in devices]
+    return [Part(rank, None, trace)]
 
 
-def _told(found: Passes, path: str, rank: int | None, wanted: Wanted) -> RankPasses:
+def _told(found: Passes, path: str, rank: int | None, device: int | None, wanted: Wanted) -> RankPasses:
     comm = found.order.filter(pl.col("kind") == "comm")
     count = found.table.height
     of = comm["in_pass"].to_numpy()
     parts = np.split(comm["dur"].to_numpy()[np.argsort(of, kind="stable")], np.cumsum(np.bincount(of, minlength=count)))
-    written = _written(found, rank, wanted)
+    words = [f"{word}{number}" for word, number in (("rank", rank), ("device", device)) if number is not None]
+    written = _written(found, "_".join(words) or "rank", wanted)
     shown = range(count) if wanted.select is None else selected(found, wanted.select)
     counted = None if wanted.select is None else list(shown)
     told = None
     if wanted.statistics and (counted or found.table["complete"].any()):
         told = statistics(found, numbers=counted).as_dict()
     return RankPasses(
-        rank, path, found.as_dict(), tuple(parts[:count]), tuple(shown), told, tuple(map(str, written))
+        rank, device, path, found.as_dict(), tuple(parts[:count]), tuple(shown), told, tuple(map(str, written))
     )  # fmt: skip
 
 
-def _written(found: Passes, rank: int | None, wanted: Wanted) -> list[Path]:
+def _written(found: Passes, folder: str, wanted: Wanted) -> list[Path]:
     written: list[Path] = []
     if wanted.out is not None:
         chosen = selected(found, wanted.select or (CLEAN,))
-        if _is_table(wanted.out):
+        if is_table(wanted.out):
             if len(chosen) > 1:
                 remedy = "Choose one with --select, or name a folder."
                 raise CannotWrite(f"holds one pass, and {len(chosen)} are selected", path=wanted.out, remedy=remedy)
             written = write_pass(found, chosen[0], wanted.window, wanted.out)
         else:
-            place = wanted.out if wanted.alone else wanted.out / f"rank{rank}"
+            place = wanted.out if wanted.alone else wanted.out / folder
             place.mkdir(exist_ok=True)
             written = fill(found, chosen, wanted.window, place)
     if wanted.perfetto is not None:
@@ -266,7 +329,7 @@ def _common(of_ranks: list[list[dict[str, Any]]]) -> list[list[int]]:
 def _shift(first: NDArray[np.int64], other: NDArray[np.int64]) -> int:
     """How many passes earlier or later another rank's capture began: the shift at which passes overlap longest."""
     best, most = 0, -1
-    for shift in sorted(range(-len(first) + 1, len(other)), key=abs):
+    for shift in sorted(range(-len(first) + 1, len(other)), key=abs)[:MOST_SHIFTS]:
         low, high = max(0, -shift), min(len(first), len(other) - shift)
         a, b = first[low:high], other[low + shift : high + shift]
         shared = int(np.maximum(np.minimum(a[:, 1], b[:, 1]) - np.maximum(a[:, 0], b[:, 0]), 0).sum())

@@ -28,7 +28,7 @@ PREFERRED = (
 # tables and notes the profilers put beside their captures
 COMPANIONS = re.compile(
     r"^(step_trace_time|op_statistic|api_statistic|communication|task_time|profiler_|analysis|deps|name_map|memory_|"
-    r"operator_|l2_cache|data_preprocess|npu_|README|perfetto)"
+    r"operator_|l2_cache|data_preprocess|npu_|README|perfetto|forward\.json)"
 )
 _RANK = re.compile(r"[0-9]{1,9}$")
 _RANK_IN_NAME = re.compile(r"rank[-_]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
@@ -69,6 +69,8 @@ class _Search:
         if folder.resolve() in self._seen:  # a link that leads back
             return []
         self._seen.add(folder.resolve())
+        if depth and (folder / "forward.json").is_file():  # passes that `npuscope forward` exported from captures
+            return []
         named = [path for pattern in PREFERRED for path in sorted(folder.glob(pattern))]
         preferred = [path for path in named if self._readable(path)]
         for path in named:
