@@ -48,9 +48,7 @@ def estimate(call: Call, device: Device) -> Estimate:
         found = _calibrated(call, work, limit.ns / 1e9, device)
     except KeyError as missing:  # a device file of the user's own
         what = f"a [family] table of device {device.name} for {call.type} has no {missing}"
-        raise NpuscopeError(
-            what, remedy="Complete it as in npuscope/device/a3.toml, or leave the table out."
-        ) from missing
+        raise NpuscopeError(what, remedy="Complete it as a3.toml does, or leave the table out.") from missing
     if found is None and work.byte_bound:
         return Estimate(None, "UNKNOWN", None, work.note or "what it computes is not known")
     if found is None:

@@ -1,17 +1,21 @@
 """The calibrated time of a collective, without the wait for ranks that come late.
 
 Small messages: the overhead of the one measured point (an all-reduce) over what the links need. Messages of the size
-of a prefill: the fitted line of all-gather and reduce-scatter; an all-reduce is one after the other.
+of a prefill: the fitted line of all-gather and reduce-scatter; an all-reduce is one after the other. In between, what
+joins the two.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from npuscope.device import Device
+from npuscope.device import Constant, Device
 from npuscope.forward.estimate.calibrated import Calibrated
 from npuscope.forward.work import Work, collective_kind, limit_ns
 
+PARTS = ("reduce_scatter", "all_gather")  # of an all-reduce of a large message
+BETWEEN = "between the measured small all-reduce and the fitted lines"
 SMALL = "overhead of the measured small all-reduce plus the links' time"
 
 
@@ -21,23 +25,29 @@ def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated 
     if kind not in ("all_reduce", "all_gather", "reduce_scatter") or ranks is None or message is None or ranks < 2:
         return None
     share = message if kind == "all_gather" else message / ranks
-    lines = ("reduce_scatter", "all_gather") if kind == "all_reduce" else (kind,)
-    large = [_line(name, share, ranks, device) for name in lines]
-    found = [line for line in large if line is not None]
-    if len(found) == len(lines):
-        inside = kind != "all_reduce" and found[0][1]
+    lines = [device.family.get(name) for name in (PARTS if kind == "all_reduce" else (kind,))]
+    costs = [line for line in lines if line is not None]
+    small = _small(work, device, kernel_type, kind)
+    if len(costs) < len(lines) or (small is not None and small.source == "MEASURED"):
+        return small
+    least = max(line["bytes_least"].value for line in costs)
+    if share >= least:
+        inside = kind != "all_reduce" and share <= costs[0]["bytes_most"].value and ranks == costs[0]["ranks"].value
         how = "fitted line" if kind != "all_reduce" else "reduce-scatter and all-gather, each a fitted line"
-        return Calibrated(sum(seconds for seconds, _ in found), "INTERPOLATED", inside, how)
-    return _small(work, device, kernel_type, kind)
+        return Calibrated(_lines(costs, share, ranks), "INTERPOLATED", inside, how)
+    point = device.family.get("all_reduce")
+    if small is None or point is None or share <= (shortest := point["bytes"].value / point["ranks"].value):
+        return small
+    # between the largest of the small messages and the smallest of the large ones: straight on logarithmic scales
+    at_point = _small(replace(work, message_bytes=round(message * shortest / share)), device, kernel_type, kind)
+    begin, end = (at_point or small).seconds, _lines(costs, least, ranks)
+    weight = math.log(share / shortest) / math.log(least / shortest)
+    return Calibrated(begin * (end / begin) ** weight, "INTERPOLATED", False, BETWEEN)
 
 
-def _line(name: str, share: float, ranks: int, device: Device) -> tuple[float, bool] | None:
-    """None where there is no line, or the message is smaller than any it was fitted to."""
-    costs = device.family.get(name)
-    if costs is None or share < costs["bytes_least"].value:
-        return None
-    seconds = costs["fixed"].value + (ranks - 1) * share / costs["rate"].value
-    return seconds, share <= costs["bytes_most"].value and ranks == costs["ranks"].value
+def _lines(costs: list[dict[str, Constant]], share: float, ranks: int) -> float:
+    """Seconds of a fixed cost and what every other rank sends at a rate, summed over the parts of a collective."""
+    return sum(line["fixed"].value + (ranks - 1) * share / line["rate"].value for line in costs)
 
 
 def _small(work: Work, device: Device, kernel_type: str, kind: str) -> Calibrated | None:
