@@ -16,7 +16,7 @@ HEADER = [
     "Step Id", "Device_id", "Stream ID", "Name", "Type", "Accelerator Core", "Start Time(us)", "Duration(us)",
     "Wait Time(us)", "Block Num", "Input Shapes", "Input Data Types", "Input Formats",
 ]  # fmt: skip
-SIDE = "MemSet"
+SIDE, NOISE = "MemSet", "TensorMove"
 NOBODY = -1
 COMM = ("hcom_allReduce_", "HcomAllReduce", "hcom_allGather_", "hcom_reduceScatter_")
 ATTENTIONS = ("FusedInferAttentionScore", "RINGMLAPrefillBF16Kernel", "k_mix")
@@ -108,6 +108,7 @@ class Plan:
     stall: int | None = None  # a pass in which a collective waits
     pause_ns: int = 400_000  # between passes
     skew_ns: int = 0  # this rank runs later than others
+    noise: float = 0.0  # kernels among those of layers that come from elsewhere, on the main stream
     warm_up: int = 0  # rows before the first pass, and behind the last one, that are no pass's
 
 
@@ -155,7 +156,7 @@ def _rows(plan: Plan) -> tuple[list[_Row], list[str]]:
     names: list[str] = []
     now = 1_779_440_805_781_809_540 + plan.skew_ns
 
-    def add(types: list[str], phase: str, owner: int, step: int, stall: bool) -> None:
+    def add(types: list[str], phase: str, owner: int, step: int, stall: bool, noise: float = 0.0) -> None:
         nonlocal now
         for type_ in types:
             now += int(random.uniform(200, 2_000))
@@ -166,6 +167,9 @@ def _rows(plan: Plan) -> tuple[list[_Row], list[str]]:
             if plan.side_stream and random.random() < 0.2:
                 rows.append(_Row(now + ns // 3, ns, SIDE, "171", "AI_VECTOR_CORE", owner, step))
             now += ns
+            if random.random() < noise:
+                rows.append(_Row(now + 300, 2_000, NOISE, "166", "AI_VECTOR_CORE", owner, step))
+                now += 2_300
 
     def add_beside() -> None:
         nonlocal now
@@ -175,8 +179,10 @@ def _rows(plan: Plan) -> tuple[list[_Row], list[str]]:
     add_beside()
     for number, phase in enumerate(plan.phases):
         stall = number == plan.stall
-        for part in plan.model.kernels(phase):
-            add(part, phase, len(names), number, stall)
+        head, *layers, tail = plan.model.kernels(phase)
+        for part in (head, *layers, tail):
+            inside = part is not head and part is not tail
+            add(part, phase, len(names), number, stall, plan.noise if inside else 0.0)
             stall = False
         names.append(phase)
         for _ in range(plan.drafts):
@@ -228,7 +234,7 @@ def _truth(plan: Plan, counted: list[_Row], kept: list[_Row], names: list[str]) 
         if not attentions:
             continue  # a fragment of a pass without any attention is none
         # what comes and goes on a side stream is not missed
-        whole = all(row.type == SIDE for row in counted if row.owner == owner and id(row) not in inside)
+        whole = all(row.type in (SIDE, NOISE) for row in counted if row.owner == owner and id(row) not in inside)
         wait = owner == stalled and any(row.ns > 50_000_000 for row in here)
         start, end = here[0].start, max(row.start + row.ns for row in here)
         truth.append(Planted(name, attentions, whole, wait, start, end, sum(row.ns for row in here), len(here)))

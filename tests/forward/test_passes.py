@@ -44,6 +44,7 @@ def plans(draw: st.DrawFn) -> Plan:
         steps=draw(st.booleans()),
         twins=draw(st.booleans()),
         side_stream=draw(st.booleans()),
+        noise=draw(st.sampled_from([0.0, 0.0, 0.02])),
         jitter=draw(st.sampled_from([0.0, 0.3, 0.9])),
         lost_head=draw(cut),
         lost_tail=draw(cut),
@@ -172,3 +173,14 @@ def test_a_long_pause_disturbs_a_pass(tmp_path: Path) -> None:
     found = passes(replace(trace, slices=trace.slices.with_columns(late.alias("start"))))
     assert found.table["disturbed"].to_list() == [False, False, True, False]
     assert "nothing ran for 20," in found.reasons[2][0]
+
+
+def test_noise_among_the_kernels_changes_no_layer(tmp_path: Path) -> None:
+    """One kernel in fifty comes from elsewhere: about one layer in four is unlike the others."""
+    plan = Plan(QWEN, ("decode",) * 4, noise=0.02)
+    truth, found = planted_and_found(plan, tmp_path)
+    assert told(found) == truth
+    assert found.table["layers"].to_list() == [64] * 4
+    longcat_like = replace(QWEN, layer=QWEN.layer + QWEN.layer[:-1], first=(), layers=14)
+    truth, found = planted_and_found(Plan(longcat_like, ("decode",) * 4, noise=0.01), tmp_path)
+    assert found.table.select("layers", "attentions").rows() == [(14, 28)] * 4

@@ -6,7 +6,7 @@ import polars as pl
 
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.export import cut_out
-from npuscope.forward.passes.found import Passes, passes
+from npuscope.forward.passes.found import NoPasses, Passes, passes
 from npuscope.trace.core import Trace
 
 MOST = 20  # numbers told
@@ -59,7 +59,7 @@ def _passes(trace: Trace) -> Passes | None:
         return None
     try:
         return passes(trace)
-    except NpuscopeError:
+    except NoPasses:
         return None
 
 

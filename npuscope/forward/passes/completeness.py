@@ -11,12 +11,14 @@ import numpy as np
 
 from npuscope.forward.passes.boundaries import Stretches
 from npuscope.forward.passes.cuts import Bounds
-from npuscope.forward.passes.landmarks import Landmarks, last_between
+from npuscope.forward.passes.landmarks import Landmarks, first_between, last_between
 from npuscope.forward.passes.layers import Layer, usual_size
 from npuscope.forward.passes.sequence import Flags
 from npuscope.trace.intervals import Ints
 
 Range = tuple[int, int]
+NOW_AND_THEN = 0.3  # of the stretches inside passes
+EVEN = 0.8  # of them have a kernel of a side stream equally often
 ENOUGH = 32  # other passes tell as much as all
 
 
@@ -41,20 +43,28 @@ def complete_and_draft(
         """True when rows hold every kernel that all others hold."""
         return bool(np.all(counts(rows) >= np.min(np.stack([counts(other) for other in others]), axis=0)))
 
+    # a capture cuts off what is outermost: where passes have marks, what lies beyond them tells
     marked = Landmarks.of(found)
-    sampled = [(marked.tail(found, place) + 1, tail[1]) for place, tail in enumerate(tails)]
-    embedded = [last_between(marked.embedding, a - 1, b) is not None for a, b in heads]
-    if like_first:
+    embedded = [first_between(marked.embedding, a - 1, b) for a, b in heads]
+    sampled = [last_between(marked.sampling, a - 1, b) for a, b in tails]
+    if like_first and all(embedded[i] is not None for i in like_first):
+        outer = [(a, b if mark is None else mark + 1) for (a, b), mark in zip(heads, embedded, strict=True)]
+        begun[0] = embedded[0] is not None and has_all(outer[0], [outer[i] for i in like_first])
+    elif like_first:
         begun[0] = has_all(heads[0], [heads[i] for i in like_first])
-    else:  # layers of its own: what any pass has before them, or at least something
-        begun[0] = embedded[0] or (not any(embedded[1:]) and heads[0][1] - heads[0][0] > layers[0].lead)
-    if like_last:
+    else:  # layers of its own: the mark of any pass, or at least something before them
+        known = any(mark is not None for mark in embedded[1:])
+        begun[0] = embedded[0] is not None or (not known and heads[0][1] - heads[0][0] > layers[0].lead)
+    others = like_last or list(range(len(sizes) - 1))[:ENOUGH]
+    if others and all(sampled[i] is not None for i in others):
+        outer = [(a if mark is None else mark, b) for (a, b), mark in zip(tails, sampled, strict=True)]
+        ended[-1] = sampled[-1] is not None and has_all(outer[-1], [outer[i] for i in others])
+    elif like_last:
         ended[-1] = has_all(tails[-1], [tails[i] for i in like_last])
     else:
-        rest = sampled[:-1][:ENOUGH]
-        ended[-1] = tails[-1][1] - tails[-1][0] > layers[-1].trail and (not rest or has_all(sampled[-1], rest))
+        ended[-1] = tails[-1][1] - tails[-1][0] > layers[-1].trail
     if len(sizes) == 1 and sizes[0] <= layers[0].attentions:  # one layer tells nothing: only marks do
-        begun[0], ended[0] = embedded[0], sampled[0][0] > bounds.last[0] + 1
+        begun[0], ended[0] = embedded[0] is not None, sampled[0] is not None
     whole = begun & ended
     draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
     # at the edges of the capture a small pass may be the rest of a large one: its whole side tells
@@ -82,15 +92,16 @@ def _like(edge: int, others: range, groups: list[int], phases: list[str]) -> lis
 
 
 def _regular(found: Stretches) -> Flags:
-    """Which kernels run equally often in equal stretches; others come and go and prove nothing."""
+    """Which kernels run equally often in most layers, and not now and then: others prove nothing."""
     sequence = found.sequence
     regular = np.ones(len(sequence.names), dtype=bool)
-    if not len(found.kind):
+    inside = ~found.boundary
+    if not inside.any():
         return regular
-    usual = found.kind == np.bincount(found.kind).argmax()
-    beside = np.flatnonzero(sequence.lane != sequence.lane[found.anchors[0]])
-    for symbol in np.unique(sequence.symbol[beside]).tolist():
-        places = np.flatnonzero(sequence.symbol == symbol)
-        times = np.diff(np.searchsorted(places, found.anchors))[usual]
-        regular[symbol] = np.all(times == times[0])
+    beside = set(sequence.symbol[sequence.lane != sequence.lane[found.anchors[0]]].tolist())
+    for symbol in range(len(regular)):
+        times = np.diff(np.searchsorted(np.flatnonzero(sequence.symbol == symbol), found.anchors))[inside]
+        rare = 0 < np.mean(times > 0) < NOW_AND_THEN
+        uneven = symbol in beside and np.max(np.bincount(times)) < EVEN * len(times)
+        regular[symbol] = not rare and not uneven
     return regular

@@ -95,14 +95,18 @@ def passes(trace: Trace, anchor: str | None = None) -> Passes:
     sequence = Sequence.of(trace)
     path = trace.meta.files[0] if trace.meta.files else None
     if not len(sequence):
-        raise NpuscopeError("no kernel ran in this capture, so there is no forward pass", path=path)
+        raise NoPasses("no kernel ran in this capture, so there is no forward pass", path=path)
     anchors, how = sequence.anchors(anchor)
     if len(anchors) and not (how.startswith(REPETITION) and _few_per_step(sequence, anchors)):
         return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
     if sequence.has_steps:
         return _result(trace, sequence, _by_steps(sequence))
     remedy = "Name a kernel that every layer runs with --anchor."
-    raise NpuscopeError("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+    raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+
+
+class NoPasses(NpuscopeError):
+    """Nothing tells forward passes apart in a capture."""
 
 
 def _few_per_step(sequence: Sequence, anchors: Ints) -> bool:
