@@ -49,9 +49,9 @@ class Stretches:
 
     @cached_property
     def usual_pause(self) -> float:
-        """A pause that few inside layers are longer than, in nanoseconds."""
+        """A pause that most layers have none longer than, in nanoseconds."""
         pauses = _longest_pauses(self.sequence, self.anchors)[~self.boundary]
-        return float(np.quantile(pauses, 0.95)) if len(pauses) else 0.0
+        return float(np.quantile(pauses, 0.75)) if len(pauses) else 0.0
 
     def shared(self, stretch: int) -> tuple[int, int]:
         """Of a boundary: the last row its begin shares with a layer before, the first row its end does with one after.

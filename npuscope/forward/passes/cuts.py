@@ -71,7 +71,8 @@ def _cuts(found: Stretches, marked: Landmarks, passes: Ints) -> Ints:
         votes.setdefault(size, Counter())[int(sequence.symbol[place])] += len(regions) if told else 1
     for number, region in enumerate(regions):
         symbol = votes[sizes[number]].most_common(1)[0][0]
-        choice[number] = _begin(sequence, region, symbol, choice[number])
+        if sequence.symbol[choice[number]] != symbol:
+            choice[number] = _begin(sequence, region, symbol, choice[number])
     return np.array(choice, dtype=np.int64)
 
 
