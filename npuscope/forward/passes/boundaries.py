@@ -179,7 +179,7 @@ def _longest_pauses(sequence: Sequence, anchors: Ints) -> NDArray[np.int64]:
     """The longest time without work in each stretch."""
     if len(anchors) < 2:
         return np.zeros(0, dtype=np.int64)
-    pauses = np.maximum.reduceat(sequence.pause[: anchors[-1] + 1], anchors[:-1] + 1)
+    pauses: NDArray[np.int64] = np.maximum.reduceat(sequence.pause[: anchors[-1] + 1], anchors[:-1] + 1)
     return np.maximum(pauses, 0)
 
 

@@ -139,7 +139,8 @@ class Keys:
         inverse = np.ones(n + 1, dtype=np.uint64)
         inverse[1:] = np.uint64(pow(_BASE, -1, 2**64))
         with np.errstate(over="ignore"):
-            power, self._inverse = np.cumprod(power), np.cumprod(inverse)
+            power = np.multiply.accumulate(power)
+            self._inverse: NDArray[np.uint64] = np.multiply.accumulate(inverse)
             weight = _scattered(symbols) * power[:n]
             self._sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weight)])
 
