@@ -21,7 +21,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -46,15 +46,17 @@ def command(
     ] = "processes",
     jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
     html: HtmlFile = None,
+    md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
     from pathlib import Path
 
     from npuscope.analysis.table import printable
-    from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.forward.passes.export import metadata_of
     from npuscope.forward.passes.ranks import Wanted, forward, is_table
+    from npuscope.report.forward_markdown import forward_markdown
     from npuscope.report.forward_page import forward_page
     from npuscope.report.forward_text import forward_text
 
@@ -62,10 +64,10 @@ def command(
         raise NpuscopeError("name a capture or a profiler root, once")
     place = path or profiler_root or ""
     beside = str(metadata_of(Path(out))) if out and is_table(Path(out)) else None
-    check_outputs([place], out, perfetto, html, beside)
+    check_outputs([place], out, perfetto, html, md, beside)
     wanted = Wanted(
         anchor,
-        not list_only and out is None,
+        not list_only and (out is None or json or bool(html or md)),
         tuple(word.strip() for word in select.split(",")) if select else None,
         window,
         Path(out) if out else None,
@@ -73,11 +75,13 @@ def command(
     )
     with progress_bar():
         result = forward(place, wanted, engine, jobs)
-        pages = write_reports({html: lambda: forward_page(result)})
+        pages = write_reports(
+            {html: lambda: forward_page(result), md: lambda: forward_markdown(result, reproduce())}
+        )  # fmt: skip
     if json:
         print_json(result.as_dict())
         return
     print_text(forward_text(result), [*pages, *([perfetto] if perfetto else [])])
     if out is not None:
-        tables = sum(name.endswith(".csv") for name in result.written)
+        tables = sum(".csv" in name for name in result.written)
         print(f"wrote {tables} {'pass' if tables == 1 else 'passes'} to {printable(out)}")

@@ -145,3 +145,14 @@ def test_what_is_not_an_export_is_left_alone(capture: Path, tmp_path: Path) -> N
     (tmp_path / "one.json").write_text('{"mine": true}')
     assert npuscope("forward", capture, "--select", "1", "--out", tmp_path / "one.csv").returncode == 2
     assert not (tmp_path / "one.csv").exists()
+
+
+def test_markdown_is_ready_to_post(capture: Path, tmp_path: Path) -> None:
+    capture.write_text(capture.read_text().replace("SwiGlu,", "a|b<i>,"))
+    assert npuscope("forward", capture, "--md", tmp_path / "passes.md").returncode == 0
+    text = (tmp_path / "passes.md").read_text()
+    assert "| pass | step | phase |" in text
+    assert "- pass 3: 4 of 6 attentions" in text
+    assert "a\\|b&lt;i>" in text
+    assert "<i>" not in text
+    assert f"npuscope forward {capture} --md" in text
