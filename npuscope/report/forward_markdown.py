@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from npuscope.analysis.table import heading, percent
-from npuscope.forward.passes.ranks import RankPasses, Ranks
+from npuscope.forward.passes.ranks import Ranks
+from npuscope.forward.passes.skew import RankPasses
 from npuscope.report.forward_text import count, flags, pass_table
 from npuscope.report.markdown import bullets, document, table, text
 

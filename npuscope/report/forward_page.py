@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from npuscope.analysis.table import microseconds
-from npuscope.forward.passes.ranks import RankPasses, Ranks
+from npuscope.forward.passes.ranks import Ranks
+from npuscope.forward.passes.skew import RankPasses
 from npuscope.report.forward_text import count, flags, pass_table
 from npuscope.report.static_page import legend, notes, static_page, table, text
 

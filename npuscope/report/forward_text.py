@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from npuscope.analysis.table import frame_lines, microseconds, percent, printable, short
-from npuscope.forward.passes.ranks import RankPasses, Ranks
+from npuscope.forward.passes.ranks import Ranks
+from npuscope.forward.passes.skew import RankPasses
 
 MOST_PASSES = 60
 MOST_FLAGS = 12
