@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from npuscope.trace.core import Trace
+from npuscope.trace.schema import is_work
 
 TOP = 10
 TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
@@ -71,7 +72,7 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
 
 def summarise(trace: Trace) -> Summary:
     """The summary; kernels are those of device slices, or of all slices where there are none."""
-    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    work = trace.slices.filter(is_work())
     named = work if work.height else trace.slices
     once = named.filter(pl.col("duplicate_of").is_null())
     totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())

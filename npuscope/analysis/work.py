@@ -21,6 +21,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
+from npuscope.trace.schema import is_work
 
 CORES = ("AIC", "AIV")
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
@@ -44,11 +45,7 @@ class Work:
 
     @staticmethod
     def of(trace: Trace) -> Work:
-        is_work = pl.col("kind").is_in(["task", "comm"])
-        everything = trace.slices.filter(is_work)
-        if everything.is_empty():
-            is_work = pl.col("kind") != "derived"
-            everything = trace.slices.filter(is_work)
+        everything = device_rows(trace)
         window = _window(trace, everything)
         here = everything.filter(pl.col("duplicate_of").is_null())
         if "window_ns" in trace.meta.notes:
@@ -74,7 +71,7 @@ class Work:
     def told_again(self) -> int:
         """Rows of the window left out because they tell another row's work again."""
         again = pl.col("duplicate_of").is_not_null() & overlaps(*self.window)
-        return self.trace.slices.filter(pl.col("kind").is_in(["task", "comm"]) & again).height
+        return self.trace.slices.filter(is_work() & again).height
 
     @property
     def wall(self) -> int:
@@ -161,6 +158,12 @@ class Work:
         best = np.maximum.accumulate(reach)
         row = np.maximum.accumulate(np.where(best == reach, np.arange(rows), 0))
         return np.where(first, NONE, np.append(NONE, row[:-1]))
+
+
+def device_rows(trace: Trace) -> pl.DataFrame:
+    """Slices of the device's work, second tellings too; all but derived ones where a capture has none."""
+    work = trace.slices.filter(is_work())
+    return work if work.height else trace.slices.filter(pl.col("kind") != "derived")
 
 
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:

@@ -39,6 +39,16 @@ EDGES: dict[str, pl.DataType] = {
 }
 
 
+def is_work() -> pl.Expr:
+    """True for what the device did: tasks and communication, second tellings too."""
+    return pl.col("kind").is_in(["task", "comm"])
+
+
+def counts_once() -> pl.Expr:
+    """True for the device's work without second tellings."""
+    return is_work() & pl.col("duplicate_of").is_null()
+
+
 def conform(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """The schema's columns first and typed, absent ones null, every other column after them as it is."""
     missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in frame.columns]

@@ -15,10 +15,7 @@ from written_passes import a_pass
 import npuscope
 from npuscope import NpuscopeError, Trace
 from npuscope.forward.align.alignment import align
-from npuscope.forward.align.kernel_names import families_of
 from npuscope.forward.align.model_metrics import m6_denominator
-from npuscope.forward.align.plain_csv import Wanted, read_side
-from npuscope.forward.align.shape_forms import form_of
 from npuscope.forward.align.sides import side_of
 
 US = 1000
@@ -179,42 +176,6 @@ def test_other_streams_in_between_do_not_disturb_the_main_one(here: list[int], t
     assert apart["predicted"].is_sorted()
     assert apart["measured"].is_sorted()
     assert found.pairs.height + found.missing.height == len(main) + len(there)
-
-
-@pytest.mark.parametrize(
-    ("names", "family"),
-    [
-        (["MatMul", "MatMulV2", "MatMulV3", "aten.mm.default", "aclnnMatmul_MatMulV2Common_MatMulV2"], "MatMul"),
-        (["hcom_allReduce_", "HcomAllReduce", "all_reduce", "tensor_cast.all_reduce.default"], "AllReduce"),
-        (["AddRmsNorm", "AddRmsNormBias", "InplaceAddRmsNorm", "add_rms_norm"], "AddRmsNorm"),
-        (["FusedInferAttentionScore", "RINGMLAPrefillBF16Kernel", "FlashAttentionScore"], "Attention"),
-        (["void at::native::(anonymous namespace)::spin<int, 4>(float*)", "spin<f(x)>"], "spin"),
-        (["UnheardOfV2", "unheard_of_12", "ns.unheard_of.default"], "UnheardOf"),
-    ],
-)
-def test_names_of_one_thing(names: list[str], family: str) -> None:
-    assert {*families_of(names).values()} == {family}
-
-
-@given(st.text(alphabet="aV2_.:<( ", max_size=12))
-def test_any_name_has_a_family(name: str) -> None:
-    assert families_of([name]).keys() == {name}
-
-
-@pytest.mark.parametrize(
-    ("shapes", "formats", "form"),
-    [
-        ('"4,3072;1024,192,16,16"', "ND;FRACTAL_NZ", ((4, 3072), (3072, 16384))),  # LongCat's output projection
-        ("384,1024;32,96,64,16,32", "ND;FRACTAL_NZ", ((384, 1024), (32, 1024, 3072))),
-        ("16,512;768,512", "", ((16, 512), (512, 768))),  # a transposed weight
-        ("[[16, 512], [512, 768]]", "", ((16, 512), (512, 768))),  # as TensorCast writes it
-        ("1,16,512;;768x512", "", ((16, 512), (512, 768))),
-        ("161,1,32,128,16", "ND", ((16, 32, 128, 161),)),  # a cache, not NZ
-        ("N/A", "", ()),
-    ],
-)
-def test_shapes_of_one_call(shapes: str, formats: str, form: tuple[tuple[int, ...], ...]) -> None:
-    assert form_of(shapes, formats) == form
 
 
 KERNELS = st.lists(
@@ -474,64 +435,6 @@ def test_the_peers_decode_pass_errs_as_published() -> None:
     # what the matmuls are too long is paid for by others
     assert found.cancelling.over_ns == found.families.filter(family="MatMul")["error_ns"].item()
     assert "MatMul" in found.cancelling.pairs[0]["over"]
-
-
-def test_a_csv_with_kernel_and_time(tmp_path: Path) -> None:
-    path = tmp_path / "model.csv"
-    path.write_text('Kernel,Latency (ms),Shapes\nMatMul,0.013,"16,512;512,768"\nattention,0.036,\n')
-    trace = read_side(path)
-    assert trace.slices["dur"].to_list() == [13_000, 36_000]
-    assert trace.slices["start"].to_list() == [0, 13_000]
-    path.write_text("op,a_us,b\nMatMul,1,2\n")
-    trace = read_side(path, Wanted(time="b", unit="ms"))
-    assert trace.slices["dur"].to_list() == [2_000_000]
-
-
-def test_a_table_of_counts_is_matched_without_order(shared: Path, tmp_path: Path) -> None:
-    path = tmp_path / "counts.csv"
-    path.write_text('kernel_type,input_shapes,count,mean_us\nSwiGlu,"16,3200",2,4\nMatMulV2,"16,512;768,512",1,12\n')
-    measured = a_pass(
-        [("MatMulV2", 9.0, "16,512;512,512"), ("MatMulV2", 11.0, "16,512;512,768"), ("SwiGlu", 5.0, "16,3200")]
-    )
-    found = align(read_side(path), measured)
-    assert not found.ordered
-    assert found.pairs.select("kernel", "predicted_ns", "measured_ns").rows() == [
-        ("MatMulV2", 12_000, 11_000),
-        ("SwiGlu", 4_000, 5_000),
-    ]
-    assert (found.missing["kernel"].to_list(), found.extra["kernel"].to_list()) == (["MatMulV2"], ["SwiGlu"])
-    assert not found.pairs["moved"].any()
-    assert found.pairs["same_shapes"].all()
-    assert found.layers.is_empty()
-    assert found.m6_honest == 20 / 25  # all of both
-    real = read_side(shared / "measured_kernels_by_shape.csv")
-    assert real.slices.height == pl.read_csv(shared / "measured_kernels_by_shape.csv")["count"].sum()
-
-
-BAD = {
-    "no calls": ("kernel,us\n", "no calls"),
-    "not a number": ("kernel,us\nMatMul,1\nAdd,fast\n", "line 3: 'fast' in column us is not a time"),
-    "nan": ("kernel,us\nMatMul,NaN\n", "line 2: 'NaN' in column us is not a time"),
-    "negative": ("kernel,us\nMatMul,-1\n", "line 2"),
-    "infinite": ("kernel,us\nMatMul,1e400\n", "line 2"),
-    "too long": ("kernel,us\nMatMul,1e15\n", "line 2"),
-    "no time": ("kernel,colour\nMatMul,blue\n", "no column of time among kernel, colour"),
-    "no kernel": ("colour,us\nblue,1\n", "no column of kernel among colour, us"),
-    "two times": ("kernel,time_us,latency_ms\nMatMul,1,1\n", "several columns of time: time_us, latency_ms"),
-    "no unit": ("kernel,time\nMatMul,1\n", "does not say its unit"),
-    "bad count": ("kernel,us,count\nMatMul,1,-2\n", "line 2: '-2' in column count is not a count"),
-    "short row": ("kernel,us\nMatMul,1\nAdd\n", "line 3"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_csv_is_refused_with_what_is_wrong_and_where(tmp_path: Path, name: str) -> None:
-    text, said = BAD[name]
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(NpuscopeError) as error:
-        read_side(path)
-    assert said in str(error.value)
 
 
 def test_sides_without_device_work_are_refused() -> None:

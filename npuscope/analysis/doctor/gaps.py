@@ -11,6 +11,7 @@ from npuscope.analysis.doctor.finding import Finding, microseconds
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
+from npuscope.trace.schema import is_work
 
 # A guess: buffers are usually powers of two, and a thread that recorded exactly that many points probably filled one.
 # How large TraCR's buffers are is not recorded in a bundle. Smaller counts than this are powers of two by accident.
@@ -118,7 +119,7 @@ def graph_replays(trace: Trace) -> Iterator[Finding]:
     launches = trace.slices.filter(pl.col("kernel").str.contains("GraphLaunch"))
     if launches.is_empty():
         return
-    kernels = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))["task"]
+    kernels = trace.slices.filter(is_work())["task"]
     launched = trace.edges.filter(pl.col("src").is_not_null())["dst"].drop_nulls()
     orphans = int((~kernels.is_in(launched.implode())).sum())
     effect = "Shapes and CPU ops of replayed kernels are not in this capture."

@@ -10,6 +10,7 @@ import polars as pl
 from npuscope.analysis.doctor.finding import Finding, describe, microseconds
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import BELOW_NANOSECOND, NEVER_ENDED, OUT_OF_ORDER, ZERO_DURATIONS
+from npuscope.trace.schema import is_work
 
 FEWEST = 20  # device slices from which a pattern in their times is no accident
 
@@ -32,7 +33,7 @@ def below_nanosecond(trace: Trace) -> Iterator[Finding]:
 
 def coarse_times(trace: Trace) -> Iterator[Finding]:
     """Times in whole microseconds, or that passed through a float64 before."""
-    device = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    device = trace.slices.filter(is_work())
     starts, durs = device["start"].to_numpy(), device["dur"].to_numpy()
     if device.height < FEWEST:
         return

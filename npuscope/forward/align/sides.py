@@ -18,6 +18,7 @@ import polars as pl
 
 from npuscope.analysis.summary import CORES, NOT_TOLD, TYPES
 from npuscope.analysis.table import short
+from npuscope.analysis.work import device_rows
 from npuscope.errors import NpuscopeError
 from npuscope.forward.align.kernel_names import families_of
 from npuscope.trace.core import Trace, arrays_of
@@ -64,7 +65,7 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> Side:
     path = trace.meta.files[0] if trace.meta.files else None
     if trace.lanes["rank"].drop_nulls().n_unique() > 1:
         raise NpuscopeError(f"the {name} holds several ranks", path=path, remedy="Name the capture of one rank.")
-    rows = _told(_work(trace))
+    rows = _told(device_rows(trace))
     rows = _one_model(rows, trace, process, name)
     left_out: dict[str, tuple[int, int]] = {}
     events = rows
@@ -102,11 +103,6 @@ def without_free(ours: Side, theirs: Side) -> Side:
     if gone in (0, calls.height):
         return ours
     return replace(ours, calls=calls.filter(~free), left_out={**ours.left_out, FREE: (gone, 0)})
-
-
-def _work(trace: Trace) -> pl.DataFrame:
-    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
-    return work if work.height else trace.slices.filter(pl.col("kind") != "derived")
 
 
 def _told(slices: pl.DataFrame) -> pl.DataFrame:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.export import cut_out
 from npuscope.forward.passes.found import NoPasses, Passes, passes
 from npuscope.trace.core import Trace
+from npuscope.trace.schema import is_work
 
 MOST = 20  # numbers told
 
@@ -55,7 +54,7 @@ def check_steps(trace: Trace, wanted: list[int], path: str) -> None:
 
 def _passes(trace: Trace) -> Passes | None:
     """None where nothing tells passes apart: a table of kernels without order, a trace without layers."""
-    if trace.slices.filter(pl.col("kind").is_in(["task", "comm"])).is_empty():
+    if trace.slices.filter(is_work()).is_empty():
         return None
     try:
         return passes(trace)

@@ -21,6 +21,7 @@ from npuscope.forward.passes.tracks import with_tracks
 from npuscope.trace import progress, read
 from npuscope.trace.core import Trace
 from npuscope.trace.readers.recognise import captures_of
+from npuscope.trace.schema import is_work
 from npuscope.trace.writers import check_target
 from npuscope.trace.writers.atomic import whole_folder
 
@@ -180,7 +181,7 @@ class Part(NamedTuple):
 
 def apart(trace: Trace) -> list[Part]:
     """A trace apart by rank, or else by device where it has several."""
-    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))["lane"].unique()
+    work = trace.slices.filter(is_work())["lane"].unique()
     used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
     ranks, devices = (used[column].drop_nulls().unique().sort().to_list() for column in ("rank", "device"))
 

@@ -20,6 +20,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.forward.passes import marks
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
+from npuscope.trace.schema import counts_once
 
 Flags = NDArray[np.bool_]
 FEWEST_ANCHORS = 4  # of a kernel that may stand for a layer
@@ -45,7 +46,7 @@ class Sequence:
 
     @staticmethod
     def of(trace: Trace) -> Sequence:
-        counted = pl.col("kind").is_in(["task", "comm"]) & pl.col("duplicate_of").is_null()
+        counted = counts_once()
         ai_cpu_lanes = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
         beside = pl.col("lane").is_in(ai_cpu_lanes) | on_ai_cpu(trace.slices)
         rows = trace.slices.select(

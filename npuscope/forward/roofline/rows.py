@@ -15,6 +15,7 @@ from npuscope.analysis.summary import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.roofline.launched_ops import launched_ops
 from npuscope.trace.core import Trace
+from npuscope.trace.schema import is_work
 from npuscope.trace.tensors import SHAPES, WORDS, source_column, with_tensors
 
 # the database's numbers of data types, by its own table ENUM_HCCL_DATA_TYPE
@@ -36,7 +37,7 @@ class Rows:
 
 def rows_of(trace: Trace, given: Mapping[str, float]) -> Rows:
     """`given` is what shapes cannot tell: context, ranks, tokens_per_expert."""
-    work = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    work = trace.slices.filter(is_work())
     counted = work.filter(pl.col("duplicate_of").is_null())
     left_out = work.height - counted.height
     if trace.meta.format == "kineto" and "args" in counted.columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from npuscope.trace.core import Trace
+from npuscope.trace.schema import is_work
 
 
 def edge_ends(trace: Trace) -> pl.DataFrame:
@@ -13,7 +14,7 @@ def edge_ends(trace: Trace) -> pl.DataFrame:
     if edges.is_empty():
         return pl.DataFrame(schema={"src_row": pl.UInt32, "dst_row": pl.UInt32})
     # a task is where it ran; the scheduler's and the host's slices about it come second
-    about = pl.col("kind").is_in(["task", "comm"]).not_()
+    about = is_work().not_()
     rows = trace.slices.select(
         "task", "start", about.alias("about"), end=pl.col("start") + pl.col("dur")
     ).with_row_index("row")

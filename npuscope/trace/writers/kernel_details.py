@@ -18,6 +18,7 @@ from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
+from npuscope.trace.schema import is_work
 from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
@@ -108,7 +109,7 @@ class _Table:
 
 def _foreign_cells(trace: Trace) -> pl.DataFrame:
     """Device tasks and communication only, sorted by start, as the profiler would list them."""
-    rows = trace.slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    rows = trace.slices.filter(is_work())
     if rows.is_empty():
         raise CannotWrite("this trace has no device tasks to list in a kernel table")
     rows = rows.join(trace.lanes.select("lane", "name", "unit", "device"), on="lane", maintain_order="left").sort(
