@@ -7,7 +7,7 @@ A pair without such a chain (int8 to fp32 on a2a3) is refused by the compiler: `
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from npuscope.tile.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, DataType
 
@@ -39,7 +39,7 @@ _SIGNIFICAND = {FP32: 24, FP16: 11, BF16: 8}
 _EXPONENT = {FP32: 8, FP16: 5, BF16: 8}
 
 
-@lru_cache(maxsize=None)
+@cache
 def hops(source: DataType, target: DataType, chip: str = "a2a3") -> tuple[DataType, ...]:
     """The types a cast passes through, `target` last; (target,) is one instruction, () is no chain at all."""
     native = NATIVE[chip]
