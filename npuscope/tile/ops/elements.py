@@ -111,7 +111,7 @@ def write(x: Any, index: Any, value: Any) -> Any:
     elif run.computes:
         write_box(run, x, start, ones, _element(value, x.dtype), x.dtype, adds=False)
     else:
-        logwrite_box(run, buffer, start, value)
+        log_write(run, buffer, start, value)
     return x
 
 
