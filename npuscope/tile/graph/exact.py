@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,14 +65,14 @@ def exact_accesses(recording: Recording, task: Task, placement: Placement | None
 
 
 def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
-    """Pairs of tasks whose order matters, by the elements they touched, in order of the later task."""
+    """Pairs of tasks whose order matters, by the elements they touched, in the order of the later task."""
     placement = Placement(recording)
     written = {placement.root(a.buffer) for task in recording.tasks for a in task.arguments if a.writes}
     regions: dict[int, list[Region]] = defaultdict(list)
     for region in _regions(recording, placement, written):
         regions[region.buffer].append(region)
-    edges = {edge for found in regions.values() for edge in _edges_of(found)}
-    return tuple(sorted(edges, key=lambda edge: (edge.dst, edge.src, edge.buffer, edge.hazard)))
+    edges = [edge for found in regions.values() for edge in _edges_of(found)]
+    return tuple(sorted(edges, key=itemgetter(1)))
 
 
 def _regions(recording: Recording, placement: Placement, written: set[int]) -> Iterator[Region]:
@@ -104,14 +105,11 @@ def _edges_of(regions: list[Region]) -> Iterator[ExactEdge]:
     readers = np.full(count, NOBODY, np.int64)  # a place in `chain`, which leads to the readers before
     chain: list[tuple[int, int]] = []
     for task, reads, writes in _per_task(regions, cells):
-        for source in np.unique(writer[reads]).tolist():
-            if source != NOBODY:
-                yield ExactEdge(source, task, "raw", buffer)
-        for source in np.unique(writer[writes]).tolist():
-            if source != NOBODY:
-                yield ExactEdge(source, task, "waw", buffer)
-        for source in _all_readers(chain, np.unique(readers[writes]).tolist()):
-            yield ExactEdge(source, task, "war", buffer)
+        before_reads, before_writes = np.unique(writer[reads]).tolist(), np.unique(writer[writes]).tolist()
+        yield from [ExactEdge(src, task, "raw", buffer) for src in before_reads if src != NOBODY]
+        yield from [ExactEdge(src, task, "waw", buffer) for src in before_writes if src != NOBODY]
+        waiting = _all_readers(chain, np.unique(readers[writes]).tolist())
+        yield from [ExactEdge(src, task, "war", buffer) for src in sorted(waiting)]
         before, place = np.unique(readers[reads], return_inverse=True)
         readers[reads] = len(chain) + place.ravel()
         chain += [(task, link) for link in before.tolist()]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from recordings import box, buffer, recording, task, turns, whole
 
 from npuscope.tile.graph.directions import derive_directions
 from npuscope.tile.record.model import Recording, Task
-from tests.tile.recordings import box, buffer, recording, task, turns, whole
 
 X = buffer(0, 64, origin="parameter", direction="In")
 LOCAL = buffer(1, 64)

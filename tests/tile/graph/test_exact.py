@@ -7,10 +7,10 @@ from collections import defaultdict
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recordings import box, buffer, recording, row_major, task, touching, whole
 
 from npuscope.tile.graph import exact_accesses, exact_edges
 from npuscope.tile.record.model import Access, Alias, Argument, BlockGroup, Body, Loop, Op, Recording, Segment, Task
-from tests.tile.recordings import box, buffer, recording, row_major, task, touching, whole
 
 MODES = ("read", "write", "add")
 
@@ -75,7 +75,10 @@ def recordings(draw: st.DrawFn) -> Recording:
 @settings(max_examples=300, deadline=None)
 @given(recordings())
 def test_the_edges_are_those_of_every_single_element(made: Recording) -> None:
-    assert {tuple(edge) for edge in exact_edges(made)} == by_element(made)
+    edges = exact_edges(made)
+    assert {tuple(edge) for edge in edges} == by_element(made)
+    assert len(set(edges)) == len(edges)
+    assert [edge.dst for edge in edges] == sorted(edge.dst for edge in edges)
 
 
 @settings(max_examples=150, deadline=None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from recordings import buffer, recording, task, whole
 
 from npuscope.tile.record.model import Access, BlockGroup, Body, Loop, Op, Segment
 from npuscope.tile.record.summary import summarise, unit_of
-from tests.tile.recordings import buffer, recording, task, whole
 
 
 def op(name: str, plane: str, *accesses: Access, flops: int = 0) -> Op:
