@@ -1,8 +1,8 @@
 """Element-wise work on tiles: name -> function, in the compute type of its operands (float32, or an integer type).
 
-Rounding at the result's type is `rounding.round_to`, the caller's to apply. Shapes broadcast as in NumPy; an operand may
-be a NumPy scalar of the tile's compute type. exp, log, rsqrt and the like are the exact functions rounded to fp32, where
-the chip approximates. NaN goes through everything, maximum and minimum too. To be run under one
+Rounding at the result's type is `rounding.round_to`, the caller's to apply. Shapes broadcast as in NumPy; an operand
+may be a NumPy scalar of the tile's compute type. exp, log, rsqrt and the like are the exact functions rounded to
+fp32, where the chip approximates. NaN goes through everything, maximum and minimum too. To be run under one
 `np.errstate(all="ignore")`.
 """
 

@@ -1,9 +1,9 @@
 """Rounding of fp32 values to the values of bf16, of fp16, and to whole numbers, in each of the language's modes.
 
-A mode is a function chosen once (`BF16[mode]`, `FP16[mode]`, `WHOLE[mode]`) that takes and returns float32 arrays. The
-bits of the pattern are rounded as an unsigned number: a carry out of the significand moves to the next exponent, which is
-the right value. Measured on 256x256: to bf16 "round" 13 us, "rint" 25 us; to fp16 30 to 45 us, where NumPy's own float16
-needs 275 us.
+A mode is a function chosen once (`BF16[mode]`, `FP16[mode]`, `WHOLE[mode]`) that takes and returns float32 arrays.
+The bits of the pattern are rounded as an unsigned number: a carry out of the significand moves to the next exponent,
+which is the right value. Measured on 256x256: to bf16 "round" 13 us, "rint" 25 us; to fp16 30 to 45 us, where NumPy's
+own float16 needs 275 us.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Casts between the data types, from compute format to compute format, with the values of the chip's convert instruction.
+"""Casts between data types, from compute format to compute format, with the values of the chip's convert instruction.
 
 Facts (pto-isa include/pto/npu/a2a3/TCvt.hpp; pypto docs/en/dev/passes/14-legalize_tile_cast.md):
 - A pair without an instruction goes through the chain of `casts.hops`, with the same mode at every hop.
 - "none" is rint between floats and from an integer to a float, trunc from a float to an integer.
-- The low bits are kept from fp16 to int8, uint8 and int16 and from fp32 to int16 (each by way of a saturated int32), from
-  int64 to int32 and from int32 to int16. So fp32 300.0 is int8 44. Every other conversion saturates.
+- The low bits are kept from fp16 to int8, uint8 and int16 and from fp32 to int16 (each by way of a saturated int32),
+  from int64 to int32 and from int32 to int16. So fp32 300.0 is int8 44. Every other conversion saturates.
 - fp32 to fp16 saturates a finite value at 65504 (pypto's page on casts; its page on precision expects infinity).
-Assumptions: NaN becomes integer 0; a bf16 overflow rounds to infinity as in IEEE 754; "odd" sends an inexact value to the
-neighbour whose last bit is 1 (the chip has it for fp32 to fp16 only; pto-isa's CPU model breaks ties to odd instead);
-types the chip cannot cast at all convert directly; an op's own result is rounded to nearest even.
+
+Assumptions: NaN becomes integer 0; a bf16 overflow rounds to infinity as in IEEE 754; "odd" sends an inexact value to
+the neighbour whose last bit is 1 (the chip has it for fp32 to fp16 only; pto-isa's CPU model breaks ties to odd
+instead); types the chip cannot cast at all convert directly; an op's own result is rounded to nearest even.
 
 A returned array may be the argument itself where nothing changes: callers treat tile arrays as immutable.
 """
@@ -51,7 +52,7 @@ def cast(array: Array, source: DataType, target: DataType, mode: str) -> Array:
 
 
 def round_to(array: Array, dtype: DataType) -> Array:
-    """An op's result as a tile of `dtype`: floats to nearest even, whole numbers wrapped to their width."""
+    """An op's result as a tile of `dtype`: floats to nearest even, integers cut to whole numbers and wrapped."""
     if dtype is FP32:
         return array if array.dtype == _F32 else array.astype(_F32)
     if dtype is BF16:
@@ -59,8 +60,13 @@ def round_to(array: Array, dtype: DataType) -> Array:
     if dtype is FP16:
         return _to_fp16(array)
     if dtype in _NARROW:
-        return _NARROW[dtype](array)
+        return _NARROW[dtype](np.trunc(array) if array.dtype == _F32 else array)
     return array if array.dtype == dtype.compute else array.astype(dtype.compute)
+
+
+def _within(x: Array, low: Any, high: Any) -> bool:
+    """Whether no element is outside, nor NaN."""
+    return bool(not x.size or (_largest(x, axis=None) <= high and _lowest(x, axis=None) >= low))
 
 
 def _plan(source: DataType, target: DataType, mode: str) -> tuple[Step, ...]:
@@ -97,9 +103,9 @@ def _to_float(source: DataType, target: DataType, mode: str) -> list[Step]:
 
 def _int_to_narrow(narrow: Step, exact: int) -> Step:
     def run(x: Array) -> Array:
-        # An integer that fp32 cannot hold is far outside fp16, so the one instruction int32 to fp16 rounds once here too.
+        # An integer that fp32 cannot hold is far outside fp16, so the one instruction int32 to fp16 rounds once too.
         near = x.astype(_F32)
-        if _largest(near, axis=None) <= exact and _lowest(near, axis=None) >= -exact:
+        if _within(near, -exact, exact):
             return near
         return narrow(near)
 
@@ -116,11 +122,11 @@ def _wrapper(dtype: DataType) -> Step:
     low, high = limits.min, limits.max
 
     def run(x: Array) -> Array:
-        if x.dtype != dtype.compute or not (_largest(x, axis=None) <= high and _lowest(x, axis=None) >= low):
-            if x.dtype.kind == "f":
-                x = np.trunc(x).astype(_I64)
-            return x.astype(dtype.storage).astype(dtype.compute)
-        return x
+        if x.dtype == dtype.compute and _within(x, low, high):
+            return x
+        if x.dtype == _F32:
+            x = x.astype(_I64)
+        return x.astype(dtype.storage).astype(dtype.compute)
 
     return run
 
@@ -139,7 +145,7 @@ def _float_to_int(source: DataType, target: DataType, mode: str) -> Step:
 
     def run(x: Array) -> Array:
         whole = whole_of(x)
-        if _largest(whole, axis=None) <= high and _lowest(whole, axis=None) >= low:
+        if _within(whole, low, high):
             return whole if compute == _F32 else whole.astype(compute)
         if low_bits:
             return _NARROW[target](_saturate(whole, INT32))
@@ -164,7 +170,7 @@ def _int_to_fp32(mode: str) -> Step:
 
     def run(x: Array) -> Array:
         near = x.astype(_F32)  # to nearest even
-        if _largest(near, axis=None) <= _FP32_WHOLE and _lowest(near, axis=None) >= -_FP32_WHOLE:
+        if _within(near, -_FP32_WHOLE, _FP32_WHOLE):
             return near
         return _directed(near, x.astype(np.longdouble), mode)
 

@@ -1,9 +1,9 @@
 """Sorting, gathering and scattering along the row of a tile.
 
 A sorted list is an fp32 row of (value, index) pairs: values in the even lanes, in the odd ones the bits of a uint32
-index. The odd lanes are only moved or viewed, never computed with. Order is descending; equal values keep their order, in
-a merge the earlier list's first (as in pto-isa's CPU model). NaN goes last: what the chip does with it is not known.
-Pairs of fp16, which are laid out otherwise, are not here.
+index. The odd lanes are only moved or viewed, never computed with. Order is descending; equal values keep their
+order, in a merge the earlier list's first (as in pto-isa's CPU model). NaN goes last: what the chip does with it is
+not known. Pairs of fp16, which are laid out otherwise, are not here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 _F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32
-# Mask pattern (P0101, P1010, P0001, P0010, P0100, P1000, P1111; column 0 rightmost) -> the columns it names: first, step.
+# Mask pattern (P0101, P1010, P0001, P0010, P0100, P1000, P1111; column 0 rightmost) -> its columns: first and step.
 _COLUMNS = {1: (0, 2), 2: (1, 2), 3: (0, 4), 4: (1, 4), 5: (2, 4), 6: (3, 4), 7: (0, 1)}
 
 
@@ -58,9 +58,9 @@ def mrgsort_lists(lists: list[Array], exhausted: bool = False) -> Array:
     return merged.reshape(1, -1)
 
 
-# Taking the largest head again and again is a stable sort by the smallest value up to each pair in its run. In a sorted
-# run that is the pair's own; where a program names a wrong block length the runs are not sorted, and the disorder a real
-# merge leaves is left here too. Hence the running minimum above.
+# Taking the largest head again and again is a stable sort by the smallest value up to each pair in its run. In a
+# sorted run that is the pair's own; where a program names a wrong block length the runs are not sorted, and the
+# disorder a real merge leaves is left here too. Hence the running minimum above.
 def _descending(keys: Array, pairs: Array) -> Array:
     """The pairs of each row of keys in descending order of the keys, as one flat fp32 array."""
     count, length = keys.shape
