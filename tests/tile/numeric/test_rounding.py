@@ -228,6 +228,8 @@ def test_number_of_instructions_of_each_cast() -> None:
     for source, targets in listed.items():
         assert {target: len(hops(source, target)) for target in listed if hops(source, target)} == targets
     assert hops(FP32, INT8) == (FP16, INT8)
+    assert hops(BF16, INT16) == (FP32, INT16)
+    assert hops(INT32, INT8, "a5") == (FP32, FP16, INT8)
     assert hops(BF16, FP16, "a5") == (FP16,)
     assert hops(INT32, FP16, "a5") == (FP32, FP16)
 
