@@ -68,7 +68,7 @@ def collecting() -> Iterator[list[Finished]]:
     try:
         yield found
     finally:
-        _listeners.remove(found.append)
+        _listeners.pop()
 
 
 @contextmanager
