@@ -230,6 +230,7 @@ def test_number_of_instructions_of_each_cast() -> None:
     assert hops(FP32, INT8) == (FP16, INT8)
     assert hops(BF16, INT16) == (FP32, INT16)
     assert hops(INT32, INT8, "a5") == (FP32, FP16, INT8)
+    assert hops(BF16, UINT8, "a5") == (FP16, UINT8)  # not by way of int32
     assert hops(BF16, FP16, "a5") == (FP16,)
     assert hops(INT32, FP16, "a5") == (FP32, FP16)
 
