@@ -43,7 +43,9 @@ _steps: dict[tuple[str, str, str], tuple[Step, ...]] = {}
 
 
 def cast(array: Array, source: DataType, target: DataType, mode: str) -> Array:
-    """The tile of `source` values as `target` values, in one of MODES."""
+    """The tile (or array without axes) of `source` values as `target` values, in one of MODES."""
+    if not array.ndim:
+        return cast(array.reshape(1), source, target, mode).reshape(())
     key = (source.name, target.name, mode)
     steps = _steps.get(key)
     if steps is None:

@@ -264,3 +264,12 @@ def test_a_transposed_tile_rounds_the_same(target: DataType) -> None:
     tile = np.random.default_rng(2).standard_normal((48, 33)).astype(np.float32) * np.float32(3e-5)
     tile[0, 0], tile[1, 2] = np.nan, 1e6
     np.testing.assert_array_equal(cast(tile.T, FP32, target, "round").T, cast(tile, FP32, target, "round"))
+
+
+@pytest.mark.parametrize("target", [BF16, FP16, INT8, INT32])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_number_without_axes(target: DataType, mode: str) -> None:
+    for value in (1.5, 1e-7, 1e9, math.nan):
+        one = cast(np.asarray(np.float32(value)), FP32, target, mode)
+        assert one.shape == ()
+        np.testing.assert_array_equal(one, cast(floats(value), FP32, target, mode)[0, 0])
