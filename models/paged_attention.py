@@ -194,21 +194,19 @@ def specs(batch: int, heads: int, context: int, even: bool) -> list[TensorSpec]:
     tiles, pages = -(-heads // Q_TILE), -(-context // PAGE)
     kv_shape = [batch * pages * PAGE, HEAD_DIM]
 
-    def queries() -> np.ndarray:
-        q = np.random.default_rng(0).normal(size=(batch, tiles * Q_TILE, HEAD_DIM))
+    def queries(rng) -> np.ndarray:
+        q = rng.normal(size=(batch, tiles * Q_TILE, HEAD_DIM))
         q[:, heads:] = 0
         return q.reshape(-1, HEAD_DIM)
 
+    def table(rng) -> np.ndarray:
+        return rng.permutation(batch * pages).reshape(batch, pages)
+
     return [
         TensorSpec("query", [batch * tiles * Q_TILE, HEAD_DIM], pl.BF16, init_value=queries),
-        TensorSpec("key_cache", kv_shape, pl.BF16, init_value=lambda: np.random.default_rng(1).normal(size=kv_shape)),
-        TensorSpec("value_cache", kv_shape, pl.BF16, init_value=lambda: np.random.default_rng(2).normal(size=kv_shape)),
-        TensorSpec(
-            "block_table",
-            [batch, pages],
-            pl.INT32,
-            init_value=lambda: np.random.default_rng(3).permutation(batch * pages).reshape(batch, pages),
-        ),
+        TensorSpec("key_cache", kv_shape, pl.BF16, init_value=lambda rng: rng.normal(size=kv_shape)),
+        TensorSpec("value_cache", kv_shape, pl.BF16, init_value=lambda rng: rng.normal(size=kv_shape)),
+        TensorSpec("block_table", [batch, pages], pl.INT32, init_value=table),
         TensorSpec("context_lens", [batch], pl.INT32, init_value=lambda: context_lengths(batch, context, even)),
         TensorSpec("out", [batch * tiles * Q_TILE, HEAD_DIM], pl.FP32, is_output=True),
     ]

@@ -150,17 +150,19 @@ def specs(case: Case, varied: bool) -> list[TensorSpec]:
     q_shape = [case.batch * case.heads, HEAD_DIM]
     kv_shape = [case.batch * case.pages * case.kv_heads * case.page, HEAD_DIM]
     lengths = np.linspace(case.context, 1, case.batch).astype(int) if varied else np.full(case.batch, case.context)
-    pages = np.random.default_rng(3).permutation(case.batch * case.pages).reshape(case.batch, case.pages)
-
-    def normal(seed: int, shape: list[int]) -> np.ndarray:
-        return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-
     dtype = DTYPES[case.dtype]
+
+    def tensor(name: str, shape: list[int]) -> TensorSpec:
+        return TensorSpec(name, shape, dtype, init_value=lambda rng: rng.standard_normal(shape, dtype=np.float32))
+
+    def table(rng) -> np.ndarray:
+        return rng.permutation(case.batch * case.pages).reshape(case.batch, case.pages)
+
     return [
-        TensorSpec("query", q_shape, dtype, init_value=lambda: normal(0, q_shape)),
-        TensorSpec("key_cache", kv_shape, dtype, init_value=lambda: normal(1, kv_shape)),
-        TensorSpec("value_cache", kv_shape, dtype, init_value=lambda: normal(2, kv_shape)),
-        TensorSpec("block_table", [case.batch, case.pages], pl.INT32, init_value=lambda: pages),
+        tensor("query", q_shape),
+        tensor("key_cache", kv_shape),
+        tensor("value_cache", kv_shape),
+        TensorSpec("block_table", [case.batch, case.pages], pl.INT32, init_value=table),
         TensorSpec("context_lens", [case.batch], pl.INT32, init_value=lambda: lengths),
         TensorSpec("out", q_shape, dtype, is_output=True),
     ]

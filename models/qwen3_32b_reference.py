@@ -44,8 +44,8 @@ class Size:
         return self.heads // HEAD_GROUP
 
     def check(self) -> None:
-        if self.heads % (HEAD_GROUP * self.kv_heads) or self.inter % 128 or self.context % 128:
-            raise SystemExit("heads must be a multiple of 8 x KV heads; intermediate and context multiples of 128")
+        if self.heads % (HEAD_GROUP * self.kv_heads) or self.inter % 256 or self.context % 128:
+            raise SystemExit("heads must be a multiple of 8 x KV heads; intermediate of 256, context of 128")
 
 
 FULL = Size(heads=64, kv_heads=8, inter=25600, context=4096)
@@ -98,33 +98,35 @@ def specs(size: Size, even: bool) -> list[TensorSpec]:
     angles = np.arange(size.context)[:, None] * 1.0e6 ** (-np.arange(HALF) / HALF)
     angles = np.concatenate([angles, angles], axis=1)
 
-    def normal(
-        name: str, seed: int, shape: list[int], deviation: float, dtype=pl.BF16, mean=0.0, **flags
-    ) -> TensorSpec:
-        def values() -> np.ndarray:
-            return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) * np.float32(deviation) + mean
+    def normal(name: str, shape: list[int], deviation: float, **flags) -> TensorSpec:
+        def values(rng) -> np.ndarray:
+            return rng.standard_normal(shape, dtype=np.float32) * np.float32(deviation)
 
-        return TensorSpec(name, shape, dtype, init_value=values, **flags)
+        return TensorSpec(name, shape, pl.BF16, init_value=values, **flags)
 
-    def weight(name: str, seed: int, rows: int, columns: int) -> TensorSpec:
-        return normal(name, seed, [rows, columns], 1 / math.sqrt(rows))
+    def weight(name: str, rows: int, columns: int) -> TensorSpec:
+        return normal(name, [rows, columns], 1 / math.sqrt(rows))
+
+    def gamma(name: str) -> TensorSpec:
+        shape = [1, size.hidden]
+        return TensorSpec(name, shape, pl.FP32, init_value=lambda rng: rng.normal(1, 0.1, shape))
 
     return [
         # not of size 1: there mean(x²) and its rsqrt are the same, and the missing rsqrt would hide
-        normal("hidden_states", 0, [BATCH, size.hidden], 0.5),
+        normal("hidden_states", [BATCH, size.hidden], 0.5),
         TensorSpec("seq_lens", [BATCH], pl.INT32, init_value=lambda: lengths),
         TensorSpec("rope_cos", [size.context, HEAD_DIM], pl.FP32, init_value=lambda: np.cos(angles)),
         TensorSpec("rope_sin", [size.context, HEAD_DIM], pl.FP32, init_value=lambda: np.sin(angles)),
-        normal("k_cache", 1, cache, 1.0, is_output=True),
-        normal("v_cache", 2, cache, 1.0, is_output=True),
-        normal("input_gamma", 3, [1, size.hidden], 0.1, pl.FP32, 1.0),
-        weight("wq", 4, size.hidden, size.hidden),
-        weight("wk", 5, size.hidden, size.kv_hidden),
-        weight("wv", 6, size.hidden, size.kv_hidden),
-        weight("wo", 7, size.hidden, size.hidden),
-        normal("post_gamma", 8, [1, size.hidden], 0.1, pl.FP32, 1.0),
-        weight("w_gate", 9, size.hidden, size.inter),
-        weight("w_up", 10, size.hidden, size.inter),
-        weight("w_down", 11, size.inter, size.hidden),
+        normal("k_cache", cache, 1.0, is_output=True),
+        normal("v_cache", cache, 1.0, is_output=True),
+        gamma("input_gamma"),
+        weight("wq", size.hidden, size.hidden),
+        weight("wk", size.hidden, size.kv_hidden),
+        weight("wv", size.hidden, size.kv_hidden),
+        weight("wo", size.hidden, size.hidden),
+        gamma("post_gamma"),
+        weight("w_gate", size.hidden, size.inter),
+        weight("w_up", size.hidden, size.inter),
+        weight("w_down", size.inter, size.hidden),
         TensorSpec("out", [BATCH, size.hidden], pl.BF16, is_output=True),
     ]

@@ -43,8 +43,8 @@ def improved(size: Size):
     CACHE_ROWS = BATCH * KV_HEADS * CONTEXT
     HEAD_ROWS = BATCH * size.heads
     GROUP_WIDTH = HEAD_GROUP * HEAD_DIM
-    K_TILE, N_TILE, SEQ_TILE = 128, 128, 128
-    NORM_TILE = 512
+    K_TILE, SEQ_TILE, NORM_TILE = 128, 128, 256
+    N_TILE, KV_TILE = 256, 128  # 512 bytes of a weight's row are one burst; K and V have too few columns for that
 
     @pl.jit
     def decode_layer_improved(
@@ -94,17 +94,17 @@ def improved(size: Size):
                 acc = pl.matmul_acc(acc, normed[:, k0 : k0 + K_TILE], wq[k0 : k0 + K_TILE, n0 : n0 + N_TILE])
             q_proj[:, n0 : n0 + N_TILE] = acc
 
-        for block in pl.spmd(KV_HIDDEN // N_TILE, name_hint="kv_proj"):
-            n0 = block * N_TILE
+        for block in pl.spmd(KV_HIDDEN // KV_TILE, name_hint="kv_proj"):
+            n0 = block * KV_TILE
             x_tile = normed[:, 0:K_TILE]
-            k_acc = pl.matmul(x_tile, wk[0:K_TILE, n0 : n0 + N_TILE], out_dtype=pl.FP32)
-            v_acc = pl.matmul(x_tile, wv[0:K_TILE, n0 : n0 + N_TILE], out_dtype=pl.FP32)
+            k_acc = pl.matmul(x_tile, wk[0:K_TILE, n0 : n0 + KV_TILE], out_dtype=pl.FP32)
+            v_acc = pl.matmul(x_tile, wv[0:K_TILE, n0 : n0 + KV_TILE], out_dtype=pl.FP32)
             for k0 in pl.pipeline(K_TILE, HIDDEN, K_TILE, stage=2):
                 x_tile = normed[:, k0 : k0 + K_TILE]
-                k_acc = pl.matmul_acc(k_acc, x_tile, wk[k0 : k0 + K_TILE, n0 : n0 + N_TILE])
-                v_acc = pl.matmul_acc(v_acc, x_tile, wv[k0 : k0 + K_TILE, n0 : n0 + N_TILE])
-            k_proj[:, n0 : n0 + N_TILE] = k_acc
-            v_proj[:, n0 : n0 + N_TILE] = v_acc
+                k_acc = pl.matmul_acc(k_acc, x_tile, wk[k0 : k0 + K_TILE, n0 : n0 + KV_TILE])
+                v_acc = pl.matmul_acc(v_acc, x_tile, wv[k0 : k0 + K_TILE, n0 : n0 + KV_TILE])
+            k_proj[:, n0 : n0 + KV_TILE] = k_acc
+            v_proj[:, n0 : n0 + KV_TILE] = v_acc
 
         # Scope 2: one block per row turns all heads at once; one per (row, group) does all its attention on chip.
         for b in pl.spmd(BATCH, name_hint="rope_cache"):

@@ -38,8 +38,8 @@ def golden(tensors: dict) -> None:
 
 def run() -> RunResult:
     specs = [
-        TensorSpec("a", [M, K], pl.BF16, init_value=lambda: np.random.default_rng(0).normal(size=(M, K))),
-        TensorSpec("b", [K, N], pl.BF16, init_value=lambda: np.random.default_rng(1).normal(size=(K, N))),
+        TensorSpec("a", [M, K], pl.BF16, init_value=lambda rng: rng.normal(size=(M, K))),
+        TensorSpec("b", [K, N], pl.BF16, init_value=lambda rng: rng.normal(size=(K, N))),
         TensorSpec("c", [M, N], pl.FP32, is_output=True),
     ]
     # products of bf16 are exact in fp32; 1024 of them, summed in fp32, miss the double sum by about 1e-5

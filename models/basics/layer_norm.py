@@ -51,15 +51,9 @@ def golden(tensors: dict) -> None:
 
 def run() -> RunResult:
     specs = [
-        TensorSpec(
-            "x", [ROWS, HIDDEN], pl.FP32, init_value=lambda: np.random.default_rng(0).normal(3, 2, (ROWS, HIDDEN))
-        ),
-        TensorSpec(
-            "gamma", [1, HIDDEN], pl.FP32, init_value=lambda: np.random.default_rng(1).normal(1, 0.1, (1, HIDDEN))
-        ),
-        TensorSpec(
-            "beta", [1, HIDDEN], pl.FP32, init_value=lambda: np.random.default_rng(2).normal(0, 0.1, (1, HIDDEN))
-        ),
+        TensorSpec("x", [ROWS, HIDDEN], pl.FP32, init_value=lambda rng: rng.normal(3, 2, (ROWS, HIDDEN))),
+        TensorSpec("gamma", [1, HIDDEN], pl.FP32, init_value=lambda rng: rng.normal(1, 0.1, (1, HIDDEN))),
+        TensorSpec("beta", [1, HIDDEN], pl.FP32, init_value=lambda rng: rng.normal(0, 0.1, (1, HIDDEN))),
         TensorSpec("y", [ROWS, HIDDEN], pl.FP32, is_output=True),
     ]
     # fp32 on both sides: sums of 512 in another order
