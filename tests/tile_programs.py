@@ -18,7 +18,8 @@ def load(name: str) -> ModuleType:
     if str(MODELS) not in sys.path:
         sys.path.insert(0, str(MODELS))
     spec = importlib.util.spec_from_file_location("models." + name.replace("/", "."), MODELS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

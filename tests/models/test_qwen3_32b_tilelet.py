@@ -40,7 +40,7 @@ def test_the_formula_gives_the_counts_of_the_issue() -> None:
 def test_as_found_passes_its_own_golden_with_a_task_for_every_step(tilelet: ModuleType) -> None:
     size = tilelet.Size(heads=8, kv_heads=1, inter=256, context=128)
     result = tilelet.run(size, faults=True)
-    lengths = [spec.init_value() for spec in tilelet.specs(size, False) if spec.name == "seq_lens"][0].tolist()
+    lengths = next(spec.init_value() for spec in tilelet.specs(size, False) if spec.name == "seq_lens").tolist()
     assert len(recording(result).tasks) == sum(expected_as_found(8, 1, 256, lengths).values())
 
 
