@@ -1,0 +1,20 @@
+"""Mistakes in a tile program: one sentence with the user's file and line."""
+
+from __future__ import annotations
+
+from npuscope.errors import NpuscopeError
+from npuscope.tile import sites
+
+
+class TileError(NpuscopeError):
+    """The program does what the language or the chip does not allow."""
+
+
+class Unsupported(TileError, AttributeError):
+    """A name of the language that npuscope does not have."""
+
+
+def fault(what: str, remedy: str = "") -> TileError:
+    """The error for the op that the user's code just called."""
+    place = sites.site(sites.here())
+    return TileError(what, path=place.file, line=place.line, remedy=remedy)

@@ -1,0 +1,151 @@
+"""Scalars that stand for one value per loop iteration or block, so that `shapes` mode runs equal iterations once.
+
+In `shapes` mode a loop body runs once for all iterations that behave alike. Its loop variable is a `Lane`: an array with one
+axis per open loop (axis -1 is the block, -2 the outermost loop, and so on). Arithmetic is by NumPy. Where the program needs
+one answer for all (a branch, a trip count, a shape), `settle` keeps the longest leading run of lanes that agree with the
+first; the lanes dropped are run again later, from the top of the loop body. So nothing is assumed about the program: lanes
+only ever shrink to iterations that took exactly the path that was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Axes:
+    """How many lanes each open loop runs with now; `epoch` counts the shrinkings, so that older arrays know to be cut."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.epoch = 0
+
+    def cut(self, values: Array) -> Array:
+        """The lanes still running, of an array made when there were more; of closed loops the last iteration."""
+        depth = len(self.sizes)
+        while values.ndim > depth:
+            values = values[-1]
+        for k, size in enumerate(self.sizes[: values.ndim]):
+            if values.shape[-1 - k] > size:
+                index: list[Any] = [slice(None)] * values.ndim
+                index[-1 - k] = slice(size)
+                values = values[tuple(index)]
+        return values
+
+    def settle(self, values: Array) -> Any:
+        """One value for all lanes: the first lane's, after dropping what disagrees with it."""
+        values = self.cut(values)
+        if values.ndim == 0:
+            return values.item()
+        first = values[(0,) * values.ndim]
+        pattern = values == first
+        for k in range(values.ndim):
+            along = np.moveaxis(pattern, -1, 0)
+            same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
+            keep = len(same) if bool(np.all(same)) else int(np.argmin(same))
+            if len(same) > 1 and keep < self.sizes[k]:
+                self.sizes[k] = keep
+                self.epoch += 1
+            pattern = along[0]
+        return first.item()
+
+    def only_first(self) -> None:
+        """Goes on with the first lane alone."""
+        if any(size > 1 for size in self.sizes):
+            self.sizes[:] = [1] * len(self.sizes)
+            self.epoch += 1
+
+
+AXES = Axes()  # of the run under way; `shapes` runs do not nest
+
+
+class Lane:
+    """A number that may differ from lane to lane."""
+
+    __slots__ = ("_epoch", "_values")
+    __array_ufunc__ = None  # NumPy scalars leave operators to us
+
+    def __init__(self, values: Array) -> None:
+        self._values = values
+        self._epoch = AXES.epoch
+
+    @property
+    def values(self) -> Array:
+        if self._epoch != AXES.epoch or self._values.ndim > len(AXES.sizes):
+            self._values = AXES.cut(self._values)
+            self._epoch = AXES.epoch
+        return self._values
+
+    def __index__(self) -> int:
+        return int(AXES.settle(self.values))
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(AXES.settle(self.values))
+
+    def __bool__(self) -> bool:
+        return bool(AXES.settle(self.values))
+
+    def __repr__(self) -> str:
+        return f"Lane({self.values.reshape(-1)[:4].tolist()}…)"
+
+    def __hash__(self) -> int:
+        return hash(self.__index__())
+
+    def __neg__(self) -> Any:
+        return Lane(-self.values)
+
+    def __abs__(self) -> Any:
+        return Lane(np.abs(self.values))
+
+
+def _binary(function: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Lane, Any], Any]:
+    def operator(self: Lane, other: Any) -> Any:
+        value = other.values if isinstance(other, Lane) else other
+        if not isinstance(other, Lane | int | float | np.number | np.bool_):
+            return NotImplemented
+        return Lane(function(value, self.values) if swapped else function(self.values, value))
+
+    return operator
+
+
+for _name, _function in {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "truediv": np.true_divide,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}.items():
+    setattr(Lane, f"__{_name}__", _binary(_function))
+    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True))
+for _name, _function in {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}.items():
+    setattr(Lane, f"__{_name}__", _binary(_function))
+
+
+def of(value: Any) -> Any:
+    """The array of a Lane, or the number itself."""
+    return value.values if type(value) is Lane else value
+
+
+def whole(value: Any) -> int:
+    """A number as one int for all lanes."""
+    return value if type(value) is int else int(value)

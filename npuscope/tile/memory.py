@@ -1,0 +1,44 @@
+"""GM: buffers, and tensors as strided views of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.tile.dtypes import DataType
+
+
+class Buffer:
+    """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold something
+    (None: all do)."""
+
+    __slots__ = ("data", "dtype", "id", "known", "manual_dep", "name", "shape", "store_count", "written")
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DataType,
+        data: npt.NDArray[Any] | None,
+        written: npt.NDArray[np.bool_] | None,
+        manual_dep: bool = False,
+    ) -> None:
+        self.id, self.name, self.shape, self.dtype = id, name, shape, dtype
+        self.data = data  # flat
+        self.written = written  # flat
+        self.known = True  # shapes mode: no uncomputed value was stored here
+        self.manual_dep = manual_dep
+        self.store_count = 0
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

@@ -1,0 +1,89 @@
+"""The frames of a block under recording: one per open loop, with equal iterations rolled up as they close.
+
+Items are numbers of interned ops (see recorder.py), so comparing two iterations is comparing two tuples of ints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Offset = int | npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Rolled:
+    """Consecutive iterations of equal structure: how many each time, and their offsets access by access."""
+
+    items: tuple[int, ...]
+    counts: list[int] = field(default_factory=list)
+    offsets: list[list[Offset]] = field(default_factory=list)
+
+    def along(self, depth: int) -> list[Offset]:
+        """The offsets of each access over all iterations, the iteration on axis -1 - depth."""
+        if not self.offsets[0]:
+            return []
+        return [_joined([part[k] for part in self.offsets], self.counts, depth) for k in range(len(self.offsets[0]))]
+
+
+def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
+    if all(type(part) is int for part in parts):
+        if sum(counts) == 1:
+            return parts[0]
+        joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
+        return joined.reshape(-1, *(1,) * depth)
+    arrays = [np.asarray(part) for part in parts]
+    ndim = max(depth + 1, *(array.ndim for array in arrays))
+    arrays = [array.reshape((1,) * (ndim - array.ndim) + array.shape) for array in arrays]
+    axis = ndim - 1 - depth
+    if len(arrays) == 1:
+        return arrays[0]
+    rest = np.broadcast_shapes(*(array.shape[:axis] + (1,) + array.shape[axis + 1 :] for array in arrays))
+    full = [
+        np.broadcast_to(array, rest[:axis] + (count,) + rest[axis + 1 :])
+        for array, count in zip(arrays, counts, strict=True)
+    ]
+    return np.concatenate(full, axis=axis)
+
+
+class Frame:
+    """An open loop, or the block itself (depth 0)."""
+
+    __slots__ = (
+        "depth",
+        "index",
+        "items",
+        "iteration",
+        "key",
+        "offsets",
+        "open",
+        "parent",
+        "parent_iteration",
+        "rolled",
+    )
+
+    def __init__(self, parent: Frame | None, key: tuple[Any, ...] = ()) -> None:
+        self.parent = parent
+        self.key = key  # kind, stage, site of a loop
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.index = 0 if parent is None else len(parent.items)  # where the closed loop will stand in its parent
+        self.parent_iteration = 0 if parent is None else parent.iteration
+        self.iteration = 0
+        self.open = True
+        self.items: list[int] = []
+        self.offsets: list[Offset] = []
+        self.rolled: list[Rolled] = []
+
+    def turn(self, count: int) -> None:
+        """Closes `count` iterations that were recorded as one."""
+        items = tuple(self.items)
+        if not self.rolled or self.rolled[-1].items != items:
+            self.rolled.append(Rolled(items))
+        last = self.rolled[-1]
+        last.counts.append(count)
+        last.offsets.append(self.offsets)
+        self.items, self.offsets = [], []
+        self.iteration += 1
