@@ -29,6 +29,12 @@ class Tiles:
     lm_n: int = 512
     lm_tk: int = 128
     sample_blocks: int = 27  # each looks at an equal share of the LM head's N tiles
+    a8_tn: int = 256  # of INT8 projections and of the A8W8 layer's MLP
+    a8_tk: int = 512
+    a8_out_n: int = 128
+    a8_out_k: int = 1024
+    a8_down_tk: int = 256
+    a8_attn: int = 16  # tokens of one attention step of the A8W8 layer
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,9 @@ class Qwen3:
             (self.hidden, t.slab), (t.slab, t.chunk), (t.slab, t.qkv_tk), (self.q_width, t.qkv_n), (self.kv_width, t.qkv_n),
             (t.qkv_n, t.qkv_tn), (self.hidden, t.out_n), (t.slab, t.out_n), (self.q_width, t.out_k), (t.out_k, t.tk),
             (self.intermediate, t.mlp_n), (t.mlp_n, t.chunk), (t.slab, t.tk), (t.mlp_n, t.tk), (self.hidden, t.lm_tk),
-            (self.lm_tiles, t.sample_blocks), (ROWS * self.kv_heads, self.rope_blocks), (self.max_seq, PAGE),
+            (self.q_width, t.a8_tn), (self.kv_width, t.a8_tn), (self.hidden, t.a8_tk), (self.hidden, 2 * t.a8_out_n),
+            (self.q_width, t.a8_out_k), (t.a8_out_k, t.a8_tk), (self.hidden, 2 * t.a8_tn), (PAGE, t.a8_attn),
+            (self.intermediate, 2 * t.a8_down_tk), (self.q_width, t.chunk), (self.lm_tiles, t.sample_blocks), (ROWS * self.kv_heads, self.rope_blocks), (self.max_seq, PAGE),
         ]  # fmt: skip
         for size, part in whole:
             if size % part:
@@ -118,7 +126,7 @@ QWEN3_14B = Qwen3(hidden=5120, layers=40, q_heads=40, kv_heads=8, head_dim=128, 
 SMALL = Qwen3(
     hidden=256, layers=2, q_heads=6, kv_heads=2, head_dim=64, intermediate=512, vocab=500, max_seq=384, batch=6,
     tiles=Tiles(chunk=64, slab=128, qkv_n=128, qkv_tn=64, qkv_tk=64, out_n=64, out_k=128, mlp_n=128, tk=32, lm_n=128,
-                lm_tk=64, sample_blocks=2),
+                lm_tk=64, sample_blocks=2, a8_tn=64, a8_tk=64, a8_out_n=64, a8_out_k=128, a8_down_tk=32),
 )  # fmt: skip
 
 
