@@ -22,6 +22,7 @@ from npuscope.cli import (
     formats,
     forward,
     gate,
+    graph,
     info,
     predict,
     report,
@@ -41,8 +42,9 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
+PROGRAMS = (graph,)
 CAPTURES = (info, doctor, convert, formats, demo)
-for module in (*EXPLAIN, *FORWARD_PASSES, *CAPTURES):
+for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 

@@ -19,27 +19,48 @@ Array = npt.NDArray[Any]
 
 
 class Axes:
-    """How many lanes each open loop runs with now; `epoch` counts the shrinkings, so that older arrays know to be cut."""
+    """The loops a program is in, by lanes: how many each runs with now, and which pass over which loop each axis is.
+
+    `epoch` counts every change, so that a number made earlier knows to look again at what is left of its lanes.
+    """
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
+        self.passes: list[int] = []
         self.epoch = 0
+        self._passes = 0
 
-    def cut(self, values: Array) -> Array:
-        """The lanes still running, of an array made when there were more; of closed loops the last iteration."""
-        depth = len(self.sizes)
-        while values.ndim > depth:
-            values = values[-1]
+    def open(self, size: int) -> None:
+        """A pass over the next inner loop with this many lanes."""
+        self._passes += 1
+        self.epoch += 1
+        self.sizes.append(size)
+        self.passes.append(self._passes)
+
+    def close(self) -> int:
+        """Ends the innermost pass; how many lanes were left of it."""
+        self.epoch += 1
+        self.passes.pop()
+        return self.sizes.pop()
+
+    def trim(self, values: Array) -> Array:
+        """Cuts away the lanes that were dropped since an array was made in the loops still open."""
         for k, size in enumerate(self.sizes[: values.ndim]):
             if values.shape[-1 - k] > size:
-                index: list[Any] = [slice(None)] * values.ndim
-                index[-1 - k] = slice(size)
-                values = values[tuple(index)]
+                values = values[(..., slice(size)) + (slice(None),) * k]
         return values
+
+    def current(self, values: Array, passes: tuple[int, ...]) -> Array:
+        """An array made in other passes, as of now: of a pass that is over, its last iteration counts, as in Python."""
+        for k in range(values.ndim):
+            if k >= len(self.passes) or passes[k] != self.passes[k]:
+                values = values[(..., slice(-1, None)) + (slice(None),) * k]
+        while values.ndim > len(self.sizes):
+            values = values[0]
+        return self.trim(values)
 
     def settle(self, values: Array) -> Any:
         """One value for all lanes: the first lane's, after dropping what disagrees with it."""
-        values = self.cut(values)
         if values.ndim == 0:
             return values.item()
         first = values[(0,) * values.ndim]
@@ -48,7 +69,7 @@ class Axes:
             along = np.moveaxis(pattern, -1, 0)
             same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
             keep = len(same) if bool(np.all(same)) else int(np.argmin(same))
-            if len(same) > 1 and keep < self.sizes[k]:
+            if keep < len(same):
                 self.sizes[k] = keep
                 self.epoch += 1
             pattern = along[0]
@@ -61,24 +82,26 @@ class Axes:
             self.epoch += 1
 
 
-AXES = Axes()  # of the run under way; `shapes` runs do not nest
+AXES = Axes()  # of the run under way; runs do not nest
 
 
 class Lane:
     """A number that may differ from lane to lane."""
 
-    __slots__ = ("_epoch", "_values")
+    __slots__ = ("_epoch", "_passes", "_values")
     __array_ufunc__ = None  # NumPy scalars leave operators to us
 
     def __init__(self, values: Array) -> None:
         self._values = values
         self._epoch = AXES.epoch
+        self._passes = tuple(AXES.passes)
 
     @property
     def values(self) -> Array:
-        if self._epoch != AXES.epoch or self._values.ndim > len(AXES.sizes):
-            self._values = AXES.cut(self._values)
+        if self._epoch != AXES.epoch:
+            self._values = AXES.current(self._values, self._passes)
             self._epoch = AXES.epoch
+            self._passes = tuple(AXES.passes)
         return self._values
 
     def __index__(self) -> int:

@@ -40,7 +40,7 @@ def here() -> int:
     place = (id(code), frame.f_lasti)
     found = _BY_PLACE.get(place)
     if found is None:
-        name = code.co_qualname.replace("<locals>.", "").split(".__npuscope")[0]
+        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split(".<locals>.__npuscope")[0]
         found = _BY_PLACE[place] = number(Site(code.co_filename, frame.f_lineno or 0, name))
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile import annotations
+from npuscope.tile import signature
 from npuscope.tile.dtypes import DataType
 from npuscope.tile.memory import Buffer, contiguous
 
@@ -93,8 +93,8 @@ class Tensor(Operand):
         self.valid = valid
         self.captured = captured or self
 
-    def __class_getitem__(cls, item: Any) -> annotations.TensorType:
-        return annotations.tensor(item)
+    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+        return signature.tensor(item)
 
     def bind_dynamic(self, axis: int, variable: Any) -> None:
         """Names a run-time dimension; the extent is already known here."""
@@ -115,7 +115,19 @@ class Tensor(Operand):
 class Tile(Operand):
     """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in GM."""
 
-    __slots__ = ("array", "block", "dtype", "frame", "index", "iteration", "promoted", "shape", "space", "valid")
+    __slots__ = (
+        "_owned",
+        "array",
+        "block",
+        "dtype",
+        "frame",
+        "index",
+        "iteration",
+        "promoted",
+        "shape",
+        "space",
+        "valid",
+    )
 
     def __init__(
         self,
@@ -131,9 +143,23 @@ class Tile(Operand):
         self.iteration = 0
         self.index = 0
         self.promoted: Tensor | None = None
+        self._owned = False
 
-    def __class_getitem__(cls, item: Any) -> annotations.TensorType:
-        return annotations.tensor(item)
+    def share(self) -> npt.NDArray[Any] | None:
+        """The array, for another tile to hold too."""
+        self._owned = False
+        return self.array
+
+    def own(self) -> npt.NDArray[Any]:
+        """The array, to be written in place: copied once, for others may hold it."""
+        assert self.array is not None
+        if not self._owned:
+            self.array = self.array.copy()
+            self._owned = True
+        return self.array
+
+    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+        return signature.tensor(item)
 
     def __repr__(self) -> str:
         return f"Tile({list(self.shape)}, {self.dtype})"

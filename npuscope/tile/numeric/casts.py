@@ -1,13 +1,14 @@
 """Which casts are one instruction of the vector unit, and the chain of instructions for the others.
 
-Tables and rule: chip.md section 2 and pypto's LegalizeTileCast pass. The chain is the shortest one whose intermediates hold
-every value of the target; among equals one that goes from an integer to the float of the same width and then changes width.
-A pair without such a chain (int8 to fp32 on a2a3) is refused by the compiler: `hops` is empty.
+Tables and rule: pypto's LegalizeTileCast pass. The chain is the shortest one whose intermediates hold every value of
+the target; among equals one that goes from an integer to the float of the same width first, and then changes width. A
+pair without such a chain (int8 to fp32 on a2a3) is refused by the compiler: `hops` is empty.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
+from itertools import pairwise
 
 from npuscope.tile.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, DataType
 
@@ -39,11 +40,11 @@ _SIGNIFICAND = {FP32: 24, FP16: 11, BF16: 8}
 _EXPONENT = {FP32: 8, FP16: 5, BF16: 8}
 
 
-@lru_cache(maxsize=None)
+@cache
 def hops(source: DataType, target: DataType, chip: str = "a2a3") -> tuple[DataType, ...]:
     """The types a cast passes through, `target` last; (target,) is one instruction, () is no chain at all."""
     native = NATIVE[chip]
-    paths = [(source,)]
+    paths: list[tuple[DataType, ...]] = [(source,)]
     for _ in range(_LONGEST):
         paths = [(*path, step) for path in paths for step in native.get(path[-1], ()) if step not in path]
         found = [path for path in paths if path[-1] is target]
@@ -54,7 +55,7 @@ def hops(source: DataType, target: DataType, chip: str = "a2a3") -> tuple[DataTy
 
 
 def _preference(path: tuple[DataType, ...]) -> int:
-    return sum(_cost(before, after) for before, after in zip(path, path[1:], strict=False))
+    return sum(_cost(before, after) for before, after in pairwise(path))
 
 
 def _cost(before: DataType, after: DataType) -> int:

@@ -1,13 +1,15 @@
-"""Casts between the data types, from compute format to compute format, value for value as the chip's convert instruction.
+"""Casts between data types, from compute format to compute format, with the values of the chip's convert instruction.
 
-Facts (pto-isa include/pto/npu/a2a3/TCvt.hpp, pypto docs/en/dev/passes/14-legalize_tile_cast.md):
+Facts (pto-isa include/pto/npu/a2a3/TCvt.hpp; pypto docs/en/dev/passes/14-legalize_tile_cast.md):
 - A pair without an instruction goes through the chain of `casts.hops`, with the same mode at every hop.
-- "none" is rint between floats and trunc from a float to an integer.
-- Narrowing that keeps the low bits: fp16 to int8, uint8 and int16, fp32 to int16 (all by way of a saturated int32), int64 to
-  int32, int32 to int16. Every other conversion saturates.
-- fp32 to fp16 saturates a finite value at 65504 (the language's docs; one of its pages expects infinity instead).
-Assumptions: NaN becomes integer 0; a bf16 overflow rounds to infinity as in IEEE; "odd" is round-to-odd (an inexact value goes
-to the neighbour whose last bit is 1), which the chip has for fp32 to fp16 only; an op's result is rounded to nearest even.
+- "none" is rint between floats and from an integer to a float, trunc from a float to an integer.
+- The low bits are kept from fp16 to int8, uint8 and int16 and from fp32 to int16 (each by way of a saturated int32),
+  from int64 to int32 and from int32 to int16. So fp32 300.0 is int8 44. Every other conversion saturates.
+- fp32 to fp16 saturates a finite value at 65504 (pypto's page on casts; its page on precision expects infinity).
+
+Assumptions: NaN becomes integer 0; a bf16 overflow rounds to infinity as in IEEE 754; "odd" sends an inexact value to
+the neighbour whose last bit is 1 (the chip has it for fp32 to fp16 only; pto-isa's CPU model breaks ties to odd
+instead); types the chip cannot cast at all convert directly; an op's own result is rounded to nearest even.
 
 A returned array may be the argument itself where nothing changes: callers treat tile arrays as immutable.
 """
@@ -15,25 +17,25 @@ A returned array may be the argument itself where nothing changes: callers treat
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile.dtypes import BF16, BOOL, FP16, FP32, INT8, INT16, INT32, UINT8, UINT16, DataType
+from npuscope.tile.numeric import floats
 from npuscope.tile.numeric.casts import hops
 
 Array = npt.NDArray[Any]
 Step = Callable[[Array], Array]
 
-MODES = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
+MODES = ("none", *floats.MODES)
 
 _F32, _U32, _I32, _I64 = np.float32, np.uint32, np.int32, np.int64
-_ONE, _SIGN_AT = _U32(1), _U32(31)
-_BF16_DROPS, _FP16_DROPS = 16, 13  # low bits of an fp32 pattern that the narrower type lacks
-_FP16_MAX, _FP16_NORMAL = _F32(65504), _F32(2.0**-14)
-_BELOW_HALF = _F32(0.49999997)  # largest float below 0.5: adding it never carries a value below x.5 to the next integer
+_largest, _lowest = np.maximum.reduce, np.minimum.reduce
+_FP32_WHOLE, _FP16_WHOLE, _BF16_WHOLE = 2**24, 2**11, 2**8  # every whole number up to here is a value of the type
+_LOW_BITS = {(FP16, INT8), (FP16, UINT8), (FP16, INT16), (FP32, INT16)}
+_to_bf16, _to_fp16 = floats.BF16["rint"], floats.FP16["rint"]
 
 _steps: dict[tuple[str, str, str], tuple[Step, ...]] = {}
 
@@ -50,20 +52,25 @@ def cast(array: Array, source: DataType, target: DataType, mode: str) -> Array:
 
 
 def round_to(array: Array, dtype: DataType) -> Array:
-    """An op's result in the compute type, as a tile of `dtype`: floats to nearest even, integers wrapped to their width."""
+    """An op's result as a tile of `dtype`: floats to nearest even, integers cut to whole numbers and wrapped."""
     if dtype is FP32:
         return array if array.dtype == _F32 else array.astype(_F32)
     if dtype is BF16:
-        return _to_bf16(array, "rint")
+        return _to_bf16(array)
     if dtype is FP16:
-        return _to_fp16(array, "rint")
-    if dtype is INT8 or dtype is UINT8 or dtype is INT16 or dtype is UINT16:
-        return _wrap(array, dtype)
+        return _to_fp16(array)
+    if dtype in _NARROW:
+        return _NARROW[dtype](np.trunc(array) if array.dtype == _F32 else array)
     return array if array.dtype == dtype.compute else array.astype(dtype.compute)
 
 
+def _within(x: Array, low: Any, high: Any) -> bool:
+    """Whether no element is outside, nor NaN."""
+    return bool(not x.size or (_largest(x, axis=None) <= high and _lowest(x, axis=None) >= low))
+
+
 def _plan(source: DataType, target: DataType, mode: str) -> tuple[Step, ...]:
-    """The steps of the chain, without those that keep every value."""
+    """The steps of the chain, without those that change no value."""
     if source == target:
         return ()
     steps: list[Step] = []
@@ -75,148 +82,113 @@ def _plan(source: DataType, target: DataType, mode: str) -> tuple[Step, ...]:
 
 def _hop(source: DataType, target: DataType, mode: str) -> list[Step]:
     if target is BOOL:
-        return [partial(np.not_equal, 0)]
+        return [lambda x: np.not_equal(x, 0)]
     if target.is_float:
-        steps: list[Step] = []
-        if source.is_int and source.compute != target.compute:
-            steps.append(partial(_int_to_fp32, mode=mode if target is FP32 else "rint"))
-        exact = target is FP32 or source is target or (source in (INT8, UINT8) and target is FP16)
-        if not exact:
-            steps.append(partial(_to_bf16 if target is BF16 else _to_fp16, mode="rint" if mode == "none" else mode))
-        return steps
+        return _to_float(source, target, "rint" if mode == "none" else mode)
     if source.is_float:
-        mode = "trunc" if mode == "none" else mode
-        return [partial(_float_to_int, target=target, wraps=(source, target) in _WRAPS, mode=mode)]
-    return [partial(_int_to_int, target=target)]
+        return [_float_to_int(source, target, "trunc" if mode == "none" else mode)]
+    return [_NARROW[target] if target in _NARROW else _to_compute(target)]
 
 
-_WRAPS = {(FP16, INT8), (FP16, UINT8), (FP16, INT16), (FP32, INT16)}
+def _to_float(source: DataType, target: DataType, mode: str) -> list[Step]:
+    if target is FP32:
+        return [_int_to_fp32(mode)] if source.compute != _F32 else []
+    if source in (INT8, UINT8) and target is FP16:
+        return []
+    narrow = (floats.BF16 if target is BF16 else floats.FP16)[mode]
+    return (
+        [narrow] if source.compute == _F32 else [_int_to_narrow(narrow, _BF16_WHOLE if target is BF16 else _FP16_WHOLE)]
+    )
 
 
-def _drop(bits: Array, drops: int, mode: str) -> Array:
-    """fp32 patterns (no NaN) without their `drops` low bits, rounded by `mode`; a carry into the exponent is the right one."""
-    low = (1 << drops) - 1
-    if mode == "round":
-        kept = bits + _U32((low + 1) >> 1)
-    elif mode == "rint":
-        kept = bits >> _U32(drops)
-        kept &= _ONE
-        kept += _U32(low >> 1)
-        kept += bits
-    elif mode == "trunc":
-        return bits & _U32(~low & 0xFFFFFFFF)
-    elif mode == "odd":
-        kept = ((bits & _U32(low)) != 0).astype(_U32)
-        kept <<= _U32(drops)
-        kept |= bits
-    else:  # floor adds to negative values, ceil to positive ones
-        kept = bits >> _SIGN_AT
-        if mode == "ceil":
-            kept ^= _ONE
-        kept *= _U32(low)
-        kept += bits
-    kept &= _U32(~low & 0xFFFFFFFF)
-    return kept
+def _int_to_narrow(narrow: Step, exact: int) -> Step:
+    def run(x: Array) -> Array:
+        # An integer that fp32 cannot hold is far outside fp16, so the one instruction int32 to fp16 rounds once too.
+        near = x.astype(_F32)
+        if _within(near, -exact, exact):
+            return near
+        return narrow(near)
+
+    return run
 
 
-def _to_bf16(x: Array, mode: str) -> Array:
-    rounded = _drop(x.view(_U32), _BF16_DROPS, mode).view(_F32)
-    # A sum of squares is NaN exactly if an element is, and BLAS makes it the cheapest test (256x256: 3 us).
-    if np.isnan(np.vdot(x, x)):
-        rounded[np.isnan(x)] = np.nan
-    return rounded
+def _to_compute(dtype: DataType) -> Step:
+    return lambda x: x if x.dtype == dtype.compute else x.astype(dtype.compute)
 
 
-def _to_fp16(x: Array, mode: str) -> Array:
-    rounded = _drop(x.view(_U32), _FP16_DROPS, mode).view(_F32)
-    size = np.abs(x)
-    small = size < _FP16_NORMAL
-    if small.any():  # multiples of 2^-24 there, the type's subnormals
-        rounded[small] = _integral(x[small] * _F32(2.0**24), mode) * _F32(2.0**-24)
-    if not np.vdot(x, x) <= _FP16_MAX * _FP16_MAX:  # so all are finite and in range, or look
-        over = (np.abs(rounded) > _FP16_MAX) & np.isfinite(x)
-        rounded[over] = np.copysign(_FP16_MAX, x[over])
-        rounded[np.isnan(x)] = np.nan
-    return rounded
+def _wrapper(dtype: DataType) -> Step:
+    """Whole numbers modulo the width of a type of at most 16 bits."""
+    limits = np.iinfo(np.dtype(dtype.storage))
+    low, high = limits.min, limits.max
+
+    def run(x: Array) -> Array:
+        if x.dtype == dtype.compute and _within(x, low, high):
+            return x
+        if x.dtype == _F32:
+            x = x.astype(_I64)
+        return x.astype(dtype.storage).astype(dtype.compute)
+
+    return run
 
 
-def _integral(x: Array, mode: str) -> Array:
-    """Whole numbers, as floats, by `mode`."""
-    if mode == "rint":
-        return np.rint(x)
-    if mode == "trunc":
-        return np.trunc(x)
-    if mode == "round":
-        whole = np.copysign(_BELOW_HALF, x)
-        whole += x
-        return np.trunc(whole, out=whole)
-    if mode == "floor":
-        return np.floor(x)
-    if mode == "ceil":
-        return np.ceil(x)
-    down = np.floor(x)
-    half = down * _F32(0.5)
-    even = np.floor(half) == half
-    return np.where((down != x) & even, down + _F32(1), down)
+_NARROW = {dtype: _wrapper(dtype) for dtype in (INT8, UINT8, INT16, UINT16)}
 
 
-def _float_to_int(x: Array, target: DataType, wraps: bool, mode: str) -> Array:
-    whole = _integral(x, mode)
-    largest = np.vdot(whole, whole)
-    if target.compute == _F32:
-        if not largest <= 127.0 * 127.0 or target is UINT8:
-            wide = _saturate(whole, INT32)
-            return _wrap(wide.astype(np.float64), target) if wraps else _saturate(whole, target).astype(_F32)
-        return whole
-    if wraps:
-        return _wrap(_saturate(whole, INT32), target)
-    if target is INT32 and largest < 2.0**60:
-        return whole.astype(_I32)
-    return _saturate(whole, target).astype(target.compute)
+def _float_to_int(source: DataType, target: DataType, mode: str) -> Step:
+    whole_of = floats.WHOLE[mode]
+    limits = np.iinfo(np.dtype(target.storage))
+    low = _F32(limits.min)
+    # The largest float in range: 2^31 and 2^63 themselves are not.
+    high = _F32(limits.max) if limits.max < _FP32_WHOLE else np.nextafter(_F32(limits.max), _F32(0))
+    compute = target.compute
+    low_bits = (source, target) in _LOW_BITS
+
+    def run(x: Array) -> Array:
+        whole = whole_of(x)
+        if _within(whole, low, high):
+            return whole if compute == _F32 else whole.astype(compute)
+        if low_bits:
+            return _NARROW[target](_saturate(whole, INT32))
+        return _saturate(whole, target).astype(compute)
+
+    return run
 
 
 def _saturate(whole: Array, target: DataType) -> Array:
-    """Whole floats within the range of an integer type, in that type; NaN is 0."""
-    limits = np.iinfo(target.storage)  # type: ignore[arg-type]
-    inside = (whole >= limits.min) & (whole < float(limits.max) + (limits.max < 2**53))
-    result = np.where(inside, whole, 0).astype(target.storage)
-    result[whole < limits.min] = limits.min
-    result[whole >= float(limits.max)] = limits.max
+    """Whole floats within the range of an integer type, in its storage type; NaN is 0."""
+    limits = np.iinfo(np.dtype(target.storage))
+    above, below = whole >= float(limits.max), whole <= float(limits.min)
+    result = np.where(above | below | np.isnan(whole), _F32(0), whole).astype(target.storage)
+    result[above] = limits.max
+    result[below] = limits.min
     return result
 
 
-def _int_to_fp32(x: Array, mode: str) -> Array:
-    near = x.astype(_F32)  # to nearest even
-    if mode in ("none", "rint"):
-        return near
-    exact = x.astype(np.float64 if x.dtype.itemsize <= 4 else np.longdouble)
+def _int_to_fp32(mode: str) -> Step:
+    if mode == "rint":
+        return lambda x: x.astype(_F32)
+
+    def run(x: Array) -> Array:
+        near = x.astype(_F32)  # to nearest even
+        if _within(near, -_FP32_WHOLE, _FP32_WHOLE):
+            return near
+        return _directed(near, x.astype(np.longdouble), mode)
+
+    return run
+
+
+def _directed(near: Array, exact: Array, mode: str) -> Array:
+    """fp32 by `mode`, of exact values and their nearest fp32 neighbours: those, or the ones beyond the exact value."""
     error = near - exact
-    if not error.any():
-        return near
-    other = np.nextafter(near, np.where(error > 0, -np.inf, np.inf).astype(_F32))
+    beyond = np.nextafter(near, np.where(error > 0, -np.inf, np.inf).astype(_F32))
     if mode == "round":
-        away = (np.abs(error) == np.abs(other - exact)) & (np.abs(other) > np.abs(near))
+        swap = (np.abs(error) == np.abs(beyond - exact)) & (np.abs(beyond) > np.abs(near))
     elif mode == "floor":
-        away = error > 0
+        swap = error > 0
     elif mode == "ceil":
-        away = error < 0
+        swap = error < 0
     elif mode == "trunc":
-        away = np.abs(near) > np.abs(exact)
+        swap = np.abs(near) > np.abs(exact)
     else:
-        away = near.view(_U32) & _ONE == 0
-    return np.where((error != 0) & away, other, near)
-
-
-def _int_to_int(x: Array, target: DataType) -> Array:
-    if target in (INT8, UINT8, INT16, UINT16):
-        return _wrap(x, target)
-    return x if x.dtype == target.compute else x.astype(target.compute)
-
-
-def _wrap(x: Array, dtype: DataType) -> Array:
-    """Whole numbers modulo the width of a type of at most 16 bits."""
-    if x.dtype == _F32:
-        if dtype is INT8 and np.vdot(x, x) <= 127.0 * 127.0:
-            return x
-        x = np.trunc(x).astype(_I64)
-    return x.astype(_I64).astype(dtype.storage).astype(dtype.compute)
+        swap = near.view(_U32) % 2 == 0
+    return np.where(swap & (error != 0), beyond, near)

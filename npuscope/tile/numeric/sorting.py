@@ -1,8 +1,9 @@
 """Sorting, gathering and scattering along the row of a tile.
 
-A sorted list is an fp32 row of (value, index) pairs: values in the even lanes, in the odd ones the bits of a uint32 index.
-The odd lanes are only ever moved or viewed, never computed with. Order is descending; equal values keep their order, in a
-merge the earlier list's first (as pto-isa's own CPU model does). NaN goes last: what the chip does with it is not known.
+A sorted list is an fp32 row of (value, index) pairs: values in the even lanes, in the odd ones the bits of a uint32
+index. The odd lanes are only moved or viewed, never computed with. Order is descending; equal values keep their
+order, in a merge the earlier list's first (as in pto-isa's CPU model). NaN goes last: what the chip does with it is
+not known. Pairs of fp16, which are laid out otherwise, are not here.
 """
 
 from __future__ import annotations
@@ -14,58 +15,65 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_F32, _U32, _U64 = np.float32, np.uint32, np.uint64
+_F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32
-# Mask pattern -> the columns it names: (first, step).
+# Mask pattern (P0101, P1010, P0001, P0010, P0100, P1000, P1111; column 0 rightmost) -> its columns: first and step.
 _COLUMNS = {1: (0, 2), 2: (1, 2), 3: (0, 4), 4: (1, 4), 5: (2, 4), 6: (3, 4), 7: (0, 1)}
 
 
 def sort32(values: Array, index: Array) -> Array:
-    """Pairs [..., 2N] of [..., N] values: every run of 32 sorted by itself."""
-    runs = values.reshape(-1, _RUN)
-    order = np.argsort(-runs, axis=-1, kind="stable")
-    pairs = np.empty((*runs.shape, 2), _F32)
-    pairs[..., 0] = np.take_along_axis(runs, order, -1)
-    indices = np.broadcast_to(index, values.shape).reshape(-1, _RUN)
-    pairs.view(_U32)[..., 1] = np.take_along_axis(indices, order, -1)
-    return pairs.reshape(*values.shape[:-1], 2 * values.shape[-1])
+    """Pairs [..., 2N] of N values and indices a row: every run of 32 sorted by itself."""
+    pairs = np.empty((*values.shape, 2), _F32)
+    pairs[..., 0] = values
+    pairs.view(_U32)[..., 1] = index
+    ordered = _descending(values.reshape(-1, _RUN), pairs.reshape(-1).view(_PAIR))
+    return ordered.reshape(*values.shape[:-1], -1)
 
 
 def mrgsort_blocks(pairs: Array, block_len: int) -> Array:
-    """Merge each four neighbouring sorted runs of `block_len` lanes; a shorter rest at the end is merged by itself."""
-    row = pairs.reshape(-1)
+    """Merge each four neighbouring sorted runs of `block_len` lanes; what is left at the end is merged among itself."""
+    row = np.ascontiguousarray(pairs).reshape(-1)
     group = 4 * block_len
     whole = row.size // group * group
-    merged = np.empty_like(row)
-    _merge(row[:whole].reshape(-1, 4, block_len), merged[:whole])
-    rest = row[whole:]
-    if rest.size:
-        merged[whole:] = mrgsort_lists([rest[i : i + block_len] for i in range(0, rest.size, block_len)])[0]
+    heads = np.minimum.accumulate(row[:whole:2].reshape(-1, block_len // 2), axis=-1)
+    merged = _descending(heads.reshape(-1, group // 2), row[:whole].view(_PAIR))
+    if whole < row.size:
+        rest = [row[start : start + block_len] for start in range(whole, row.size, block_len)]
+        merged = np.concatenate((merged, mrgsort_lists(rest)[0]))
     return merged.reshape(pairs.shape)
 
 
-def mrgsort_lists(lists: list[Array]) -> Array:
-    """One row [1, sum of lengths] of two to four sorted lists of pairs, of any lengths."""
+def mrgsort_lists(lists: list[Array], exhausted: bool = False) -> Array:
+    """One row [1, sum of lengths] of up to four sorted lists of pairs, of any lengths.
+
+    With `exhausted` the merge stops when one list has run out; the lanes behind hold NaN, as memory never written does.
+    """
     rows = [part.reshape(-1) for part in lists]
     heads = np.concatenate([np.minimum.accumulate(row[::2]) for row in rows])
-    order = np.argsort(-heads, kind="stable")
-    return np.concatenate(rows).view(_U64)[order].view(_F32).reshape(1, -1)
+    merged = _descending(heads.reshape(1, -1), np.concatenate(rows).view(_PAIR))
+    if exhausted:
+        place = np.argsort(np.argsort(-heads, kind="stable"))  # of each pair in the merged row
+        last = np.cumsum([row.size // 2 for row in rows]) - 1
+        merged[2 * (int(np.min(place[last])) + 1) :] = np.nan
+    return merged.reshape(1, -1)
 
 
-def _merge(runs: Array, out: Array) -> None:
-    # Always taking the largest head is a stable sort by each element's smallest predecessor in its run. For sorted runs that
-    # is the element itself; for unsorted ones (a wrong block length) it leaves the disorder that a real merge leaves.
-    count, _, lanes = runs.shape
-    heads = np.minimum.accumulate(runs[..., ::2], axis=-1).reshape(count, -1)
-    order = np.argsort(-heads, axis=-1, kind="stable")
-    wide = runs.reshape(count, -1).view(_U64)
-    out.view(_U64).reshape(count, -1)[...] = np.take_along_axis(wide, order, -1)
+# Taking the largest head again and again is a stable sort by the smallest value up to each pair in its run. In a
+# sorted run that is the pair's own; where a program names a wrong block length the runs are not sorted, and the
+# disorder a real merge leaves is left here too. Hence the running minimum above.
+def _descending(keys: Array, pairs: Array) -> Array:
+    """The pairs of each row of keys in descending order of the keys, as one flat fp32 array."""
+    count, length = keys.shape
+    order = np.argsort(-keys, axis=-1, kind="stable")
+    if count > 1:
+        order += np.arange(0, count * length, length)[:, None]
+    return pairs.take(order.reshape(-1)).view(_F32)
 
 
 def gather_mask(x: Array, pattern: int, compute: Any = None) -> Array:
-    """The columns a pattern names, compacted; with `compute` their bits seen as that 4-byte type."""
+    """The columns a pattern names, compacted; with `compute` their bits seen as that type of 4 bytes."""
     first, step = _COLUMNS[pattern]
-    picked = np.ascontiguousarray(x[..., first::step])
+    picked = x[..., first::step].copy()
     return picked if compute is None else picked.view(compute)
 
 
@@ -78,11 +86,24 @@ def scatter_mask(target: Array, x: Array, pattern: int) -> Array:
 
 
 def gather(x: Array, index: Array) -> Array:
-    """out[..., k] = x[..., index[..., k]] row by row."""
-    return np.take_along_axis(x, index, -1)
+    """out[i, k] = x[i, index[i, k]], for as many rows as `index` has."""
+    rows, columns = index.shape[0], x.shape[-1]
+    return x.reshape(-1).take(index + np.arange(0, rows * columns, columns)[:, None])
 
 
-def arange(start: Any, shape: tuple[int, ...], compute: Any) -> Array:
-    """The ramp start, start + 1, ... along the last axis."""
-    ramp = np.arange(int(start), int(start) + shape[-1]).astype(compute)
-    return np.broadcast_to(ramp, shape) if ramp.shape != shape else ramp
+def gather_flat(x: Array, index: Array) -> Array:
+    """out[i, k] = x.flat[index[i, k]]: the index runs over the whole tile."""
+    return x.reshape(-1).take(index)
+
+
+def scatter_flat(target: Array, x: Array, index: Array) -> Array:
+    """A copy of `target` with x[i, k] at target.flat[index[i, k]]; of equal indices the last one stays."""
+    result = target.copy()
+    result.reshape(-1)[index.reshape(-1)] = x.reshape(-1)
+    return result
+
+
+def arange(start: int, shape: tuple[int, ...], compute: Any) -> Array:
+    """One row of start, start + 1, ..."""
+    ramp: Array = np.arange(start, start + shape[-1], dtype=compute)
+    return ramp.reshape(shape)

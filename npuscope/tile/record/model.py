@@ -185,6 +185,7 @@ class Buffer:
     direction: Literal["In", "Out", "InOut"] | None = None  # of a parameter
     manual_dep: bool = False
     before_task: int = 0  # tasks submitted before it came to be
+    turns: tuple[Turn, ...] = ()  # the orchestration loops around its creation, outermost first
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,10 @@ class BlockDraft:
         self.root = self.frame = Frame(None)
         self.prologue: list[int] = []
         self.prologue_offsets: list[Offset] = []
-        self.written: set[int] = set()
+        self.written: set[int] = set()  # arguments
+
+    def written_buffer(self, buffer: int) -> bool:
+        return any(self.task.arguments[number].key[0] == buffer for number in self.written)
 
 
 class Recorder:

@@ -1,0 +1,83 @@
+"""Run a tile program with no NPU and show its task graph: tasks, blocks and work per kernel, and why tasks wait.
+
+Examples:
+
+  npuscope graph decode_layer.py
+
+  npuscope graph decode_layer.py --deps deps.json --dot layer.dot --by kernel
+
+  npuscope graph decode_layer.py --values --json -- --max-seq 512   (arguments after -- are the program's)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_text
+
+
+class By(StrEnum):
+    task = "task"
+    kernel = "kernel"
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    values: Annotated[
+        bool, typer.Option("--values/--shapes", help="Compute (and check the golden), or only record shapes.")
+    ] = False,
+    program: Annotated[
+        int | None, typer.Option("--program", help="Which, of several that the file runs, to write files of.")
+    ] = None,
+    deps: Annotated[
+        str | None, typer.Option("--deps", help="Write the runtime's deps.json here and name_map.json beside it.")
+    ] = None,
+    dot: Annotated[str | None, typer.Option("--dot", help="Write the graph for Graphviz here.")] = None,
+    by: Annotated[By, typer.Option("--by", help="What a node of the --dot file is.")] = By.task,
+    trace: Annotated[str | None, typer.Option("--trace", help="Write a trace without times here (.npu).")] = None,
+    areas: AreasFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from json import dumps
+    from pathlib import Path
+
+    from npuscope.analysis.areas import area_rules
+    from npuscope.cli.output import check_outputs, write_texts
+    from npuscope.report.graph_text import graph_text
+    from npuscope.tile.graph.counts import count_graphs
+    from npuscope.tile.graph.deps_json import deps_document, name_map
+    from npuscope.tile.graph.dot import dot as dot_text
+    from npuscope.tile.graph.outputs import check_timeless, the_one
+    from npuscope.tile.graph.task_graph import task_graph
+    from npuscope.tile.graph.timeless import timeless_trace
+    from npuscope.tile.script import run_script
+
+    names = None if deps is None else str(Path(deps).with_name("name_map.json"))
+    check_outputs([file], deps, names, dot, trace)
+    check_timeless(trace)
+    rules = area_rules(areas)
+    run = run_script(file, arguments or [], "values" if values else "shapes")
+    graphs = [task_graph(recording) for recording in run.recordings]
+    counts = count_graphs(list(run.recordings), graphs, rules)
+    if deps or dot or trace:
+        chosen = the_one(run.recordings, program, file)
+        recording, graph = run.recordings[chosen], graphs[chosen]
+        texts = {}
+        if deps is not None and names is not None:
+            texts[deps] = dumps(deps_document(recording, graph)) + "\n"
+            texts[names] = dumps(name_map(recording), indent=2) + "\n"
+        if dot is not None:
+            texts[dot] = dot_text(recording, graph, by.value)
+        write_texts(texts)
+        if trace is not None:
+            timeless_trace(recording, graph).write(trace)
+    if json:
+        print_json({"passed": run.passed, **counts.as_dict()})
+    else:
+        print_text(graph_text(file, run.passed, counts), filter(None, (deps, names, dot, trace)))
+    if run.passed is False:
+        raise typer.Exit(1)

@@ -1,0 +1,183 @@
+"""The door between the user's arrays and GM: NumPy arrays, torch tensors, placeholders."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.tile import signature as types
+from npuscope.tile.dtypes import BF16, DataType, of_storage
+from npuscope.tile.fault import TileError
+from npuscope.tile.memory import contiguous
+from npuscope.tile.ops.checks import is_number
+from npuscope.tile.state import Run
+from npuscope.tile.values import Tensor
+
+
+@dataclass(frozen=True)
+class Placeholder:
+    """A tensor argument without values, for `shapes` mode."""
+
+    shape: tuple[int, ...]
+    dtype: DataType
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    annotation: Any
+    direction: str | None
+
+
+def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """The parameters of a tile function with their annotations evaluated where that is possible."""
+    closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    local = {}
+    for name, cell in closure.items():
+        try:
+            local[name] = cell.cell_contents
+        except ValueError:
+            continue
+    try:
+        hints = typing.get_type_hints(function, localns=local)
+    except Exception:  # an annotation that cannot be evaluated says nothing; Python itself would not have asked
+        hints = {k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
+    found = []
+    for name in inspect.signature(function).parameters:
+        annotation = hints.get(name)
+        found.append(Parameter(name, types.bare(annotation), types.direction(annotation)))
+    return tuple(found)
+
+
+def is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_numpy(value: Any) -> npt.NDArray[Any]:
+    """A torch tensor as an array of the same memory."""
+    torch = sys.modules["torch"]
+    value = value.detach()
+    if value.dtype is torch.bfloat16:
+        return np.asarray(value.view(torch.int16).numpy()).view(BF16.storage)
+    return np.asarray(value.numpy())
+
+
+def to_torch(array: npt.NDArray[Any]) -> Any:
+    torch = sys.modules["torch"]
+    if array.dtype == BF16.storage:
+        return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An argument in GM, and how to hand its values back where GM had to hold a copy."""
+
+    value: Any
+    give_back: Callable[[], None] | None = None
+
+
+def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar, int], where: str) -> Bound:
+    """An argument of an entry function as the program sees it."""
+    annotation = parameter.annotation
+    if isinstance(value, Tensor):
+        return Bound(value)
+    if is_torch(value):
+        if value.dim() == 0 or isinstance(annotation, types.ScalarType):
+            return Bound(_number(value.item(), annotation))
+        array = to_numpy(value)
+    elif isinstance(value, np.ndarray):
+        if value.ndim == 0 or isinstance(annotation, types.ScalarType):
+            return Bound(_number(value.item(), annotation))
+        array = value
+    elif isinstance(value, Placeholder):
+        return Bound(_placeholder(run, parameter, value, dynamic, where))
+    elif is_number(value):
+        return Bound(_number(value, annotation))
+    else:
+        return Bound(value)
+    dtype = of_storage(array.dtype)
+    if dtype is None:
+        raise TileError(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
+    _check(parameter, array.shape, dtype, dynamic, where)
+    flat = array.reshape(-1)
+    copied = not np.shares_memory(flat, array) and array.size > 0
+    keeps = run.computes or dtype.is_int
+    # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
+    data = flat if run.computes else flat.copy() if keeps else None
+    written = parameter.direction != "Out"
+    buffer = run.new_buffer(
+        parameter.name,
+        array.shape,
+        dtype,
+        data,
+        origin="parameter",
+        direction=parameter.direction or "In",
+        written=written or not run.computes,
+    )
+    tensor = Tensor(buffer, 0, array.shape, contiguous(array.shape))
+
+    def give_back() -> None:
+        array[...] = flat.reshape(array.shape)
+
+    return Bound(tensor, give_back if copied and run.computes and parameter.direction else None)
+
+
+def _placeholder(
+    run: Run, parameter: Parameter, value: Placeholder, dynamic: dict[types.DynVar, int], where: str
+) -> Tensor:
+    if run.computes:
+        raise TileError(f"{where}: the argument {parameter.name} is a placeholder", remedy="Record it in shapes mode.")
+    _check(parameter, value.shape, value.dtype, dynamic, where)
+    buffer = run.new_buffer(
+        parameter.name,
+        value.shape,
+        value.dtype,
+        None,
+        origin="parameter",
+        direction=parameter.direction or "In",
+        written=True,
+    )
+    return Tensor(buffer, 0, value.shape, contiguous(value.shape))
+
+
+def _number(value: Any, annotation: Any) -> Any:
+    dtype = annotation.dtype if isinstance(annotation, types.ScalarType) else None
+    if dtype is not None and dtype.is_float:
+        return np.float32(value)
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return np.float32(value)
+    return int(value)
+
+
+def _check(
+    parameter: Parameter, shape: tuple[int, ...], dtype: DataType, dynamic: dict[types.DynVar, int], where: str
+) -> None:
+    """The annotation against the argument; a dynamic dimension takes the first extent it meets."""
+    wanted = parameter.annotation
+    if not isinstance(wanted, types.TensorType):
+        return
+    if wanted.dtype is not None and wanted.dtype is not dtype:
+        raise TileError(f"{where}: {parameter.name} is declared {wanted.dtype}, the argument is {dtype}")
+    if wanted.shape is None:
+        return
+    if len(wanted.shape) != len(shape):
+        declared = [getattr(n, "name", n) for n in wanted.shape]
+        raise TileError(f"{where}: {parameter.name} is declared {declared}, the argument has shape {list(shape)}")
+    for axis, (want, have) in enumerate(zip(wanted.shape, shape, strict=True)):
+        if isinstance(want, types.DynVar):
+            want = dynamic.setdefault(want, have)
+        if isinstance(want, int | np.integer) and int(want) != have:
+            raise TileError(
+                f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, the argument has shape {list(shape)}"
+            )

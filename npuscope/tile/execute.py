@@ -1,0 +1,147 @@
+"""Running an entry function: arguments into GM, the program, results back; with or without keeping the record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+from npuscope.tile import arguments as door
+from npuscope.tile import state
+from npuscope.tile.lanes import AXES
+from npuscope.tile.memory import Buffer
+from npuscope.tile.record.model import Mode, Recording, Site
+from npuscope.tile.state import Run
+from npuscope.tile.values import Tensor, Tile
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One run: its record, what it returned, its named tensors as they were at the end, how long it took."""
+
+    recording: Recording
+    result: Any
+    seconds: float
+    buffers: tuple[Buffer, ...] = field(default=(), repr=False)
+
+    @property
+    def named(self) -> dict[str, npt.NDArray[Any]]:
+        """Every GM tensor by name in the order they came to be; a name used again gets #2, #3, …"""
+        found: dict[str, npt.NDArray[Any]] = {}
+        seen: dict[str, int] = {}
+        for buffer in self.buffers:
+            if buffer.data is None:
+                continue
+            seen[buffer.name] = seen.get(buffer.name, 0) + 1
+            name = buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"
+            found[name] = buffer.data.reshape(buffer.shape)
+        return found
+
+    def last_writer(self, name: str, flat_index: int) -> Site | None:
+        """The place of the op that last wrote an element of a named tensor."""
+        from npuscope.tile.record.writers import last_writer
+
+        numbers: dict[str, int] = {}
+        for buffer in self.recording.buffers:
+            numbers.setdefault(buffer.name, buffer.id)
+        if name not in numbers:
+            return None
+        return last_writer(self.recording, numbers[name], flat_index)
+
+
+_listeners: list[Callable[[Finished], None]] = []
+_modes: list[Mode] = ["values"]
+
+
+@contextmanager
+def collecting() -> Iterator[list[Finished]]:
+    """Gathers every run of an entry function that happens inside."""
+    found: list[Finished] = []
+    _listeners.append(found.append)
+    try:
+        yield found
+    finally:
+        _listeners.pop()
+
+
+@contextmanager
+def mode_of_runs(mode: Mode) -> Iterator[None]:
+    """Entry functions called inside run in this mode."""
+    _modes.append(mode)
+    try:
+        yield
+    finally:
+        _modes.pop()
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def record(function: Any, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
+    """Runs an entry function and returns its record.
+
+    `shapes` computes no values except whole numbers that steer loops; arguments may then be Placeholder(shape, dtype).
+    """
+    with mode_of_runs(mode), collecting() as found:
+        function(*args, **options)
+    return found[-1]
+
+
+def run_entry(
+    name: str,
+    body: Callable[..., Any],
+    parameters: tuple[door.Parameter, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """One call of an entry function from outside every run."""
+    run = Run(name, _modes[-1])
+    where = f"{name}()"
+    given = dict(zip([p.name for p in parameters], args, strict=False))
+    given.update(kwargs)
+    dynamic: dict[Any, int] = {}
+    before = state.swap(run)
+    started = time.perf_counter()
+    AXES.sizes.clear()
+    AXES.passes.clear()
+    try:
+        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters if p.name in given}
+        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+            result = body(**{key: entry.value for key, entry in bound.items()})
+            result = _out(run, result)
+        for entry in bound.values():
+            if entry.give_back is not None:
+                entry.give_back()
+    finally:
+        state.swap(before)
+    if any(door.is_torch(value) for value in given.values()):
+        result = _as_torch(result)
+    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
+    for listener in _listeners:
+        listener(finished)
+    return result
+
+
+def _out(run: Run, value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(_out(run, entry) for entry in value)
+    if isinstance(value, Tile):
+        value = run.promoted(value)
+    if isinstance(value, Tensor):
+        return None if value.buffer.data is None else value.view()
+    return value
+
+
+def _as_torch(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_as_torch(entry) for entry in value)
+    return door.to_torch(value) if isinstance(value, np.ndarray) else value

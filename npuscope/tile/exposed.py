@@ -1,0 +1,85 @@
+"""Which names a piece of code sets, and which of them it may read before it has set them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
+
+
+def assigned(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that the statements bind."""
+    names: set[str] = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+    return names
+
+
+def exposed(body: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Those of the names that some path reads before it binds them."""
+    found: set[str] = set()
+    _walk(body, names, set(), found)
+    return found
+
+
+def _walk(body: Sequence[ast.stmt], names: set[str], sure: set[str], found: set[str]) -> set[str]:
+    for statement in body:
+        sure = _statement(statement, names, sure, found)
+    return sure
+
+
+def _reads(node: ast.AST | None, names: set[str], sure: set[str], found: set[str]) -> None:
+    if node is None:
+        return
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id in names - sure:
+            found.add(child.id)
+
+
+def _stores(node: ast.AST | None) -> set[str]:
+    if node is None:
+        return set()
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str]) -> set[str]:
+    if isinstance(node, ast.If):
+        _reads(node.test, names, sure, found)
+        one = _walk(node.body, names, set(sure), found)
+        other = _walk(node.orelse, names, set(sure), found)
+        return one & other
+    if isinstance(node, ast.For):
+        _reads(node.iter, names, sure, found)
+        _walk(node.body, names, sure | _stores(node.target), found)
+        return sure
+    if isinstance(node, ast.While):
+        _reads(node.test, names, sure, found)
+        _walk(node.body, names, set(sure), found)
+        return sure
+    if isinstance(node, ast.With):
+        for item in node.items:
+            _reads(item.context_expr, names, sure, found)
+            sure = sure | _stores(item.optional_vars)
+        return _walk(node.body, names, sure, found)
+    if isinstance(node, ast.AugAssign):
+        _reads(node.value, names, sure, found)
+        if isinstance(node.target, ast.Name) and node.target.id in names - sure:
+            found.add(node.target.id)
+        return sure | _stores(node.target)
+    _reads(node, names, sure, found)
+    return sure | _stores(node)
+
+
+def swapped(body: Sequence[ast.stmt], names: set[str]) -> bool:
+    """Whether a turn hands one carried name's value to another: `a, b = b, a`."""
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Assign):
+                values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+                targets = _stores(node)
+                if any(isinstance(v, ast.Name) and v.id in names and {v.id} != targets for v in values):
+                    return True
+    return False

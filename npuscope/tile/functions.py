@@ -1,0 +1,280 @@
+"""Functions of the language: entries, inline helpers, incore kernels, extern kernels, programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from npuscope.tile import state
+from npuscope.tile.arguments import Parameter, parameters
+from npuscope.tile.enums import FunctionType
+from npuscope.tile.execute import Finished, record, run_entry
+from npuscope.tile.fault import fault
+from npuscope.tile.record.model import Mode
+from npuscope.tile.regions import Spmd, mark_no_dep, open_task, run_single
+from npuscope.tile.rewrite import rewritten
+from npuscope.tile.state import Run
+from npuscope.tile.tasks import TaskId
+from npuscope.tile.values import Tensor, Tile
+
+_CORES = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
+
+
+class TileFunction:
+    """A function of a tile program. Called from outside an entry runs; called from a program it does what its kind does."""
+
+    kind = "inline"
+
+    def __init__(self, function: Callable[..., Any], owner: Any = None, **options: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.owner, self.options = function, owner, options
+        self.name = function.__name__
+
+    @functools.cached_property
+    def body(self) -> Callable[..., Any]:
+        """The function as it runs; a method's `self` stands for its program."""
+        body = rewritten(self.function)
+        return body if self.owner is None else functools.partial(body, self.owner)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        found = parameters(self.function)
+        return found[1:] if self.owner is not None else found
+
+    def bound(self, owner: Any) -> TileFunction:
+        """The same function as a method of a program."""
+        return type(self)(self.function, owner, **self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        run = state.under_way()
+        if run is None:
+            raise fault(f"{self.name} is a helper of tile programs", "Call a @pl.jit entry instead.")
+        return self.inside(run, args, kwargs)
+
+    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called by a program: spliced in."""
+        count = run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        run.recorder.layers.append(f"{self.name}#{count}")
+        try:
+            return self.body(*args, **kwargs)
+        finally:
+            run.recorder.layers.pop()
+
+
+class Inline(TileFunction):
+    """Spliced into its caller; parameters alias the caller's variables."""
+
+
+class Entry(TileFunction):
+    """A chip-level entry: runs when it is called from outside."""
+
+    kind = "entry"
+
+    def __call__(self, *args: Any, config: Any = None, device: Any = None, **kwargs: Any) -> Any:
+        run = state.under_way()
+        if run is not None:
+            return self.inside(run, args, kwargs)
+        return run_entry(self.name, self.body, self.parameters, args, kwargs)
+
+    def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
+        """Runs, and returns what it did; see npuscope.tile.execute.record."""
+        return record(self, *args, mode=mode, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Finished:
+        """The record without values."""
+        return record(self, *args, mode="shapes", **kwargs)
+
+    compile = lower
+
+
+class Incore(TileFunction):
+    """A device kernel: one task per call from orchestration; inside a task, part of it."""
+
+    kind = "incore"
+
+    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if run.block is not None:
+            run.block.task.kernel = self.name if run.block.task.kernel == "spmd" else run.block.task.kernel
+            return self.body(*args, **kwargs)
+        task = open_task(run, self.name, 1, "call", kwargs.pop("deps", None))
+        args, kwargs = self._in_gm(run, args, kwargs, task)
+        result = run_single(run, task, lambda: self.body(*args, **kwargs))
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
+        return _in_gm(run, result)
+
+    def submit(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], deps: Any) -> tuple[Any, ...]:
+        """pl.submit: what the kernel returns, and its task id."""
+        number = len(run.recorder.tasks)
+        result = self.inside(run, args, {**kwargs, "deps": deps})
+        return (*(result if isinstance(result, tuple) else (result,)), TaskId(number))
+
+    def _in_gm(self, run: Run, args: Any, kwargs: Any, task: Any) -> tuple[Any, Any]:
+        values = [_in_gm(run, value) for value in args]
+        for parameter, value in zip(self.parameters, values, strict=False):
+            if isinstance(value, Tensor):
+                task.declared[value.buffer.id] = parameter.direction or "In"
+                task.argument((value.buffer.id, value.offset, value.shape, value.strides))
+        return tuple(values), {key: _in_gm(run, value) for key, value in kwargs.items()}
+
+
+def _in_gm(run: Run, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_in_gm(run, entry) for entry in value)
+    return run.promoted(value) if isinstance(value, Tile) else value
+
+
+class Extern(Incore):
+    """A kernel written in another language: its task is recorded, its values come from a substitute."""
+
+    kind = "extern"
+    substitute: Callable[..., Any] | None = None
+
+    def bind(self, substitute: Callable[..., Any]) -> Extern:
+        """A Python function of the arguments as NumPy arrays that does what the kernel does, in place."""
+        self.substitute = substitute
+        return self
+
+    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        core = _CORES.get(str(self.options.get("core_type", "aiv")), "AIV")
+        given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
+        if run.block is not None:
+            task = run.block.task
+            task.options["core"], task.form = core, "extern"
+            if task.kernel == "spmd":
+                task.kernel = self.name
+            first = run.block.first == 0
+        else:
+            task = open_task(run, self.name, 1, "extern", kwargs.pop("deps", None), core=core)
+            first = True
+        result = None
+        for parameter in self.parameters:
+            value = given.get(parameter.name)
+            if not isinstance(value, Tensor):
+                continue
+            task.declared[value.buffer.id] = parameter.direction or "In"  # type: ignore[assignment]
+            draft = task.arguments[task.argument((value.buffer.id, value.offset, value.shape, value.strides))]
+            draft.reads = draft.read_first = parameter.direction != "Out"
+            if parameter.direction is not None:
+                draft.writes = True
+                value.buffer.store_count += 1
+                result = value if result is None else result
+        if run.computes and first:
+            self._substitute(run, given)
+        return result
+
+    def _substitute(self, run: Run, given: dict[str, Any]) -> None:
+        if self.substitute is None:
+            raise fault(
+                f"the extern kernel {self.name} has no Python body",
+                f"Bind a substitute with {self.name}.bind(function), or record in shapes mode.",
+            )
+        arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
+        self.substitute(**arrays)
+        for parameter in self.parameters:
+            value = given.get(parameter.name)
+            if parameter.direction is not None and isinstance(value, Tensor):
+                value.buffer.written = None
+
+
+def _decorator(kind: type[TileFunction]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        if function is None:
+            return lambda f: kind(f, **options)
+        return kind(function, **options)
+
+    return decorate
+
+
+class _Jit:
+    """`pl.jit`, and its relatives as attributes."""
+
+    def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        return _decorator(Entry)(function, **options)
+
+    inline = staticmethod(_decorator(Inline))
+    incore = staticmethod(_decorator(Incore))
+    extern = staticmethod(_decorator(Extern))
+
+    @property
+    def host(self) -> Any:
+        from npuscope.tile.distributed import host
+
+        return host
+
+
+jit = _Jit()
+
+_KINDS: dict[FunctionType, type[TileFunction]] = {
+    FunctionType.Opaque: Entry,
+    FunctionType.Orchestration: Entry,
+    FunctionType.Inline: Inline,
+    FunctionType.InCore: Incore,
+    FunctionType.AIC: Incore,
+    FunctionType.AIV: Incore,
+    FunctionType.Group: Incore,
+    FunctionType.Spmd: Incore,
+    FunctionType.Extern: Extern,
+}
+
+
+def function(fn: Callable[..., Any] | None = None, *, type: Any = FunctionType.Opaque, **options: Any) -> Any:
+    """One function of a program."""
+    kind = _KINDS[type]
+    return (lambda f: kind(f, **options)) if fn is None else kind(fn, **options)
+
+
+class Program:
+    """`@pl.program class X`: its methods are the functions; calling it runs the entry."""
+
+    def __init__(self, cls: type) -> None:
+        self.__name__ = self.name = cls.__name__
+        self.__doc__ = cls.__doc__
+        self.functions: dict[str, TileFunction] = {}
+        for base in reversed(cls.__mro__):
+            for name, member in vars(base).items():
+                if isinstance(member, TileFunction):
+                    self.functions[name] = member.bound(self)
+                elif base is not object and not name.startswith("__"):
+                    setattr(self, name, member)
+
+    def __getattr__(self, name: str) -> Any:
+        functions = self.__dict__.get("functions", {})
+        if name not in functions:
+            raise AttributeError(f"the program {self.__dict__.get('name')} has no function {name}")
+        return functions[name]
+
+    @property
+    def entry(self) -> Entry:
+        """The function that starts the program: the last Opaque or Orchestration one."""
+        entries = [f for f in self.functions.values() if isinstance(f, Entry)]
+        if not entries:
+            raise fault(f"the program {self.name} has no entry", "Give one function the type Orchestration or Opaque.")
+        called = "main"
+        return next((f for f in entries if f.name == called), entries[-1])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.entry(*args, **kwargs)
+
+
+def program(cls: type) -> Program:
+    return Program(cls)
+
+
+def submit(kernel: Any, *args: Any, deps: Any = None, **kwargs: Any) -> Any:
+    """Launches a kernel: what it returns, then its task id."""
+    run = state.current()
+    if not isinstance(kernel, Incore):
+        raise fault("pl.submit launches an incore kernel")
+    return kernel.submit(run, args, kwargs, deps)
+
+
+def spmd_submit(kernel: Any, *args: Any, core_num: Any = 1, **options: Any) -> Any:
+    """Launches a kernel on n blocks: what it returns, then its task id."""
+    if not isinstance(kernel, TileFunction):
+        raise fault("pl.spmd_submit launches a kernel")
+    launch = Spmd(core_num, name_hint=kernel.name, **options)
+    number = launch.launch()
+    result = launch.run(lambda index: kernel(*args))
+    return (*(result if isinstance(result, tuple) else (result,)), number)

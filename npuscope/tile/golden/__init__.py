@@ -1,0 +1,41 @@
+"""Is a tile program right? Specs for its inputs, a golden reference, comparators, and bitwise diffs between variants.
+
+Serves scripts that say `from golden import …`: names, parameters and rules are those of the public library's package.
+Works with NumPy alone; with torch where the script imports it.
+"""
+
+from npuscope.tile.golden.closeness import ratio_allclose, ratio_reldiff
+from npuscope.tile.golden.comparator import LastWriter
+from npuscope.tile.golden.difference import Difference, Differences, diff_runs, differences, first_difference
+from npuscope.tile.golden.distribution import error_distribution
+from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
+from npuscope.tile.golden.repetition import RepetitionReport, repetition
+from npuscope.tile.golden.runner import Executor, Run, RunResult, driven, run, run_jit
+from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
+from npuscope.tile.golden.top_k import topk_pair_compare
+from npuscope.tile.golden.validation import validate_golden
+
+__all__ = [
+    "Difference",
+    "Differences",
+    "Executor",
+    "LastWriter",
+    "RepetitionReport",
+    "Run",
+    "RunResult",
+    "ScalarSpec",
+    "TensorSpec",
+    "diff_runs",
+    "differences",
+    "driven",
+    "error_distribution",
+    "first_difference",
+    "mapped_pool_ratio_allclose",
+    "ratio_allclose",
+    "ratio_reldiff",
+    "repetition",
+    "run",
+    "run_jit",
+    "topk_pair_compare",
+    "validate_golden",
+]

@@ -1,0 +1,208 @@
+"""Which named tensor do two variants of a program disagree on first? Bit by bit, in the order the program wrote them.
+
+The tensors are those of `Run.named`: every GM tensor at the end of the run. They are ordered by the last task that
+wrote them (inputs first), so a wrong tensor comes before those computed from it. NaNs are equal when their bits are;
+0 and -0 differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from npuscope.errors import NpuscopeError
+from npuscope.tile.golden.arrays import Array, array_of, copy_of, is_torch_tensor
+from npuscope.tile.golden.runner import Executor, Run, default_executor, make
+from npuscope.tile.golden.seeds import Seed, chosen
+from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One tensor that differs. Without `index` it cannot be compared element by element: `reason` says why."""
+
+    name: str
+    name_b: str
+    shape: tuple[int, ...]
+    dtype: str
+    elements: int
+    differing: int
+    index: tuple[int, ...] | None
+    a: float | int | None
+    b: float | int | None
+    bits_a: str
+    bits_b: str
+    largest: float  # |a - b| over the differing elements where both are finite
+    written_a: str | None
+    written_b: str | None
+    identical_before: tuple[str, ...]
+    reason: str = ""
+
+    def text(self) -> str:
+        title = f"'{self.name}'" if self.name == self.name_b else f"'{self.name}' ('{self.name_b}' in B)"
+        before = ", ".join(self.identical_before) or "none"
+        lines = [f"{title} {list(self.shape)} {self.dtype} differs"]
+        if self.index is None:
+            lines.append(f"  {self.reason}")
+        else:
+            lines += [
+                f"  {self.differing:,} of {self.elements:,} elements, by at most {self.largest:.6g}",
+                f"  first at {list(self.index)}: A {self.a:.9g} ({self.bits_a}), B {self.b:.9g} ({self.bits_b})",
+                f"  last written in A by {self.written_a or 'nobody'}",
+                f"  last written in B by {self.written_b or 'nobody'}",
+            ]
+        return "\n".join([*lines, f"  bitwise identical before it: {before}"])
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Differences:
+    """All tensors of two runs, in the order that run A wrote them."""
+
+    differing: tuple[Difference, ...]
+    identical: tuple[str, ...]
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+    @property
+    def first(self) -> Difference | None:
+        return self.differing[0] if self.differing else None
+
+    def text(self) -> str:
+        total = len(self.differing) + len(self.identical)
+        lines = [f"{len(self.differing)} of {total} named tensors differ"]
+        if not self.differing:
+            lines = [f"all {total} named tensors are bitwise identical"]
+        if self.first:
+            lines.append("first: " + self.first.text())
+        if len(self.differing) > 1:
+            lines.append("then: " + ", ".join(f"{d.name} ({d.differing:,})" for d in self.differing[1:]))
+        lines += [
+            f"only in {run}: {', '.join(names)}" for run, names in (("A", self.only_a), ("B", self.only_b)) if names
+        ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def first_difference(
+    run_a: Run, run_b: Run, *, only: Collection[str] | None = None, rename: Mapping[str, str] | None = None
+) -> Difference | None:
+    """The first named tensor that differs, None where all that both runs have are bitwise identical."""
+    return differences(run_a, run_b, only=only, rename=rename).first
+
+
+def differences(
+    run_a: Run, run_b: Run, *, only: Collection[str] | None = None, rename: Mapping[str, str] | None = None
+) -> Differences:
+    """Compare the tensors of two runs by name. `only`: these names of A; `rename`: name in A → its name in B."""
+    rename = rename or {}
+    names = _in_order_of_writing(run_a)
+    for option, wanted in (("only", only or ()), ("rename", rename)):
+        unknown = [name for name in wanted if name not in run_a.named]
+        if unknown:
+            raise NpuscopeError(
+                f"{option}: run A has no tensor {', '.join(unknown)}", remedy=f"It has {', '.join(names)}."
+            )
+    pairs = {name: rename.get(name, name) for name in names if only is None or name in only}
+    absent = [b for a, b in rename.items() if a in pairs and b not in run_b.named]
+    if absent:
+        raise NpuscopeError(f"rename: run B has no tensor {', '.join(absent)}")
+    both = {a: b for a, b in pairs.items() if b in run_b.named}
+    if not both:
+        raise NpuscopeError(
+            "the two runs have no named tensor in common", remedy="Say which belong together with rename=."
+        )
+    identical: list[str] = []
+    differing: list[Difference] = []
+    for a, b in both.items():
+        found = _compare(run_a, run_b, a, b, tuple(identical))
+        if found is None:
+            identical.append(a)
+        else:
+            differing.append(found)
+    only_b = [] if only is not None else [name for name in run_b.named if name not in both.values()]
+    return Differences(tuple(differing), tuple(identical), tuple(a for a in pairs if a not in both), tuple(only_b))
+
+
+def diff_runs(
+    fn_a: Any,
+    fn_b: Any,
+    *arguments: Any,
+    only: Collection[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    seed: int | None = None,
+    executor: Executor | None = None,
+) -> Differences:
+    """Run two variants on copies of the same arguments (arrays, tensors, numbers, or specs) and compare."""
+    execute = executor or default_executor()
+    made = [_argument(argument, chosen(seed)) for argument in arguments]
+    run_a, run_b = (execute(fn, *map(copy_of, made), mode="values") for fn in (fn_a, fn_b))
+    return differences(run_a, run_b, only=only, rename=rename)
+
+
+def _argument(given: Any, seed: Seed) -> Any:
+    if isinstance(given, TensorSpec | ScalarSpec):
+        given = make(given, seed)
+        return python_number(given) if given.ndim == 0 else array_of(given)
+    return array_of(given) if is_torch_tensor(given) else given
+
+
+def _in_order_of_writing(run: Run) -> list[str]:
+    """The names of a run's tensors by the last task that wrote them; those that no task wrote first."""
+    written: dict[int, int] = {}
+    for task in run.recording.tasks:
+        written |= {argument.buffer: task.id for argument in task.arguments if argument.writes}
+    last = {}
+    seen: Counter[str] = Counter()
+    for buffer in run.recording.buffers:
+        seen[buffer.name] += 1
+        name = buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"
+        last[name] = written.get(buffer.id, -1)
+    return sorted(run.named, key=lambda name: last.get(name, -1))  # stable: then in order of creation
+
+
+def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str, before: tuple[str, ...]) -> Difference | None:
+    a, b = run_a.named[name_a], run_b.named[name_b]
+    nothing = Difference(
+        name_a, name_b, a.shape, a.dtype.name, a.size, 0, None, None, None, "", "", 0.0, None, None, before
+    )
+    if a.dtype != b.dtype or a.size != b.size:
+        return replace(nothing, reason=f"A has {list(a.shape)} {a.dtype}, B has {list(b.shape)} {b.dtype}")
+    bits_a, bits_b = _bits(a), _bits(b)
+    where = np.flatnonzero(bits_a != bits_b)
+    if not where.size:
+        return None
+    i = int(where[0])
+    wide_a, wide_b = (x.reshape(-1)[where].astype(np.float64) for x in (a, b))
+    with np.errstate(invalid="ignore"):
+        off = np.abs(wide_a - wide_b)
+    return replace(
+        nothing,
+        differing=int(where.size),
+        index=tuple(int(x) for x in np.unravel_index(i, a.shape)),
+        a=python_number(a.reshape(-1)[i]),
+        b=python_number(b.reshape(-1)[i]),
+        bits_a=f"{bits_a[i]:#0{2 + 2 * a.itemsize}x}",
+        bits_b=f"{bits_b[i]:#0{2 + 2 * b.itemsize}x}",
+        largest=float(np.max(off[np.isfinite(off)], initial=0.0)),
+        written_a=_writer(run_a, name_a, i),
+        written_b=_writer(run_b, name_b, i),
+    )
+
+
+def _bits(array: Array) -> Array:
+    """The elements as unsigned integers, flat."""
+    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
+
+
+def _writer(run: Run, name: str, flat_index: int) -> str | None:
+    writer = run.last_writer(name, flat_index)
+    return None if writer is None else str(writer)

@@ -1,0 +1,282 @@
+"""Run a program on inputs made from specs, and hold its outputs against a golden reference.
+
+Order: inputs → golden (on copies) → the program, executed and recorded on the CPU → every output compared. Nothing is
+compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from npuscope.errors import BadInput
+from npuscope.tile.golden import data
+from npuscope.tile.golden.arrays import Array, array_of, copy_of, zeros
+from npuscope.tile.golden.comparator import LastWriter, Verdict
+from npuscope.tile.golden.seeds import Seed, chosen
+from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
+from npuscope.tile.golden.validation import validate_golden
+from npuscope.tile.record.model import Recording
+
+RUNTIME_KEYS = frozenset(
+    {
+        "platform",
+        "device_id",
+        "device_ids",
+        "enable_chip_swimlane",
+        "enable_dep_gen",
+        "enable_dump_args",
+        "enable_pmu",
+        "enable_scope_stats",
+        "log_level",
+        "profiling",
+        "pto_isa_commit",
+        "ring_heap",
+    }
+)
+COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_config", "dump_passes", "platform"})
+
+
+class Run(LastWriter, Protocol):
+    """What one execution leaves behind. `named`: every named GM tensor at the end, `name#2` for a second of a name."""
+
+    @property
+    def recording(self) -> Recording: ...
+    @property
+    def named(self) -> Mapping[str, Array]: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Executor(Protocol):
+    """Executes a program on arrays, which it writes in place."""
+
+    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"]) -> Run: ...
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended. `execution_time` in seconds; `run`: what the executor left behind, None if it did not run."""
+
+    passed: bool
+    error: str | None = None
+    execution_time: float | None = None
+    work_dir: Path | None = None
+    bench: Any = None  # for hardware; always None here
+    run: Run | None = None
+    compared: bool | None = None  # False: there was no golden; None: it did not come to that
+
+    def __str__(self) -> str:
+        verdict = "PASS" if self.passed else f"FAIL: {self.error}" if self.error else "FAIL"
+        return verdict if self.execution_time is None else f"{verdict} ({self.execution_time:.2f}s)"
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """What the command that runs a script wants of its runs."""
+
+    watch: Callable[[RunResult], None] | None = None
+    shapes: bool = False
+    executor: Executor | None = None
+
+
+_driver = _Driver()
+
+
+@contextmanager
+def driven(
+    watch: Callable[[RunResult], None] | None = None, shapes: bool = False, executor: Executor | None = None
+) -> Iterator[None]:
+    """For commands that run scripts: every run hands its result to `watch`; with `shapes` all are `compile_only`."""
+    global _driver
+    before, _driver = _driver, _Driver(watch, shapes, executor)
+    try:
+        yield
+    finally:
+        _driver = before
+
+
+def run(
+    program: Any,
+    specs: Sequence[Spec],
+    golden_fn: Callable[[dict[str, Any]], object] | None = None,
+    golden_data: str | Path | None = None,
+    compile_cfg: Mapping[str, Any] | None = None,
+    runtime_cfg: Mapping[str, Any] | None = None,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    compare_fn: Mapping[str, Callable[..., Verdict]] | None = None,
+    compile_only: bool = False,
+    runtime_dir: str | Path | None = None,
+    save_data: bool | str | Path = False,
+    *,
+    seed: int | None = None,
+    executor: Executor | None = None,
+) -> RunResult:
+    """Run a `@pl.program` class or a `@pl.jit` function; specs in the order of its parameters.
+
+    `golden_fn(values)` fills the outputs of a dict of copies in place (scalars are Python numbers). `golden_data` is
+    a folder that `save_data` made, and goes before `golden_fn`; with neither, nothing is compared. `compile_only`
+    records the program without computing. `save_data` keeps inputs and goldens in that folder, or in
+    build_output/<program>/data for True.
+    """
+    if compile_only and runtime_dir is not None:
+        return RunResult(False, "runtime_dir is incompatible with compile_only")
+    start = time.perf_counter()
+    for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
+        print(f"[RUN]   note: {note}", flush=True)
+    execute = executor or _driver.executor or default_executor()
+    if compile_only or _driver.shapes:
+        result = _record_shapes(program, specs, chosen(seed), execute)
+    else:
+        kept = None if not save_data else _default_folder(program) if save_data is True else Path(save_data)
+        source = _Source(golden_fn, None if golden_data is None else Path(golden_data), kept, chosen(seed))
+        judge = _Judge(rtol, atol, compare_fn or {})
+        result = _run(program, specs, source, judge, execute)
+    result = replace(result, execution_time=time.perf_counter() - start)
+    if result.passed:
+        skipped = ", validation skipped: no golden_fn or golden_data" if result.compared is False else ""
+        print(f"[RUN] PASS ({result.execution_time:.2f}s{skipped})", flush=True)
+    if _driver.watch is not None:
+        _driver.watch(result)
+    return result
+
+
+def run_jit(fn: Any, specs: Sequence[Spec], *options: Any, **named: Any) -> RunResult:
+    """`run` under the name that scripts use for a `@pl.jit` function."""
+    return run(fn, specs, *options, **named)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where inputs and goldens come from, and where they are kept."""
+
+    golden_fn: Callable[[dict[str, Any]], object] | None
+    folder: Path | None
+    kept: Path | None
+    seed: Seed
+
+    def inputs(self, specs: Sequence[Spec]) -> dict[str, Any]:
+        """Tensors by name; scalars as 0-d tensors."""
+        if self.folder is not None:
+            print(f"[RUN]   cache hit: {self.folder / 'in'}", flush=True)
+            return data.load_inputs(self.folder, specs)
+        return {spec.name: make(spec, self.seed) for spec in specs}
+
+    def goldens(self, specs: Sequence[Spec], inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The expected outputs by name, None where nobody tells."""
+        if self.folder is not None:
+            print(f"[RUN]   cache hit: {self.folder / 'out'}", flush=True)
+            return data.load_goldens(self.folder, specs)
+        if self.golden_fn is None:
+            return None
+        values = {
+            spec.name: python_number(inputs[spec.name]) if isinstance(spec, ScalarSpec) else copy_of(inputs[spec.name])
+            for spec in specs
+        }
+        self.golden_fn(values)
+        return {spec.name: values[spec.name] for spec in _outputs(specs)}
+
+    def keep(self, specs: Sequence[Spec], inputs: Mapping[str, Any], goldens: Mapping[str, Any] | None) -> None:
+        if self.kept is not None:
+            given = {s.name: inputs[s.name] for s in specs if isinstance(s, ScalarSpec) or s.is_input}
+            data.save(self.kept, given, goldens or {})
+            print(f"[RUN]   saved: {self.kept}", flush=True)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    rtol: float
+    atol: float
+    compare_fn: Mapping[str, Callable[..., Verdict]]
+
+
+def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, execute: Executor) -> RunResult:
+    place = None if source.kept is None else source.kept.parent
+    try:
+        with _stage("generate inputs"):
+            inputs = source.inputs(specs)
+        with _stage("compute golden"):
+            goldens = source.goldens(specs, inputs)
+    except BadInput as error:  # of golden_data
+        return RunResult(False, str(error))
+    source.keep(specs, inputs, goldens)
+    with _stage("runtime"):
+        ran = execute(program, *_arguments(specs, inputs), mode="values")
+    if goldens is None:
+        return RunResult(True, work_dir=place, run=ran, compared=False)
+    outputs = {spec.name: inputs[spec.name] for spec in _outputs(specs)}
+    others = {name: value for name, value in inputs.items() if name not in outputs}
+    try:
+        with _stage("validate"):
+            validate_golden(outputs, goldens, judge.rtol, judge.atol, judge.compare_fn, others, ran)
+    except AssertionError as error:
+        return RunResult(False, str(error), work_dir=place, run=ran, compared=True)
+    return RunResult(True, work_dir=place, run=ran, compared=True)
+
+
+def _record_shapes(program: Any, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:
+    """Only integers that may steer the program get values; a script's own random stream is drawn up to the last one."""
+    steering = [isinstance(s, ScalarSpec) or (s.storage.kind in "iu" and s.storage.itemsize > 1) for s in specs]
+    last = max((i for i, steers in enumerate(steering) if steers), default=-1)
+    with _stage("generate inputs"):
+        values = {}
+        for i, spec in enumerate(specs):
+            drawn = make(spec, seed) if steering[i] or (i < last and seed.leaves_torch_alone()) else None
+            values[spec.name] = drawn if isinstance(spec, ScalarSpec) or steering[i] else zeros(spec.shape, spec.dtype)
+    with _stage("record shapes"):
+        return RunResult(True, run=execute(program, *_arguments(specs, values), mode="shapes"))
+
+
+def make(spec: Spec, seed: Seed) -> Any:
+    """What a spec describes: a tensor, 0-d for a scalar."""
+    if isinstance(spec, ScalarSpec):
+        return spec.value
+    seed.before(spec.name)
+    return spec.create_tensor(seed)
+
+
+def _outputs(specs: Sequence[Spec]) -> list[TensorSpec]:
+    return [spec for spec in specs if isinstance(spec, TensorSpec) and spec.is_output]
+
+
+def _arguments(specs: Sequence[Spec], values: Mapping[str, Any]) -> list[Any]:
+    """What the program is called with: arrays that share memory with the tensors, numbers for scalars."""
+    return [python_number(values[s.name]) if isinstance(s, ScalarSpec) else array_of(values[s.name]) for s in specs]
+
+
+def default_executor() -> Executor:
+    """The tile language's own, imported when it is first needed."""
+    execute: Executor = importlib.import_module("npuscope.tile.execute").record
+    return execute
+
+
+def _default_folder(program: Any) -> Path:
+    return Path("build_output", getattr(program, "__name__", type(program).__name__), "data")
+
+
+def _notes(compile_cfg: Mapping[str, Any], runtime_cfg: Mapping[str, Any], folder: str | Path | None) -> Iterator[str]:
+    for name, given, known in (("compile_cfg", compile_cfg, COMPILE_KEYS), ("runtime_cfg", runtime_cfg, RUNTIME_KEYS)):
+        for key in given:
+            if key not in known:
+                yield f"{name} has '{key}', which npuscope does not know; it has no effect"
+    if folder is not None:
+        yield f"runtime_dir {folder} is not used: nothing is compiled, the program runs from its source"
+    if os.environ.get("PYPTO_BENCH") == "1":
+        yield "PYPTO_BENCH is for hardware: no benchmark here"
+
+
+@contextmanager
+def _stage(name: str) -> Iterator[None]:
+    print(f"[RUN] {name} ...", flush=True)
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        print(f"[RUN] {name} done ({time.perf_counter() - start:.2f}s)", flush=True)

@@ -1,0 +1,187 @@
+"""What a program is called with: tensors and scalars by name, shape, dtype and how to make them.
+
+A dtype decides whose tensors they are: a torch dtype makes torch tensors, a NumPy dtype or a tile type (`pl.BF16`)
+NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npuscope.errors import NpuscopeError
+from npuscope.tile.golden.arrays import (
+    BFLOAT16,
+    array_of,
+    copy_of,
+    is_float,
+    is_torch_dtype,
+    is_torch_tensor,
+    storage_of,
+    tensor_of,
+    torch_module,
+    zeros,
+)
+from npuscope.tile.golden.seeds import Seed, chosen
+
+SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
+
+
+class BadSpec(NpuscopeError, ValueError):
+    """A spec that no tensor or scalar can be made from."""
+
+
+@dataclass
+class TensorSpec:
+    """A tensor argument.
+
+    `init_value`: None → zeros; a number → filled with it; an array or tensor → its values;
+    `torch.randn/rand/zeros/ones` and `np.zeros/ones` → called with the shape and dtype; a callable with a required
+    parameter → called with a seeded NumPy generator; any other callable → called without arguments. What comes out is
+    converted to the dtype and must have the shape. `is_output` with an `init_value` is read and written. `resident`
+    (worker id or "stacked") is for hardware, no effect here.
+    """
+
+    name: str
+    shape: Sequence[int]
+    dtype: Any
+    init_value: Any = None
+    is_output: bool = False
+    resident: int | str | bool | None = None
+
+    def __post_init__(self) -> None:
+        where = self.resident
+        number = isinstance(where, int) and not isinstance(where, bool) and where >= 0
+        if not (where is None or where is False or where == "stacked" or number):
+            raise BadSpec(
+                f"TensorSpec '{self.name}': resident={where!r}",
+                remedy='It takes None, a worker id from 0 or "stacked"; True would not say which worker.',
+            )
+
+    @property
+    def is_resident(self) -> bool:
+        return self.resident is not None and self.resident is not False
+
+    @property
+    def is_input(self) -> bool:
+        """Whether it has values before the program runs."""
+        return not self.is_output or self.init_value is not None
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        return storage_of(self.dtype)
+
+    def create_tensor(self, seed: Seed | None = None) -> Any:
+        """A contiguous tensor of the spec's kind; an output shares its memory with nobody."""
+        value = self.init_value
+        if value is None:
+            return zeros(self.shape, self.dtype)
+        if callable(value):
+            value = self._called(value, seed)
+        elif isinstance(value, int | float):
+            value = np.full(tuple(self.shape), value, np.float64 if isinstance(value, float) else None)
+        elif not is_torch_tensor(value) and not isinstance(value, np.ndarray | np.generic):
+            raise TypeError(
+                f"TensorSpec '{self.name}': init_value is a {type(value).__name__}, no number, tensor or callable"
+            )
+        made = self._converted(value)
+        if tuple(made.shape) != tuple(self.shape):
+            raise BadSpec(
+                f"TensorSpec '{self.name}': init_value has shape {tuple(made.shape)}, the spec {tuple(self.shape)}"
+            )
+        return made
+
+    def _called(self, make: Callable[..., Any], seed: Seed | None) -> Any:
+        torch = torch_module()
+        if torch is not None and make in (torch.randn, torch.rand, torch.zeros, torch.ones):
+            return make(list(self.shape), dtype=self.dtype)
+        if make in (np.zeros, np.ones):
+            return make(tuple(self.shape), self.storage)
+        if _wants_generator(make):
+            return make((seed or chosen()).generator(self.name))
+        return make()
+
+    def _converted(self, value: Any) -> Any:
+        if not is_torch_dtype(self.dtype):
+            return array_of(value).astype(self.storage, order="C", copy=self.is_output)
+        made = (
+            torch_module().as_tensor(value if is_torch_tensor(value) else array_of(value)).to(self.dtype).contiguous()
+        )
+        return copy_of(made) if self.is_output else made
+
+
+def _wants_generator(make: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except ValueError:  # a builtin that does not tell
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
+
+
+@dataclass
+class ScalarSpec:
+    """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
+
+    name: str
+    dtype: Any
+    value: Any
+
+    def __post_init__(self) -> None:
+        storage = self._storage()
+        given = self.value
+        if is_torch_tensor(given) or isinstance(given, np.ndarray):
+            if tuple(given.shape) != ():
+                raise BadSpec(f"ScalarSpec '{self.name}': a tensor of shape {tuple(given.shape)} is no scalar")
+            if array_of(given).dtype != storage:
+                raise BadSpec(f"ScalarSpec '{self.name}': a tensor of {given.dtype} does not match dtype {self.dtype}")
+            return
+        self._check(given, storage)
+        self.value = tensor_of(np.array(given).astype(storage), self.dtype)
+
+    def _storage(self) -> np.dtype[Any]:
+        try:
+            storage = storage_of(self.dtype)
+        except TypeError:
+            storage = None
+        if storage is None or storage.name not in SCALARS:
+            raise BadSpec(
+                f"ScalarSpec '{self.name}': unsupported dtype {self.dtype}", remedy=f"It takes {', '.join(SCALARS)}."
+            )
+        return storage
+
+    def _check(self, given: Any, storage: np.dtype[Any]) -> None:
+        if storage == np.bool_:
+            wanted, fits = "bool", isinstance(given, bool | np.bool_)
+        elif np.issubdtype(storage, np.integer):
+            wanted, fits = "int", isinstance(given, int | np.integer) and not isinstance(given, bool)
+        else:
+            wanted = "int or float"
+            fits = isinstance(given, int | float | np.number | BFLOAT16.type) and not isinstance(given, bool)
+        if not fits:
+            raise BadSpec(
+                f"ScalarSpec '{self.name}' of {self.dtype} requires {wanted} value, got {type(given).__name__}"
+            )
+        if wanted == "int":
+            limits = np.iinfo(storage)
+            if not limits.min <= given <= limits.max:
+                raise BadSpec(
+                    f"ScalarSpec '{self.name}': {given} is out of range for {self.dtype} [{limits.min}, {limits.max}]"
+                )
+
+    def to_python(self) -> int | float | bool:
+        """The value as a Python number, after rounding to the dtype."""
+        return python_number(self.value)
+
+
+def python_number(value: Any) -> int | float | bool:
+    """A 0-d tensor as a Python number."""
+    array = array_of(value)
+    return float(array) if is_float(array) else bool(array) if array.dtype == np.bool_ else int(array)
+
+
+Spec = TensorSpec | ScalarSpec

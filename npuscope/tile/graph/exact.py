@@ -1,0 +1,143 @@
+"""What tasks really touched: their boxes, and who depends on whom element by element, whatever the runtime thinks.
+
+`exact_edges` follows every element in the order of submission: raw from its last writer to a reader, waw from its
+last writer to the next, war from every reader since the last write to the next writer. An atomic add reads and
+writes. Pairs that follow by way of others are left out, so a graph orders all accesses that conflict if it orders
+these.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from npuscope.tile.graph.aliases import Offsets, Placement
+from npuscope.tile.graph.cells import Region, cells_of
+from npuscope.tile.record.model import Access, Body, Recording, Task
+from npuscope.tile.record.walk import ops_of
+
+Hazard = Literal["raw", "waw", "war"]
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Equal boxes that one op touched: `offsets` and the `blocks` that did, each place once per block."""
+
+    buffer: int
+    mode: Literal["read", "write", "add"]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offsets: Offsets
+    blocks: Offsets
+    site: int
+
+
+class ExactEdge(NamedTuple):
+    """`dst` conflicts with `src` on elements of `buffer`, and nothing between them orders the two."""
+
+    src: int
+    dst: int
+    hazard: Hazard
+    buffer: int
+
+
+def exact_accesses(recording: Recording, task: Task, placement: Placement | None = None) -> tuple[Touched, ...]:
+    """Every box the task read or wrote; boxes of assembled parts where they lie."""
+    placement = placement or Placement(recording)
+    found = []
+    for group in task.groups:
+        plan = ((op.site, access) for op, _ in ops_of(recording.bodies[group.body]) for access in op.accesses)
+        for (site, access), offsets in zip(plan, group.offsets, strict=True):
+            places = np.broadcast_to(offsets, (*offsets.shape[:-1], len(group.blocks)))
+            blocks = np.broadcast_to(group.blocks, places.shape).ravel()
+            buffer = task.arguments[access.argument].buffer
+            piece = placement.pieces((buffer, access.shape, access.strides, places.ravel()))
+            blocks = np.repeat(blocks, len(piece[3]) // max(len(blocks), 1))
+            found.append(Touched(piece[0], access.mode, piece[1], piece[2], piece[3], blocks, site))
+    return tuple(found)
+
+
+def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
+    """Pairs of tasks whose order matters, by the elements they touched, in the order of the later task."""
+    placement = Placement(recording)
+    written = {placement.root(a.buffer) for task in recording.tasks for a in task.arguments if a.writes}
+    regions: dict[int, list[Region]] = defaultdict(list)
+    for region in _regions(recording, placement, written):
+        regions[region.buffer].append(region)
+    edges = [edge for found in regions.values() for edge in _edges_of(found)]
+    return tuple(sorted(edges, key=itemgetter(1)))
+
+
+def _regions(recording: Recording, placement: Placement, written: set[int]) -> Iterator[Region]:
+    """Per task the places it touched in buffers that somebody wrote; equal boxes together, each place once."""
+    plan = lru_cache(maxsize=None)(lambda body: _plan(recording.bodies[body]))
+    for task in recording.tasks:
+        together: dict[tuple[int, bool, bool, tuple[int, ...], tuple[int, ...]], list[Offsets]] = defaultdict(list)
+        roots = [placement.root(argument.buffer) in written for argument in task.arguments]
+        for group in task.groups:
+            for access, offsets in zip(plan(group.body), group.offsets, strict=True):
+                if roots[access.argument]:
+                    reads, writes = access.mode != "write", access.mode != "read"
+                    buffer = task.arguments[access.argument].buffer
+                    together[buffer, reads, writes, access.shape, access.strides].append(offsets.ravel())
+        for (buffer, reads, writes, shape, strides), places in together.items():
+            if 0 not in shape:
+                offsets = np.unique(np.concatenate(places))
+                yield Region(task.id, reads, writes, *placement.pieces((buffer, shape, strides, offsets)))
+
+
+def _plan(body: Body) -> list[Access]:
+    return [access for op, _ in ops_of(body) for access in op.accesses]
+
+
+def _edges_of(regions: list[Region]) -> Iterator[ExactEdge]:
+    """The conflicts in one buffer, whose regions come in order of submission."""
+    buffer = regions[0].buffer
+    cells, count = cells_of(regions)
+    writer = np.full(count, NOBODY, np.int64)
+    readers = np.full(count, NOBODY, np.int64)  # a place in `chain`, which leads to the readers before
+    chain: list[tuple[int, int]] = []
+    for task, reads, writes in _per_task(regions, cells):
+        before_reads, before_writes = np.unique(writer[reads]).tolist(), np.unique(writer[writes]).tolist()
+        yield from [ExactEdge(src, task, "raw", buffer) for src in before_reads if src != NOBODY]
+        yield from [ExactEdge(src, task, "waw", buffer) for src in before_writes if src != NOBODY]
+        waiting = _all_readers(chain, np.unique(readers[writes]).tolist())
+        yield from [ExactEdge(src, task, "war", buffer) for src in sorted(waiting)]
+        before, place = np.unique(readers[reads], return_inverse=True)
+        readers[reads] = len(chain) + place.ravel()
+        chain += [(task, link) for link in before.tolist()]
+        writer[writes] = task
+        readers[writes] = NOBODY  # its own reads came with its write: whoever comes next waits for the write
+
+
+def _per_task(regions: list[Region], cells: list[Offsets]) -> Iterator[tuple[int, Offsets, Offsets]]:
+    """task, the cells it read and the cells it wrote, each once."""
+    start = 0
+    none = np.empty(0, np.int64)
+    while start < len(regions):
+        task, end = regions[start].task, start
+        while end < len(regions) and regions[end].task == task:
+            end += 1
+        here = range(start, end)
+        reads = [cells[n] for n in here if regions[n].reads]
+        writes = [cells[n] for n in here if regions[n].writes]
+        yield task, np.unique(np.concatenate([none, *reads])), np.unique(np.concatenate([none, *writes]))
+        start = end
+
+
+def _all_readers(chain: list[tuple[int, int]], links: list[int]) -> set[int]:
+    found: set[int] = set()
+    seen: set[int] = set()
+    for link in links:
+        while link != NOBODY and link not in seen:
+            seen.add(link)
+            reader, link = chain[link]
+            found.add(reader)
+    return found

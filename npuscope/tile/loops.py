@@ -1,0 +1,251 @@
+"""Loops: `range`, `parallel`, `pipeline`, `unroll`, `while_`, and values carried from turn to turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile import lanes, sites
+from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES, Lane
+from npuscope.tile.ops.checks import is_number
+from npuscope.tile.record.frames import Frame
+from npuscope.tile.record.model import Turn
+from npuscope.tile.state import Block, Run, current, flush
+from npuscope.tile.values import Tile
+
+
+class Loop:
+    """What `for i in pl.range(...)` walks over."""
+
+    def __init__(
+        self, kind: str, bounds: tuple[Any, ...], stage: int = 1, init_values: Any = None, chunk: int | None = None
+    ) -> None:
+        if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
+            raise fault(f"pl.{kind} takes (stop), (start, stop) or (start, stop, step), all numbers")
+        self.kind, self.stage, self.chunk = kind, stage, chunk
+        self.start, self.stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+        self.step = bounds[2] if len(bounds) == 3 else 1
+        self.init_values = None if init_values is None else tuple(init_values)
+        self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
+        self.swaps = False
+
+    def __iter__(self) -> Iterator[Any]:
+        run = current()
+        turns = _in_region(run, run.block, self) if run.block is not None else _in_orchestration(run, self)
+        if self.init_values is None:
+            return turns
+        return _carrying(run, turns, self.init_values)
+
+    def trips(self) -> int:
+        step = int(self.step)
+        if step == 0:
+            raise fault(f"pl.{self.kind} with step 0")
+        count = (self.stop - self.start + (step - 1 if step > 0 else step + 1)) // step
+        return max(0, int(count))
+
+
+def _carrying(run: Run, turns: Iterator[Any], init_values: tuple[Any, ...]) -> Iterator[Any]:
+    carry = [init_values]
+    run.carries.append(carry)
+    try:
+        for i in turns:
+            yield i, carry[0]
+    finally:
+        run.carries.remove(carry)
+
+
+def yield_(*values: Any) -> Any:
+    """The values carried into the next turn; after the loop the names on its left hold the last ones."""
+    run = current()
+    if run.carries:
+        run.carries[-1][0] = values
+    return values if len(values) != 1 else values[0]
+
+
+def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
+    if loop.kind == "pipeline":
+        raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
+    if run.auto is not None and (loop.chunk or loop.kind == "parallel"):
+        yield from run.auto.chunks(run, loop)
+        return
+    number = run.loops = run.loops + 1
+    kind: Any = loop.kind
+    turns = run.recorder.turns
+    depth = len(turns)
+    try:
+        for turn, i in enumerate(range(int(loop.start), int(loop.stop), int(loop.step))):
+            turns.append(Turn(number, kind, turn))
+            yield i
+            del turns[depth:]
+    finally:
+        del turns[depth:]
+
+
+def _in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
+    assert block is not None
+    if loop.kind == "parallel" and run.auto is None:
+        raise fault("pl.parallel inside a task", "Inside a region use pl.range, pl.pipeline or pl.unroll.")
+    kind = "range" if loop.kind == "parallel" else loop.kind
+    frame = Frame(block.frame, (kind, loop.stage, sites.here()))
+    block.frame = frame
+    try:
+        if run.computes:
+            start, step = int(loop.start), int(loop.step)
+            for i in range(start, int(loop.stop), step):
+                yield i
+                frame.turn(1)
+        else:
+            yield from _by_lanes(run, frame, loop)
+    finally:
+        if frame.items:  # left by break
+            frame.turn(1)
+        run.recorder.close_loop(frame, block)
+
+
+def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
+    """Runs the body once for each run of iterations that behave alike (see lanes.py)."""
+    trips = loop.trips()
+    alone = loop.swaps or loop.init_values is not None or any(is_number(value) for value in loop.carries)
+    led = any(isinstance(value, Tile) for value in loop.carries)
+    done = 0
+    while done < trips:
+        # A carried tile comes from outside in the first turn and from the turn before in the others.
+        width = 1 if alone or (led and done == 0) else trips - done
+        AXES.open(width)
+        kept = 1
+        try:
+            if width == 1:
+                yield loop.start + done * loop.step
+            else:
+                steps = np.arange(done, trips, dtype=np.int64).reshape(-1, *(1,) * frame.depth)
+                yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
+            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
+        finally:
+            kept = AXES.close()
+            if all(size == 1 for size in AXES.sizes):
+                flush(run)
+        frame.turn(kept)
+        done += kept
+
+
+class While:
+    """`for x, y in pl.while_(init_values=(a, b)):` with `pl.cond(...)` as the first statement."""
+
+    def __init__(self, init_values: Any) -> None:
+        if init_values is None:
+            raise fault("pl.while_ needs init_values")
+        self.init_values = tuple(init_values)
+
+    def __iter__(self) -> Iterator[Any]:
+        run = current()
+        carry = [self.init_values]
+        run.carries.append(carry)
+        frame = None
+        if run.block is not None:
+            frame = Frame(run.block.frame, ("while", 1, sites.here()))
+            run.block.frame = frame
+        number = run.loops = run.loops + 1
+        turns, depth = run.recorder.turns, len(run.recorder.turns)
+        turn = 0
+        try:
+            while True:
+                if frame is None:
+                    turns.append(Turn(number, "while", turn))
+                else:
+                    AXES.open(1)
+                try:
+                    yield carry[0] if len(carry[0]) != 1 else carry[0][0]
+                finally:
+                    del turns[depth:]
+                    if frame is not None:
+                        AXES.close()
+                if frame is not None:
+                    frame.turn(1)
+                turn += 1
+        finally:
+            run.carries.remove(carry)
+            if frame is not None and run.block is not None:
+                run.recorder.close_loop(frame, run.block)
+
+
+class SplitAiv:
+    """`for lane in pl.split_aiv(2, mode=...)`: the body on each of the two vector cores."""
+
+    def __init__(self, n: int, mode: Any) -> None:
+        self.n, self.mode = int(n), mode
+
+    def __iter__(self) -> Iterator[int]:
+        run = current()
+        block = run.region("split_aiv")
+        frame = Frame(block.frame, ("split_aiv", 1, sites.here()))
+        block.frame = frame
+        half = None if self.mode is None or self.mode.value == "none" else self.mode.value
+        try:
+            for lane in range(self.n):
+                block.aiv, block.half = lane, half
+                AXES.open(1)
+                try:
+                    yield lane
+                finally:
+                    AXES.close()
+                frame.turn(1)
+        finally:
+            block.aiv, block.half = 0, None
+            run.recorder.close_loop(frame, block)
+
+
+def _retired(chunk: Any) -> None:
+    if chunk is not None:
+        current().recorder.notes.append("chunk= was retired in June 2026 (pypto#1895): write the tile loop out")
+
+
+def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+    """Sequential."""
+    _retired(chunk)
+    return Loop("range", bounds, init_values=init_values, chunk=chunk)
+
+
+def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+    """Iterations that the program says are independent; orchestration only."""
+    _retired(chunk)
+    return Loop("parallel", bounds, init_values=init_values, chunk=chunk)
+
+
+def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, **_: Any) -> Loop:
+    """Sequential, with buffers for `stage` turns at once; inside a region only."""
+    if not isinstance(stage, int) or stage < 1:
+        raise fault(f"pl.pipeline needs stage= of at least 1, not {stage!r}")
+    return Loop("pipeline", bounds, stage=stage, init_values=init_values)
+
+
+def unroll(*bounds: Any, **options: Any) -> Loop:
+    """Written out turn by turn; literal bounds, nothing carried."""
+    if options.get("init_values") is not None:
+        raise fault("pl.unroll carries no values", "Use pl.range with init_values.")
+    if not all(isinstance(b, int) for b in bounds):
+        raise fault("pl.unroll needs bounds known when the program is read")
+    return Loop("unroll", bounds)
+
+
+def while_(*, init_values: Any = None) -> While:
+    return While(init_values)
+
+
+def cond(condition: Any) -> bool:
+    """Whether a while_ loop goes on; stands first in its body."""
+    return bool(condition)
+
+
+def split_aiv(n: int, *, mode: Any = None) -> SplitAiv:
+    return SplitAiv(n, mode)
+
+
+def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, Any]) -> Any:
+    """Told by the rewritten program: what the names that a loop's body reads before it sets them hold now."""
+    if isinstance(loop, Loop):
+        loop.carries = tuple(values[name] for name in names if name in values)
+        loop.swaps = swaps
+    return loop

@@ -1,0 +1,147 @@
+"""Matrix products: fp16, bf16, fp32 accumulate in FP32, int8 in INT32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile.dtypes import FP32, INT32, DataType
+from npuscope.tile.fault import fault
+from npuscope.tile.numeric import cube, rounding
+from npuscope.tile.ops.checks import describe
+from npuscope.tile.state import Run, current
+from npuscope.tile.values import Shape, Tile
+
+
+def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:
+    """The last two axes; leading axes of one are dropped, for tiles on chip are two-dimensional."""
+    shape, valid, array = tile.shape, tile.valid, tile.array
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+        valid = None if valid is None else valid[1:]
+        array = None if array is None else array[0]
+    return array, shape, valid
+
+
+def _product(
+    run: Run, name: str, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
+) -> Tile:
+    left, right = run.tile(x, name), run.tile(y, name)
+    run.region(name)
+    if left.dtype is not right.dtype:
+        raise fault(f"pl.{name}: operands {describe(left)} and {describe(right)} differ in type", "Cast one of them.")
+    a, a_shape, a_valid = _matrix(left)
+    b, b_shape, b_valid = _matrix(right)
+    if len(a_shape) < 2 or len(b_shape) < 2:
+        raise fault(f"pl.{name} needs matrices, not {describe(left)} and {describe(right)}")
+    m, k = (a_shape[-1], a_shape[-2]) if a_trans else (a_shape[-2], a_shape[-1])
+    inner, n = (b_shape[-1], b_shape[-2]) if b_trans else (b_shape[-2], b_shape[-1])
+    if k != inner:
+        raise fault(f"pl.{name}: {describe(left)} times {describe(right)}: {k} columns meet {inner} rows")
+    integer = left.dtype.is_int
+    dtype: DataType = INT32 if integer else FP32
+    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    shape = (*batch, m, n)
+    if acc is not None and (acc.shape[-2:] != (m, n) or acc.dtype is not dtype):
+        raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {list(shape)} {dtype}")
+    valid, deep = _valid(a_valid, b_valid, shape, k, a_trans, b_trans)
+    result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
+    flops = 2 * m * n * k * int(np.prod(batch, dtype=np.int64))
+    attributes = tuple([(key, True) for key, on in (("a_trans", a_trans), ("b_trans", b_trans)) if on])
+    run.emit(name, "cube", (acc, left, right), result, attributes=attributes, flops=flops)
+    if a is not None and b is not None and (acc is None or acc.array is not None):
+        if deep < k:  # what lies beyond the valid columns must not enter the sum
+            a = a[..., :deep, :] if a_trans else a[..., :deep]
+            b = b[..., :deep] if b_trans else b[..., :deep, :]
+        if acc is None or not keep:
+            result.array = cube.matmul(a, b, integer, a_trans, b_trans).reshape(result.shape)
+        else:
+            result.array = cube.matmul_acc(acc.array, a, b, integer, a_trans, b_trans).reshape(result.shape)  # type: ignore[arg-type]
+    return result
+
+
+def _valid(
+    a: Shape | None, b: Shape | None, shape: Shape, k: int, a_trans: bool, b_trans: bool
+) -> tuple[Shape | None, int]:
+    """Valid region of a product and how deep its sum goes."""
+    if a is None and b is None:
+        return None, k
+    rows, a_deep = (shape[-2], k) if a is None else (a[-1], a[-2]) if a_trans else (a[-2], a[-1])
+    columns, b_deep = (shape[-1], k) if b is None else (b[-2], b[-1]) if b_trans else (b[-1], b[-2])
+    valid = (*shape[:-2], rows, columns)
+    return None if valid == shape else valid, min(a_deep, b_deep)
+
+
+def matmul(
+    x: Any,
+    y: Any,
+    out_dtype: Any = None,
+    a_trans: bool = False,
+    b_trans: bool = False,
+    c_matrix_nz: bool = False,
+) -> Tile:
+    """x · y in the accumulator's type, or narrowed to out_dtype."""
+    run = current()
+    tile = _product(run, "matmul", x, y, a_trans, b_trans, None)
+    if out_dtype is not None and isinstance(out_dtype, DataType) and out_dtype is not tile.dtype:
+        if not (tile.dtype is FP32 and out_dtype.is_float):
+            raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
+        narrow = Tile(None, tile.shape, out_dtype, tile.valid, "Acc")
+        run.emit("cast", "move", (tile,), narrow, attributes=(("mode", "rint"),))
+        if tile.array is not None:
+            narrow.array = rounding.cast(tile.array, FP32, out_dtype, "rint")
+        return narrow
+    return tile
+
+
+def matmul_acc(
+    acc: Any, x: Any, y: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None, **_: Any
+) -> Tile:
+    """acc + x · y; where init_cond holds the product alone."""
+    run = current()
+    keep = init_cond is None or not bool(init_cond)
+    return _product(run, "matmul_acc", x, y, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
+
+
+def matmul_dual_acc(
+    acc_a: Any, acc_b: Any, x: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
+) -> tuple[Tile, Tile]:
+    """Two accumulators fed by one left operand: (acc_a + x · rhs_a, acc_b + x · rhs_b)."""
+    run = current()
+    first = None if acc_a is None else run.tile(acc_a, "matmul_dual_acc")
+    second = None if acc_b is None else run.tile(acc_b, "matmul_dual_acc")
+    one = _product(run, "matmul_dual_acc", x, rhs_a, a_trans, b_trans, first)
+    return one, _product(run, "matmul_dual_acc", x, rhs_b, a_trans, b_trans, second)
+
+
+def matmul_bias(x: Any, y: Any, bias: Any) -> Tile:
+    """x · y + bias, the bias a row."""
+    run = current()
+    tile = _product(run, "matmul_bias", x, y, False, False, None)
+    row = run.tile(bias, "matmul_bias")
+    if row.shape[-1] != tile.shape[-1]:
+        raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
+    if tile.array is not None and row.array is not None:
+        tile.array = tile.array + row.array.reshape(1, -1).astype(tile.array.dtype)
+    return tile
+
+
+def batch_matmul(x: Any, y: Any, **_: Any) -> Tile:
+    return matmul(x, y)
+
+
+def batch_matmul_acc(acc: Any, x: Any, y: Any, **_: Any) -> Tile:
+    return matmul_acc(acc, x, y)
+
+
+def gemv(x: Any, y: Any, **_: Any) -> Tile:
+    return matmul(x, y)
+
+
+def gemv_acc(acc: Any, x: Any, y: Any, **_: Any) -> Tile:
+    return matmul_acc(acc, x, y)
+
+
+def gemv_bias(x: Any, y: Any, bias: Any, **_: Any) -> Tile:
+    return matmul_bias(x, y, bias)

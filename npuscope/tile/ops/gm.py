@@ -1,0 +1,192 @@
+"""Boxes of GM: where they lie, whether they may be touched, reading and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile import lanes, sites
+from npuscope.tile.dtypes import FP32, DataType
+from npuscope.tile.enums import AtomicType
+from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES, Lane
+from npuscope.tile.numeric import rounding, storage
+from npuscope.tile.ops.checks import describe
+from npuscope.tile.state import Run, log_read
+from npuscope.tile.values import Shape, Tensor, Tile, strided
+
+
+def position(tensor: Tensor, offset: Sequence[Any]) -> Any:
+    """Where a box at these indices begins in the buffer; per lane where indices are."""
+    if len(offset) != len(tensor.shape):
+        raise fault(f"{len(offset)} offsets {list(offset)!r} for a tensor of shape {list(tensor.shape)}")
+    start: Any = tensor.offset
+    for index, stride in zip(offset, tensor.strides, strict=True):
+        start = start + (int(index) if isinstance(index, np.integer | np.bool_) else index) * stride
+    return start
+
+
+def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequence[int], what: str) -> None:
+    """The accessed region must lie in the source."""
+    for axis, (extent, first, count) in enumerate(zip(extents, offset, inside, strict=True)):
+        if type(first) is int:
+            low = high = first
+        else:
+            values = np.asarray(lanes.of(first))
+            low, high = int(np.min(values)), int(np.max(values))
+        if low < 0 or high + count > extent:
+            raise fault(
+                f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
+                f"{what} of shape {list(extents)}",
+                "Narrow it with valid_shape or clamp=True, or mend the offset.",
+            )
+
+
+def load_box(
+    run: Run,
+    tensor: Tensor,
+    start: Any,
+    shape: Shape,
+    valid: Shape | None,
+    *,
+    space: str | None = None,
+    strides: Shape | None = None,
+    kept: Shape | None = None,
+    op: str = "load",
+    prologue: bool = False,
+) -> Tile:
+    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped."""
+    strides = strides or tensor.strides
+    box = valid or shape
+    tile = Tile(None, kept or shape, tensor.dtype, valid if kept is None else _dropped(valid, shape, kept), space)
+    buffer = tensor.buffer
+    number = run.touch(tensor, "read")
+    access = (number, "read", box, strides)
+    where = lanes.of(start)
+    if prologue:
+        block = run.block
+        assert block is not None
+        key = ("op", op, "load", sites.here(), (), _type(tile), (access,), (), 0)
+        tile.block, tile.index = block, len(block.prologue)
+        block.prologue.append(run.recorder.number(key))
+        block.prologue_offsets.append(where)
+    else:
+        run.emit(op, "load", (), tile, (access,), (where,))
+    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.is_int)):
+        return tile
+    if type(start) is Lane:
+        AXES.only_first()
+        start = int(start)
+    if run.log:
+        log_read(run, buffer)
+    if buffer.written is not None:
+        _check_written(run, tensor, start, box, strides, op)
+    view = strided(buffer, start, box, strides, tensor.dtype)
+    if box == shape:
+        array = storage.load(view, tensor.dtype)
+    else:
+        array = storage.new(shape, tensor.dtype, 0)
+        array[tuple([slice(n) for n in box])] = storage.load(view, tensor.dtype)
+    tile.array = array if kept is None else array.reshape(kept)
+    return tile
+
+
+def _type(tile: Tile) -> tuple[Any, ...]:
+    return (tile.shape, tile.dtype.name, tile.valid, tile.space)
+
+
+def _dropped(valid: Shape | None, shape: Shape, kept: Shape) -> Shape | None:
+    if valid is None:
+        return None
+    left = [v for v, n in zip(valid, shape, strict=True) if n != 1]
+    lead = [1] * (len(kept) - len(left))
+    return tuple(lead + left)
+
+
+def _check_written(run: Run, tensor: Tensor, start: int, box: Shape, strides: Shape, op: str) -> None:
+    buffer = tensor.buffer
+    mask = np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
+    if mask.all():
+        return
+    if not mask.any():
+        message = f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, of which nothing was ever written"
+    else:
+        message = (
+            f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, "
+            "of which some elements were never written"
+        )
+    run.recorder.finding("unwritten", message)
+
+
+def store_box(
+    run: Run,
+    tile: Tile,
+    tensor: Tensor,
+    offset: Sequence[Any],
+    atomic: AtomicType = AtomicType.None_,
+    op: str = "store",
+) -> Tensor:
+    """Writes the valid part of a tile into a tensor at these indices."""
+    box = tile.valid or tile.shape
+    rank, want = len(box), len(tensor.shape)
+    whole = tile.shape
+    if rank != want:
+        # Tiles are two-dimensional on chip: leading axes of one come and go.
+        if rank < want:
+            box, whole = (1,) * (want - rank) + box, (1,) * (want - rank) + whole
+        else:
+            lead = rank - want
+            if any(n != 1 for n in box[:lead]):
+                raise fault(f"pl.{op}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
+            box, whole = box[lead:], whole[lead:]
+    check_bounds(op, tensor.shape, offset, box, tensor.buffer.name)
+    if tile.dtype is not tensor.dtype:
+        _check_narrowing(tile, tensor, op)
+    adds = atomic is AtomicType.Add
+    start = position(tensor, offset)
+    mode = "add" if adds else "write"
+    number = run.touch(tensor, mode)
+    access = (number, mode, box, tensor.strides)
+    run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
+    buffer = tensor.buffer
+    if tile.array is None:
+        buffer.known = False
+    elif buffer.data is not None:
+        if type(start) is Lane:
+            AXES.only_first()
+            start = int(start)
+        array = tile.array.reshape(whole)
+        if box != whole:
+            array = array[tuple([slice(n) for n in box])]
+        write_box(run, tensor, start, box, array, tile.dtype, adds)
+    return tensor
+
+
+def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Any, dtype: DataType, adds: bool) -> None:
+    buffer = tensor.buffer
+    view = strided(buffer, start, box, tensor.strides, tensor.dtype)
+    if dtype is not tensor.dtype:
+        array = rounding.cast(array, dtype, tensor.dtype, "rint")
+    if adds:
+        array = rounding.round_to(storage.load(view, tensor.dtype) + array, tensor.dtype)
+    storage.store(view, array, tensor.dtype)
+    if buffer.written is not None:
+        np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
+
+
+def _check_narrowing(tile: Tile, tensor: Tensor, op: str) -> None:
+    """Only an accumulator may change its type on the way to GM."""
+    allowed = tile.space == "Acc" and tile.dtype is FP32 and tensor.dtype.is_float
+    same = tile.dtype.is_int and tensor.dtype.is_int and tile.dtype.bytes == tensor.dtype.bytes
+    if not allowed and not same:
+        raise fault(
+            f"pl.{op}: a tile {describe(tile)} cannot be written to {tensor.buffer.name} {describe(tensor)}",
+            "Cast it first with pl.cast.",
+        )
+
+
+def span(first: int, count: int) -> Any:
+    """A plain slice; `slice` is an op here."""
+    return np.s_[first : first + count]

@@ -1,0 +1,278 @@
+"""Shapes and valid regions: reshape, transpose, concat, fill, padding, halves for the two vector lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile import lanes
+from npuscope.tile.dtypes import DataType
+from npuscope.tile.enums import PadValue
+from npuscope.tile.fault import fault
+from npuscope.tile.memory import contiguous
+from npuscope.tile.numeric import sorting, storage
+from npuscope.tile.ops.checks import describe, dtype_of, is_number, shape_of
+from npuscope.tile.state import current
+from npuscope.tile.values import Shape, Tensor, Tile
+
+
+def reshape(x: Any, shape: Sequence[Any], **_: Any) -> Any:
+    """The same elements in another shape: a view, no copy."""
+    run = current()
+    extents = shape_of(shape)
+    if isinstance(x, Tile) and x.block is not run.block:
+        x = run.promoted(x)
+    if np.prod(extents, dtype=np.int64) != np.prod(x.shape, dtype=np.int64):
+        raise fault(f"pl.reshape: {describe(x)} cannot become {list(extents)}: the number of elements differs")
+    if isinstance(x, Tensor):
+        valid = _mapped(x.valid, x.shape, extents)
+        if x.is_contiguous:
+            inside = run.block is not None
+            return Tensor(
+                x.buffer, x.offset, extents, contiguous(extents), x.dtype, valid, x.captured if inside else None
+            )
+        if run.block is None:
+            raise fault(
+                f"pl.reshape of a view {describe(x)} of {x.buffer.name} that is not contiguous",
+                "Reshape inside a region, or before slicing.",
+            )
+        x = run.tile(x, "reshape")
+    result = Tile(None, extents, x.dtype, _mapped(x.valid, x.shape, extents), x.space)
+    run.emit("reshape", "view", (x,), result)
+    if x.array is not None:
+        shared = x.share()
+        assert shared is not None
+        result.array = shared.reshape(extents)
+    return result
+
+
+def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
+    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape decides."""
+    if valid is None:
+        return None
+    marked = [v for v, n in zip(valid, old, strict=True) if n != 1]
+    kept = [n for n in new if n != 1]
+    if [n for n in old if n != 1] != kept:
+        return None
+    left = iter(marked)
+    mapped = tuple(1 if n == 1 else next(left) for n in new)
+    return None if mapped == new else mapped
+
+
+def transpose(x: Any, axis1: int = -2, axis2: int = -1, *scratch: Any, **_: Any) -> Any:
+    """Swaps two axes."""
+    run = current()
+    if isinstance(x, Tensor) and run.block is None:
+        shape, strides = list(x.shape), list(x.strides)
+        shape[axis1], shape[axis2] = shape[axis2], shape[axis1]
+        strides[axis1], strides[axis2] = strides[axis2], strides[axis1]
+        return Tensor(x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype)
+    tile = run.tile(x, "transpose")
+    return _transposed(tile, axis1, axis2, "transpose", "vector")
+
+
+def transpose_view(x: Any) -> Tile:
+    """The transpose by another reading of the layout: no copy."""
+    return _transposed(current().tile(x, "transpose_view"), -2, -1, "transpose_view", "view")
+
+
+def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Tile:
+    order = list(range(len(tile.shape)))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    shape = tuple(tile.shape[a] for a in order)
+    valid = None if tile.valid is None else tuple(tile.valid[a] for a in order)
+    result = Tile(None, shape, tile.dtype, valid, tile.space)
+    run = current()
+    run.region(name)
+    run.emit(name, plane, (tile,), result)
+    if tile.array is not None:
+        result.array = np.ascontiguousarray(tile.array.transpose(order))
+    return result
+
+
+def concat(x: Any, y: Any, *more: Any, **_: Any) -> Tile:
+    """Side by side along the last axis."""
+    run = current()
+    tiles = [run.tile(value, "concat") for value in (x, y, *more)]
+    first = tiles[0]
+    if any(t.shape[:-1] != first.shape[:-1] or t.dtype is not first.dtype for t in tiles):
+        raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
+    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype)
+    run.region("concat")
+    run.emit("concat", "vector", tuple(tiles), result)
+    if all(t.array is not None for t in tiles):
+        result.array = np.concatenate([t.array for t in tiles], axis=-1)  # type: ignore[misc]
+    return result
+
+
+def set_validshape(x: Any, *extents: Any, **_: Any) -> Any:
+    """Says which part of a tile holds data; nothing moves."""
+    run = current()
+    wanted = extents[0] if len(extents) == 1 and isinstance(extents[0], list | tuple) else extents
+    valid = shape_of(wanted)
+    if len(valid) < len(x.shape):
+        valid = (*x.shape[: len(x.shape) - len(valid)], *valid)
+    if any(v > n for v, n in zip(valid, x.shape, strict=True)):
+        raise fault(f"pl.set_validshape: {list(valid)} is larger than {describe(x)}")
+    kept = None if valid == x.shape else valid
+    if isinstance(x, Tensor):
+        return Tensor(x.buffer, x.offset, x.shape, x.strides, x.dtype, kept, x.captured if run.block else None)
+    if x.valid == kept:
+        return x
+    result = Tile(x.share(), x.shape, x.dtype, kept, x.space)
+    run.emit("set_validshape", "view", (x,), result)
+    return result
+
+
+def pad_number(pad_value: Any, dtype: DataType) -> Any:
+    """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
+    if is_number(pad_value):
+        if np.isinf(float(pad_value)):
+            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
+        return pad_value
+    if pad_value in (PadValue.zero, PadValue.null):
+        return 0
+    import ml_dtypes
+
+    storage_type = dtype.storage
+    assert storage_type is not None
+    info: Any = ml_dtypes.finfo(storage_type) if dtype.is_float else ml_dtypes.iinfo(storage_type)
+    return (
+        float(info.min if pad_value is PadValue.min else info.max)
+        if dtype.is_float
+        else int(info.min if pad_value is PadValue.min else info.max)
+    )
+
+
+def fillpad(x: Any, pad_value: Any = PadValue.zero, **_: Any) -> Tile:
+    """Fills what lies outside the valid region; the result is valid everywhere."""
+    run = current()
+    tile = run.tile(x, "fillpad")
+    run.region("fillpad")
+    result = Tile(None, tile.shape, tile.dtype, None, tile.space)
+    run.emit("fillpad", "vector", (tile,), result)
+    if tile.array is not None:
+        if tile.valid is None:
+            result.array = tile.share()
+        else:
+            result.array = storage.new(tile.shape, tile.dtype, pad_number(pad_value, tile.dtype))
+            inside = tuple([np.s_[:n] for n in tile.valid])
+            result.array[inside] = tile.array[inside]
+    return result
+
+
+def fillpad_expand(x: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero, **_: Any) -> Tile:
+    """A larger tile: the valid part of x, the rest padding."""
+    run = current()
+    tile = run.tile(x, "fillpad_expand")
+    extents = shape_of(shape)
+    result = Tile(None, extents, tile.dtype)
+    run.emit("fillpad_expand", "vector", (tile,), result)
+    if tile.array is not None:
+        result.array = storage.new(extents, tile.dtype, pad_number(pad_value, tile.dtype))
+        inside = tuple([np.s_[:n] for n in (tile.valid or tile.shape)])
+        result.array[inside] = tile.array[inside]
+    return result
+
+
+def full(shape: Sequence[Any], dtype: Any = None, value: Any = 0, **_: Any) -> Any:
+    """A tile of one value; in orchestration a GM tensor."""
+    run = current()
+    extents, kind = shape_of(shape), dtype_of(dtype, "full")
+    if run.block is None:
+        return run.create("", extents, kind, value)
+    result = Tile(None, extents, kind)
+    run.emit("full", "vector", (value,), result)
+    number = lanes.of(value)
+    if is_number(number) and (run.computes or kind.is_int):
+        result.array = storage.new(extents, kind, number)
+    return result
+
+
+def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False, **_: Any) -> Tile:
+    """A ramp in one row."""
+    from npuscope.tile.dtypes import INT32
+
+    run = current()
+    run.region("arange")
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
+    result = Tile(None, extents, kind)
+    run.emit("arange", "vector", (start,), result)
+    first = lanes.of(start)
+    if is_number(first) and (run.computes or kind.is_int):
+        ramp = sorting.arange(first, extents, kind.compute)
+        result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
+    return result
+
+
+def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any = None, upper: bool = False) -> Tile:
+    """Ones on and below (or above) a diagonal."""
+    from npuscope.tile.dtypes import INT32
+
+    run = current()
+    run.region("tri")
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
+    result = Tile(None, extents, kind)
+    run.emit("tri", "vector", (diagonal,), result)
+    if run.computes:
+        below = np.tri(*extents[-2:], k=int(diagonal) - (1 if upper else 0))
+        result.array = (1 - below if upper else below).astype(kind.compute)
+    return result
+
+
+def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
+    """The same bits read as another type of the same width."""
+    run = current()
+    kind = dtype_of(dtype, "reinterpret_view")
+    if kind.bytes != x.dtype.bytes:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
+    extents = x.shape if shape is None else shape_of(shape)
+    if isinstance(x, Tensor) and x.is_contiguous:
+        return Tensor(x.buffer, x.offset, extents, contiguous(extents), kind, None, x.captured if run.block else None)
+    tile = run.tile(x, "reinterpret_view")
+    result = Tile(None, extents, kind, None, tile.space)
+    run.emit("reinterpret_view", "view", (tile,), result)
+    if tile.array is not None:
+        bits = np.empty(tile.shape, tile.dtype.storage)
+        storage.store(bits, tile.array, tile.dtype)
+        result.array = storage.load(bits.view(kind.storage).reshape(extents), kind)
+    return result
+
+
+def aiv_shard(x: Any) -> Tile:
+    """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
+    run = current()
+    block = run.region("aiv_shard")
+    tile = run.tile(x, "aiv_shard")
+    if block.half is None:
+        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
+        run.emit("aiv_shard", "move", (tile,), result)
+        return result
+    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    extent = tile.shape[axis]
+    if extent % 2:
+        raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
+    shape = tuple(n // 2 if a == axis else n for a, n in enumerate(tile.shape))
+    lane = int(block.aiv)
+    valid = None
+    if tile.valid is not None:
+        inside = min(max(tile.valid[axis] - lane * (extent // 2), 0), extent // 2)
+        valid = tuple(inside if a == axis else n for a, n in enumerate(tile.valid))
+    result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
+    run.emit("aiv_shard", "move", (tile,), result)
+    if tile.array is not None:
+        index: list[Any] = [np.s_[:]] * len(shape)
+        index[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
+        result.array = np.ascontiguousarray(tile.array[tuple(index)])
+    return result
+
+
+def aic_gather(x: Any) -> Tile:
+    """A vector value goes back to the cube: both lanes' halves; here a value is whole already."""
+    run = current()
+    tile = run.tile(x, "aic_gather")
+    result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
+    run.emit("aic_gather", "move", (tile,), result)
+    return result

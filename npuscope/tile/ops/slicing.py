@@ -1,0 +1,107 @@
+"""Slices: views in orchestration, loads in a region, parts of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile.fault import fault
+from npuscope.tile.numeric import storage
+from npuscope.tile.ops.checks import describe, shape_of
+from npuscope.tile.ops.gm import check_bounds, load_box, position, span
+from npuscope.tile.state import Run, current
+from npuscope.tile.values import Shape, Tensor, Tile
+
+
+def slice(
+    x: Any,
+    shape: Sequence[Any],
+    offset: Sequence[Any],
+    valid_shape: Sequence[Any] | None = None,
+    drop_dims: Sequence[int] | None = None,
+    pad_value: Any = None,
+    clamp: bool = False,
+) -> Any:
+    """A box of a tensor or tile: a view in orchestration, a load inside a region."""
+    run = current()
+    box = shape_of(shape)
+    if len(box) != len(offset):
+        raise fault(f"pl.slice: shape {list(box)} and offset {list(offset)!r} differ in length")
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    if isinstance(x, Tile) and x.block is not run.block:
+        x = run.promoted(x)
+    if isinstance(x, Tile):
+        tile = _slice_tile(run, x, box, offset, valid, clamp)
+    elif isinstance(x, Tensor):
+        if len(box) != len(x.shape):
+            raise fault(f"pl.slice: a box {list(box)} of a tensor {describe(x)}")
+        valid = inside(x, box, offset, valid, clamp)
+        dropped = None if drop_dims is None else tuple(int(d) for d in drop_dims)
+        if run.block is None:
+            return _view(x, box, offset, valid, dropped)
+        tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped))
+    else:
+        raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
+    if pad_value is not None and tile.valid is not None:
+        from npuscope.tile.ops import shaping
+
+        return shaping.fillpad(tile, pad_value)
+    return tile
+
+
+def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Shape | None:
+    """The valid part of a box; what it reads must lie in the source."""
+    if clamp:
+        limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
+        valid = tuple(limits)
+    if x.valid is not None:
+        source = [max(0, v - int(o)) for v, o in zip(x.valid, offset, strict=True)]
+        valid = tuple(min(n, s) for n, s in zip(valid or box, source, strict=True))
+    if valid is not None:
+        if any(v > n for v, n in zip(valid, box, strict=True)):
+            raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
+        if valid == box:
+            valid = None
+    check_bounds("slice", x.shape, offset, valid or box, x.buffer.name)
+    return valid
+
+
+def _without(box: Shape, dropped: tuple[int, ...] | None) -> Shape | None:
+    if dropped is None:
+        return None
+    return tuple(n for axis, n in enumerate(box) if axis not in dropped and axis - len(box) not in dropped)
+
+
+def _view(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, dropped: tuple[int, ...] | None) -> Tensor:
+    start = position(x, offset)
+    shape, strides = box, x.strides
+    if dropped is not None:
+        keep = [axis for axis in range(len(box)) if axis not in dropped and axis - len(box) not in dropped]
+        shape, strides = tuple(box[a] for a in keep), tuple(strides[a] for a in keep)
+        valid = None if valid is None else tuple(valid[a] for a in keep)
+    return Tensor(x.buffer, int(start), shape, strides, x.dtype, valid)
+
+
+def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Tile:
+    if len(box) != len(x.shape):
+        raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
+    if clamp:
+        valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
+    if x.valid is not None and valid is None:
+        limits = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(box, x.valid, offset, strict=True))
+        valid = None if limits == box else limits
+    within = valid or box
+    check_bounds("slice", x.shape, offset, within, "the tile")
+    tile = Tile(None, box, x.dtype, valid if valid != box else None, x.space)
+    run.emit("slice", "view", (x,), tile)
+    if x.array is not None:
+        first = [int(o) for o in offset]
+        part = x.array[tuple([span(o, n) for o, n in zip(first, within, strict=True)])]
+        if within == box:
+            tile.array = np.ascontiguousarray(part)
+        else:
+            tile.array = storage.new(box, x.dtype, 0)
+            tile.array[tuple([span(0, n) for n in within])] = part
+    return tile

@@ -1,0 +1,128 @@
+"""Sorting, gathering and scattering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile.dtypes import FP32, DataType
+from npuscope.tile.fault import fault
+from npuscope.tile.numeric import sorting
+from npuscope.tile.ops.checks import describe
+from npuscope.tile.state import current
+from npuscope.tile.values import Tensor, Tile
+
+
+def _made(name: str, operands: Sequence[Tile], shape: tuple[int, ...], dtype: DataType) -> Tile:
+    run = current()
+    run.region(name)
+    result = Tile(None, shape, dtype)
+    run.emit(name, "vector", tuple(operands), result)
+    return result
+
+
+def sort32(x: Any, index: Any, *scratch: Any, **_: Any) -> Tile:
+    """Runs of 32 sorted descending, as (value, index) pairs side by side."""
+    run = current()
+    values, numbers = run.tile(x, "sort32"), run.tile(index, "sort32")
+    if values.shape[-1] % 32:
+        raise fault(f"pl.sort32 sorts runs of 32: {describe(values)} has {values.shape[-1]} columns")
+    result = _made("sort32", (values, numbers), (*values.shape[:-1], 2 * values.shape[-1]), FP32)
+    if values.array is not None and numbers.array is not None:
+        result.array = sorting.sort32(values.array, numbers.array.astype(np.uint32, copy=False))
+    return result
+
+
+def mrgsort(x: Any, *lists: Any, exhausted: bool = False, block_len: Any = None, tmp: Any = None, **_: Any) -> Tile:
+    """Merges sorted runs of `block_len` lanes four by four, or two to four sorted lists into one."""
+    run = current()
+    first = run.tile(x, "mrgsort")
+    if block_len is not None:
+        length = int(block_len)
+        if length <= 0 or length % 64:
+            raise fault(f"pl.mrgsort: block_len {length} is not a multiple of 64")
+        result = _made("mrgsort", (first,), first.shape, first.dtype)
+        if first.array is not None:
+            result.array = sorting.mrgsort_blocks(first.array, length)
+        return result
+    tiles = [first, *(run.tile(value, "mrgsort") for value in lists if value is not None)]
+    # A tile form's last operand is scratch: as large as the merged list, it holds no list of its own.
+    if len(tiles) > 2 and tiles[-1].shape[-1] >= sum(t.shape[-1] for t in tiles[:-1]):
+        tiles = tiles[:-1]
+    result = _made("mrgsort", tiles, (1, sum(t.shape[-1] for t in tiles)), first.dtype)
+    arrays = [t.array for t in tiles]
+    if all(array is not None for array in arrays):
+        result.array = sorting.mrgsort_lists([array for array in arrays if array is not None])
+    return result
+
+
+def gather(
+    x: Any,
+    dim: Any = None,
+    index: Any = None,
+    *,
+    mask_pattern: Any = None,
+    output_dtype: Any = None,
+    **_: Any,
+) -> Tile:
+    """The columns a mask names, side by side; or per row the columns an index names."""
+    run = current()
+    tile = run.tile(x, "gather")
+    if mask_pattern is not None:
+        dtype = output_dtype if isinstance(output_dtype, DataType) else tile.dtype
+        if dtype.bytes != tile.dtype.bytes:
+            raise fault(f"pl.gather: {describe(tile)} read as {dtype}: the widths differ")
+        kept = tile.shape[-1] if mask_pattern == 7 else tile.shape[-1] // (2 if mask_pattern < 3 else 4)
+        result = _made("gather", (tile,), (*tile.shape[:-1], kept), dtype)
+        if tile.array is not None:
+            result.array = sorting.gather_mask(tile.array, int(mask_pattern), dtype.compute)
+        return result
+    numbers = run.tile(index if index is not None else dim, "gather")
+    result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
+    if tile.array is not None and numbers.array is not None:
+        if numbers.array.size and (np.min(numbers.array) < 0 or np.max(numbers.array) >= tile.shape[-1]):
+            raise fault(f"pl.gather: an index lies outside the {tile.shape[-1]} columns of {describe(tile)}")
+        result.array = sorting.gather(tile.array, numbers.array.astype(np.int64))
+    return result
+
+
+def gather_flat(x: Any, index: Any, *scratch: Any, **options: Any) -> Tile:
+    """The tile form: gather(source, indices, scratch), or by mask."""
+    if "mask_pattern" in options:
+        return gather(x, **options)
+    return gather(x, None, index)
+
+
+def gather_mask(x: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:
+    return gather(x, mask_pattern=mask_pattern, output_dtype=output_dtype)
+
+
+def scatter(
+    x: Any, dim: Any = None, index: Any = None, src: Any = None, *, mask_pattern: Any = None, dst: Any = None
+) -> Any:
+    """Columns of x into the marked columns of dst; the others keep what they hold."""
+    run = current()
+    if mask_pattern is None:
+        return _scatter_index(x, index, src)
+    tile = run.tile(x, "scatter")
+    target = run.tile(dst, "scatter")
+    result = _made("scatter", (tile, target), target.shape, target.dtype)
+    if tile.array is not None and target.array is not None:
+        result.array = sorting.scatter_mask(target.array, tile.array, int(mask_pattern))
+    if isinstance(dst, Tensor):
+        from npuscope.tile.ops.gm import store_box
+
+        return store_box(run, result, dst, [0] * len(dst.shape), op="scatter")
+    return result
+
+
+def _scatter_index(x: Any, index: Any, src: Any) -> Tile:
+    run = current()
+    target, numbers, source = run.tile(x, "scatter"), run.tile(index, "scatter"), run.tile(src, "scatter")
+    result = _made("scatter", (target, numbers, source), target.shape, target.dtype)
+    if target.array is not None and numbers.array is not None and source.array is not None:
+        result.array = target.array.copy()
+        np.put_along_axis(result.array, numbers.array.astype(np.int64), source.array, axis=-1)
+    return result

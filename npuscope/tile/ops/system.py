@@ -1,0 +1,89 @@
+"""Blocks' identity, barriers, prefetches, and the ops that only place or order work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from npuscope.tile.fault import fault
+from npuscope.tile.ops.checks import describe
+from npuscope.tile.state import current
+from npuscope.tile.tasks import TaskId, flat_ids
+from npuscope.tile.values import Tensor
+
+
+def get_block_idx() -> Any:
+    """The block's number within its task; 0 outside spmd."""
+    block = current().block
+    return 0 if block is None else block.index
+
+
+def get_block_num() -> int:
+    block = current().block
+    return 1 if block is None else block.blocks
+
+
+def get_subblock_idx() -> Any:
+    block = current().block
+    return 0 if block is None else block.aiv
+
+
+def syncall(
+    *, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None, **_: Any
+) -> None:
+    """Every block of the launch reaches this before any goes on."""
+    run = current()
+    block = run.region("system.syncall")
+    if core_type not in ("mix", "aic_only", "aiv_only"):
+        raise fault(f"pl.system.syncall: no core_type {core_type!r}", "Use mix, aic_only or aiv_only.")
+    if mode not in ("hard", "soft"):
+        raise fault(f"pl.system.syncall: no mode {mode!r}", "Use hard or soft.")
+    run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
+    if block.barrier is not None:
+        block.barrier.wait(block)
+
+
+def task_dummy(*, deps: Sequence[Any] = ()) -> TaskId:
+    """A join without work."""
+    run = current()
+    if run.block is not None:
+        raise fault("pl.system.task_dummy inside a task", "Tasks are launched in orchestration.")
+    task = run.recorder.open_task("task_dummy", 0, "dummy", deps=flat_ids(deps), manual_scope=run.manual > 0)
+    return TaskId(task.id)
+
+
+def task_invalid(**_: Any) -> None:
+    """No task: an entry of deps that waits for nothing."""
+    return None
+
+
+def available_cluster_count(**_: Any) -> int:
+    return 24
+
+
+def available_aiv_count(**_: Any) -> int:
+    return 48
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Orders or hints without changing values: cache control, events, memory fences."""
+
+
+class PrefetchContext:
+    """A handle for asynchronous prefetches into L2."""
+
+
+def make_context() -> PrefetchContext:
+    return PrefetchContext()
+
+
+def async_prefetch(source: Any, context: Any) -> None:
+    """Starts fetching a flat tensor into L2; no value, no order."""
+    run = current()
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.prefetch.async_prefetch takes a GM tensor, not {describe(source)}")
+    if run.block is not None:
+        number = run.touch(source, "read")
+        run.emit(
+            "async_prefetch", "sync", (), None, ((number, "read", source.shape, source.strides),), (source.offset,)
+        )

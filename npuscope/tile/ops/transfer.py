@@ -1,0 +1,208 @@
+"""Explicit data movement: load, store, assemble, move, and making buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from npuscope.tile import sites
+from npuscope.tile.enums import AtomicType, MemorySpace
+from npuscope.tile.fault import fault
+from npuscope.tile.numeric import storage
+from npuscope.tile.ops.checks import describe, dtype_of, shape_of
+from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_box, write_box
+from npuscope.tile.ops.slicing import inside
+from npuscope.tile.record import model
+from npuscope.tile.state import Run, current
+from npuscope.tile.values import Tensor, Tile, strided
+
+
+def _space(target: Any) -> str | None:
+    return target.value if isinstance(target, MemorySpace) else target
+
+
+def load(
+    tensor: Any,
+    offsets: Sequence[Any],
+    shapes: Sequence[Any],
+    valid_shape: Sequence[Any] | None = None,
+    target_memory: Any = MemorySpace.Vec,
+    clamp: bool = False,
+    transpose: bool = False,
+    **_: Any,
+) -> Tile:
+    """GM to Vec or Mat; only the valid part is read."""
+    run = current()
+    run.region("load")
+    if isinstance(tensor, Tile):
+        tensor = run.promoted(tensor)
+    if not isinstance(tensor, Tensor):
+        raise fault(f"pl.load takes a GM tensor, not {describe(tensor)}")
+    if target_memory not in (MemorySpace.Vec, MemorySpace.Mat):
+        raise fault(f"pl.load fills Vec or Mat, not {_space(target_memory)}", "Load to Mat and pl.move from there.")
+    box = shape_of(shapes)
+    if len(box) != len(tensor.shape):
+        raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
+    valid = inside(tensor, box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
+    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory))
+    if transpose:
+        from npuscope.tile.ops import shaping
+
+        return shaping.transpose(tile, -2, -1)
+    return tile
+
+
+def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_) -> Any:
+    """Any on-chip space to GM, the valid region only."""
+    run = current()
+    run.region("store")
+    if not isinstance(tensor, Tensor):
+        raise fault(f"pl.store writes to a GM tensor, not {describe(tensor)}")
+    return store_box(run, run.tile(tile, "store"), tensor, offsets, atomic)
+
+
+def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
+    """Writes source's valid region into target; use the value returned."""
+    run = current()
+    if isinstance(target, Tile) and target.block is not run.block:
+        target = run.promoted(target)
+    if isinstance(target, Tensor):
+        if run.block is None:
+            return _alias(run, target, source, offset)
+        return store_box(run, run.tile(source, "assemble"), target, offset, atomic, op="assemble")
+    if not isinstance(target, Tile):
+        raise fault(f"pl.assemble writes to a tensor or a tile, not {describe(target)}")
+    run.region("assemble")
+    tile = run.tile(source, "assemble")
+    box = tile.valid or tile.shape
+    if len(box) != len(target.shape) or len(offset) != len(box):
+        raise fault(f"pl.assemble: {describe(tile)} at {list(offset)!r} into {describe(target)}")
+    check_bounds("assemble", target.shape, offset, box, "the tile")
+    if tile.dtype is not target.dtype:
+        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
+    result = Tile(None, target.shape, target.dtype, target.valid, target.space)
+    run.emit("assemble", "vector", (target, tile), result)
+    if target.array is not None and tile.array is not None:
+        array = target.array.copy()
+        where = tuple([span(int(o), n) for o, n in zip(offset, box, strict=True)])
+        array[where] = tile.array[tuple([span(0, n) for n in box])]
+        result.array = array
+    return result
+
+
+def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tensor:
+    """Orchestration: from now on the part is a box of the whole; no task, no copy on the device."""
+    if isinstance(source, Tile):
+        source = run.promoted(source)
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.assemble in orchestration joins GM tensors, not {describe(source)}")
+    box = source.valid or source.shape
+    check_bounds("assemble", target.shape, offset, box, target.buffer.name)
+    if source.dtype is not target.dtype:
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
+    start = int(position(target, offset))
+    if source.buffer is not target.buffer:
+        run.recorder.aliases.append(
+            model.Alias(
+                part=source.buffer.id,
+                whole=target.buffer.id,
+                offset=start,
+                shape=box,
+                strides=target.strides,
+                before_task=len(run.recorder.tasks),
+                site=sites.here(),
+            )
+        )
+    if source.buffer.data is None or target.buffer.data is None or not source.buffer.known:
+        target.buffer.known = False
+    else:
+        data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
+        write_box(run, target, start, box, data, source.dtype, adds=False)
+    return target
+
+
+def move(tile: Any, target_memory: Any = MemorySpace.Vec, **_: Any) -> Tile:
+    """Between on-chip spaces."""
+    run = current()
+    run.region("move")
+    source = run.tile(tile, "move")
+    result = Tile(source.share(), source.shape, source.dtype, source.valid, _space(target_memory))
+    run.emit("move", "move", (source,), result)
+    return result
+
+
+# --- creation
+
+
+def create_tensor(
+    shape: Sequence[Any],
+    dtype: Any = None,
+    layout: Any = None,
+    manual_dep: bool = False,
+    init_value: Any = None,
+    name: str = "",
+    **_: Any,
+) -> Any:
+    """A GM tensor; inside a region a local tile. Uninitialised unless init_value is given."""
+    run = current()
+    extents = shape_of(shape)
+    kind = dtype_of(dtype, "create_tensor")
+    if run.block is not None:
+        return create_tile(extents, kind, None, fill=init_value)
+    return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
+
+
+def create_tile(
+    shape: Sequence[Any],
+    dtype: Any,
+    target_memory: Any = MemorySpace.Vec,
+    transpose: Any = None,
+    fill: Any = None,
+    **_: Any,
+) -> Tile:
+    """An on-chip buffer; poison until written."""
+    run = current()
+    run.region("create_tile")
+    extents, kind = shape_of(shape), dtype_of(dtype, "create_tile")
+    array = None
+    if run.computes:
+        array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
+    tile = Tile(array, extents, kind, None, _space(target_memory))
+    run.emit("create", "view", (), tile)
+    return tile
+
+
+def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile:
+    """An L1 tile that gather_row fills and matmul reads."""
+    return create_tile(shape, dtype, MemorySpace.Mat)
+
+
+def gather_row(
+    target: Any,
+    source: Any,
+    dst_offset: Sequence[Any],
+    src_offset: Sequence[Any],
+    shapes: Sequence[Any],
+    transpose: bool = False,
+    *,
+    valid_shape: Sequence[Any] | None = None,
+    **_: Any,
+) -> Any:
+    """Copies one GM window into a tile, in place."""
+    run = current()
+    run.region("gather_row")
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
+    box = shape_of(shapes)
+    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False)
+    tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
+    within = valid or box
+    into = run.tile(target, "gather_row")
+    if transpose:
+        within = within[::-1]
+    check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
+    if into.array is not None and tile.array is not None:
+        array = tile.array[tuple([span(0, n) for n in (valid or box)])]
+        where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])
+        into.own()[where] = array.T if transpose else array
+    return into

@@ -1,0 +1,307 @@
+"""Element-wise ops, broadcasts of a row or column, casts and selections: the vector unit's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from npuscope.tile import lanes
+from npuscope.tile.dtypes import FP32, DataType
+from npuscope.tile.fault import fault
+from npuscope.tile.lanes import Lane
+from npuscope.tile.numeric import elementwise, rounding
+from npuscope.tile.ops.checks import broadcast, describe, dtype_of, is_number, promoted
+from npuscope.tile.state import current
+from npuscope.tile.unknown import UNKNOWN, Unknown
+from npuscope.tile.values import Tensor, Tile
+
+_MODES = rounding.MODES
+_SCALAR = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+
+
+def _with_scalar(name: str, x: Any, y: Any) -> Any:
+    """Two scalars."""
+    if isinstance(x, Unknown) or isinstance(y, Unknown):
+        return UNKNOWN
+    function = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": _divided}.get(
+        name
+    )
+    if function is not None:
+        return function(x, y)
+    if name in ("maximum", "minimum"):
+        return scalar_max(x, y) if name == "maximum" else scalar_min(x, y)
+    raise fault(f"pl.{name} takes a tensor or a tile, not two scalars")
+
+
+def _divided(x: Any, y: Any) -> Any:
+    whole = isinstance(x, int | Lane) and isinstance(y, int | Lane)
+    return x // y if whole else x / y
+
+
+def _literal(value: Any, dtype: DataType) -> tuple[Any, DataType]:
+    """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
+    if isinstance(value, Unknown):
+        return UNKNOWN, dtype
+    value = lanes.of(value)
+    if isinstance(value, np.ndarray):
+        return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
+    fraction = isinstance(value, float | np.floating)
+    if dtype.is_int and fraction:
+        return np.float32(value), FP32
+    if dtype.is_float:
+        return np.float32(value), dtype
+    return value, dtype
+
+
+def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """An op on two tiles, or a tile and a scalar."""
+
+    def op(x: Any, y: Any, *scratch: Any, **_: Any) -> Any:
+        run = current()
+        if is_number(y):
+            if is_number(x):
+                return _with_scalar(name, x, y)
+            left = run.tile(x, name)
+            value, dtype = _literal(y, left.dtype)
+            result = Tile(None, left.shape, dtype, left.valid)
+            run.region(name)
+            run.emit(name, "vector", (left, y), result)
+            if left.array is not None and value is not UNKNOWN:
+                array = left.array if dtype is left.dtype else left.array.astype(np.float32)
+                result.array = _rounded(kernel(array, value), dtype)
+            return result
+        if is_number(x):
+            right = run.tile(y, name)
+            value, dtype = _literal(x, right.dtype)
+            result = Tile(None, right.shape, dtype, right.valid)
+            run.region(name)
+            run.emit(name, "vector", (x, right), result)
+            if right.array is not None and value is not UNKNOWN:
+                array = right.array if dtype is right.dtype else right.array.astype(np.float32)
+                result.array = _rounded(kernel(np.asarray(value, array.dtype), array), dtype)
+            return result
+        left, right = run.tile(x, name), run.tile(y, name)
+        shape, valid = broadcast(left, right, name)
+        dtype = left.dtype if left.dtype is right.dtype else promoted(left.dtype, right.dtype, name)
+        result = Tile(None, shape, dtype, valid)
+        run.emit(name, "vector", (left, right), result)
+        if left.array is not None and right.array is not None:
+            result.array = _rounded(kernel(left.array, right.array), dtype)
+        return result
+
+    op.__name__ = name
+    return op
+
+
+def _rounded(array: Any, dtype: DataType) -> Any:
+    if dtype is FP32:
+        return array if array.dtype == np.float32 else array.astype(np.float32)
+    return rounding.round_to(array.astype(dtype.compute, copy=False), dtype)
+
+
+def unary(name: str, kernel: Callable[[Any], Any]) -> Callable[..., Any]:
+    """An op on one tile."""
+
+    def op(x: Any, *scratch: Any, **_: Any) -> Any:
+        run = current()
+        if is_number(x):
+            return _scalar_unary(name, x)
+        tile = run.tile(x, name)
+        result = Tile(None, tile.shape, tile.dtype, tile.valid)
+        run.region(name)
+        run.emit(name, "vector", (tile,), result)
+        if tile.array is not None:
+            result.array = _rounded(kernel(tile.array), tile.dtype)
+        return result
+
+    op.__name__ = name
+    return op
+
+
+def _scalar_unary(name: str, x: Any) -> Any:
+    if isinstance(x, Unknown):
+        return UNKNOWN
+    if name == "neg":
+        return -x
+    if name == "abs":
+        return x if isinstance(x, int) and x >= 0 else -x if isinstance(x, int) else abs(x)
+    return elementwise.UNARY[name](np.float32(x))  # type: ignore[arg-type]
+
+
+def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> Callable[..., Any]:
+    """An op of [M, N] with a column [M, 1] (rows) or a row [1, N]; without a kernel the vector is spread itself."""
+
+    def op(x: Any, y: Any, *scratch: Any, **_: Any) -> Any:
+        run = current()
+        left, right = run.tile(x, name), run.tile(y, name)
+        run.region(name)
+        want = (*left.shape[:-1], 1) if rows else (1, left.shape[-1])
+        array = right.array
+        if right.shape != want:
+            count = left.shape[-2] if rows else left.shape[-1]
+            held = 1
+            for n in right.shape:
+                held *= n
+            if held != count:
+                raise fault(f"pl.{name}: {describe(left)} needs a vector {list(want)}, not {describe(right)}")
+            array = None if array is None else array.reshape(want)
+        dtype = right.dtype if kernel is None else promoted(left.dtype, right.dtype, name)
+        result = Tile(None, left.shape, dtype, left.valid)
+        run.emit(name, "vector", (left, right), result)
+        if array is not None and (left.array is not None or kernel is None):
+            if kernel is None:
+                result.array = np.ascontiguousarray(np.broadcast_to(array, left.shape))
+            else:
+                result.array = _rounded(kernel(left.array, array), dtype)
+        return result
+
+    op.__name__ = name
+    return op
+
+
+def expands(target: Any, value: Any) -> Tile:
+    """A tile of target's shape filled with a scalar."""
+    run = current()
+    tile = run.tile(target, "expands")
+    result = Tile(None, tile.shape, tile.dtype, tile.valid)
+    run.emit("expands", "vector", (tile, value), result)
+    number, _ = _literal(value, tile.dtype)
+    if number is not UNKNOWN and (run.computes or tile.dtype.is_int):
+        result.array = np.full(tile.shape, number, tile.dtype.compute)
+    return result
+
+
+def cast(x: Any, target_type: Any = None, mode: str | int = "round", **_: Any) -> Any:
+    """Another data type; ties go away from zero unless the mode says otherwise."""
+    dtype = dtype_of(target_type, "cast")
+    if isinstance(mode, int):
+        mode = _MODES[mode] if 0 <= mode < len(_MODES) else str(mode)
+    if mode not in _MODES:
+        raise fault(f"pl.cast: no rounding mode {mode!r}", f"Use one of {', '.join(_MODES)}.")
+    if is_number(x):
+        return _cast_scalar(x, dtype, mode)
+    run = current()
+    tile = run.tile(x, "cast")
+    run.region("cast")
+    result = Tile(None, tile.shape, dtype, tile.valid)
+    run.emit("cast", "vector", (tile,), result, attributes=(("mode", mode),))
+    if tile.array is not None:
+        result.array = tile.share() if dtype is tile.dtype else rounding.cast(tile.array, tile.dtype, dtype, mode)
+    return result
+
+
+def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
+    if isinstance(x, Unknown) or type(x) is Lane:
+        return x if type(x) is Lane and dtype.is_int else UNKNOWN
+    if dtype.is_float:
+        value = np.asarray(np.float32(x))
+        return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))
+    if isinstance(x, float | np.floating):
+        whole = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint}.get(mode)
+        return int(whole(x)) if whole else int(np.trunc(x + np.copysign(0.5, x)))
+    return int(x)
+
+
+def cmp(x: Any, y: Any, cmp_type: int = 0, **_: Any) -> Tile:
+    """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
+    if cmp_type not in range(6):
+        raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
+    run = current()
+    left = run.tile(x, "cmp")
+    run.region("cmp")
+    right: Any = _literal(y, left.dtype)[0] if is_number(y) else run.tile(y, "cmp")
+    shape, valid = (left.shape, left.valid) if is_number(y) else broadcast(left, right, "cmp")
+    result = Tile(None, shape, left.dtype, valid)
+    run.emit("cmp", "vector", (left, right), result, attributes=(("cmp_type", cmp_type),))
+    other = right.array if isinstance(right, Tile) else None if right is UNKNOWN else right
+    if left.array is not None and other is not None:
+        result.array = elementwise.cmp(left.array, other, cmp_type).astype(left.dtype.compute)
+    return result
+
+
+def sel(mask: Any, x: Any, y: Any, *scratch: Any, **_: Any) -> Tile:
+    """x where the mask is not zero, else y (a tile or a scalar)."""
+    run = current()
+    chosen, left = run.tile(mask, "sel"), run.tile(x, "sel")
+    if isinstance(y, Tile | Tensor):
+        right: Any = run.tile(y, "sel")
+    else:
+        right = y
+    result = Tile(None, left.shape, left.dtype, left.valid)
+    run.emit("sel", "vector", (chosen, left, right), result)
+    other = right.array if isinstance(right, Tile) else _literal(right, left.dtype)[0]
+    if chosen.array is not None and left.array is not None and other is not None and other is not UNKNOWN:
+        result.array = elementwise.select(chosen.array != 0, left.array, other).astype(left.dtype.compute)
+    return result
+
+
+def sels(mask: Any, x: Any, scratch: Any, value: Any) -> Tile:
+    return sel(mask, x, value)
+
+
+def lrelu(x: Any, slope: Any) -> Tile:
+    """x where positive, slope · x elsewhere."""
+    tile = current().tile(x, "lrelu")
+    scale = slope if is_number(slope) else current().tile(slope, "lrelu").array
+    return unary("lrelu", lambda a: np.where(a > 0, a, a * scale))(tile)  # type: ignore[no-any-return]
+
+
+def prelu(x: Any, slope: Any, *scratch: Any) -> Tile:
+    return lrelu(x, slope)
+
+
+def scalar_min(x: Any, y: Any) -> Any:
+    return _extreme(x, y, np.minimum, less=True)
+
+
+def scalar_max(x: Any, y: Any) -> Any:
+    return _extreme(x, y, np.maximum, less=False)
+
+
+def _extreme(x: Any, y: Any, kernel: Any, less: bool) -> Any:
+    if isinstance(x, Unknown) or isinstance(y, Unknown):
+        return UNKNOWN
+    if type(x) is Lane or type(y) is Lane:
+        return Lane(kernel(lanes.of(x), lanes.of(y)))
+    if not is_number(x) or not is_number(y):
+        name = "min" if less else "max"
+        raise fault(f"pl.{name} takes two scalars", f"For tiles use pl.{name}imum; along rows pl.row_{name}.")
+    return (x if x <= y else y) if less else (x if x >= y else y)
+
+
+_B, _U = elementwise.BINARY, elementwise.UNARY
+add, sub, mul = binary("add", _B["add"]), binary("sub", _B["sub"]), binary("mul", _B["mul"])
+div, maximum, minimum = binary("div", _B["div"]), binary("maximum", _B["maximum"]), binary("minimum", _B["minimum"])
+fmod, fmods, rem = binary("fmod", _B["fmod"]), binary("fmods", _B["fmods"]), binary("rem", _B["rem"])
+and_, or_, xor = binary("and", _B["and"]), binary("or", _B["or"]), binary("xor", _B["xor"])
+shl, shr = binary("shl", _B["shl"]), binary("shr", _B["shr"])
+neg, exp, log, sqrt = (
+    unary("neg", _U["neg"]),
+    unary("exp", _U["exp"]),
+    unary("log", _U["log"]),
+    unary("sqrt", _U["sqrt"]),
+)
+rsqrt, recip, relu = unary("rsqrt", _U["rsqrt"]), unary("recip", _U["recip"]), unary("relu", _U["relu"])
+sin, cos, not_, absolute = (
+    unary("sin", _U["sin"]),
+    unary("cos", _U["cos"]),
+    unary("not", _U["not"]),
+    unary("abs", _U["abs"]),
+)
+row_expand, col_expand = spread("row_expand", None, True), spread("col_expand", None, False)
+row_expand_add, col_expand_add = spread("row_expand_add", _B["add"], True), spread("col_expand_add", _B["add"], False)
+row_expand_sub, col_expand_sub = spread("row_expand_sub", _B["sub"], True), spread("col_expand_sub", _B["sub"], False)
+row_expand_mul, col_expand_mul = spread("row_expand_mul", _B["mul"], True), spread("col_expand_mul", _B["mul"], False)
+row_expand_div, col_expand_div = spread("row_expand_div", _B["div"], True), spread("col_expand_div", _B["div"], False)
+row_expand_max, col_expand_max = (
+    spread("row_expand_max", _B["maximum"], True),
+    spread("col_expand_max", _B["maximum"], False),
+)
+row_expand_min, col_expand_min = (
+    spread("row_expand_min", _B["minimum"], True),
+    spread("col_expand_min", _B["minimum"], False),
+)
+row_expand_expdif = spread("row_expand_expdif", _B["expdif"], True)
+col_expand_expdif = spread("col_expand_expdif", _B["expdif"], False)

@@ -1,0 +1,142 @@
+"""How much a run did, per kernel: tasks, blocks, the unit they need, FLOPs, and bytes moved from and to GM.
+
+Exact: every stored op counts as often as its segments iterated, in every block of every group. A read counts at each
+access (not once per element touched); an atomic add moves its bytes to GM once, so it counts as written.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import polars as pl
+
+from npuscope.analysis.table import Tabular
+from npuscope.tile.dtypes import BY_NAME
+from npuscope.tile.record.model import Body, Core, Recording
+from npuscope.tile.record.walk import ops_of
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """All tasks of one kernel together; `gm_read` and `gm_written` in bytes, `ops` as executed in all blocks."""
+
+    kernel: str
+    tasks: int
+    blocks: int
+    unit: Core
+    ops: int
+    flops: int
+    gm_read: int
+    gm_written: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "kernel"}
+
+
+@dataclass(frozen=True, repr=False)
+class RunWork(Tabular):
+    """The kernels of a run in the order of their first task, and their sums."""
+
+    kernels: tuple[KernelWork, ...]
+
+    @property
+    def tasks(self) -> int:
+        return sum(k.tasks for k in self.kernels)
+
+    @property
+    def blocks(self) -> int:
+        return sum(k.blocks for k in self.kernels)
+
+    @property
+    def flops(self) -> int:
+        return sum(k.flops for k in self.kernels)
+
+    @property
+    def gm_read(self) -> int:
+        return sum(k.gm_read for k in self.kernels)
+
+    @property
+    def gm_written(self) -> int:
+        return sum(k.gm_written for k in self.kernels)
+
+    def frame(self) -> pl.DataFrame:
+        columns = ("kernel", *(name for name in KernelWork.__slots__ if name != "kernel"))
+        return pl.DataFrame({name: [getattr(k, name) for k in self.kernels] for name in columns})
+
+    def title(self) -> str:
+        return (
+            f"{self.tasks:,} tasks with {self.blocks:,} blocks of {len(self.kernels):,} kernels: {self.flops:,} FLOPs, "
+            f"{self.gm_read:,} bytes read from GM, {self.gm_written:,} written"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """`tasks` and `kernels` of the JSON contract of `run` and `graph`."""
+        sums = {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
+        return {**sums, "kernels": {k.kernel: k.as_dict() for k in self.kernels}}
+
+
+def summarise(recordings: Iterable[Recording]) -> RunWork:
+    """The work of one or several recordings, by kernel."""
+    found: dict[str, dict[str, int]] = {}
+    units: dict[str, set[Core]] = defaultdict(set)
+    for recording in recordings:
+        sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
+        bodies = [_work_of(body) for body in recording.bodies]
+        for task in recording.tasks:
+            sums = found.setdefault(
+                task.kernel, dict.fromkeys(("tasks", "blocks", "ops", "flops", "read", "written"), 0)
+            )
+            units[task.kernel].add(task.core)
+            sums["tasks"] += 1
+            sums["blocks"] += 0 if task.skipped else task.blocks
+            for group in task.groups:
+                body, blocks = bodies[group.body], len(group.blocks)
+                sums["ops"] += body.ops * blocks
+                sums["flops"] += body.flops * blocks
+                for argument, elements in body.read.items():
+                    sums["read"] += elements * blocks * sizes[task.arguments[argument].buffer]
+                for argument, elements in body.written.items():
+                    sums["written"] += elements * blocks * sizes[task.arguments[argument].buffer]
+    return RunWork(
+        tuple(
+            KernelWork(
+                name, s["tasks"], s["blocks"], unit_of(units[name]), s["ops"], s["flops"], s["read"], s["written"]
+            )
+            for name, s in found.items()
+        )
+    )
+
+
+def unit_of(cores: Iterable[Core]) -> Core:
+    """The unit that tasks of these shapes need together."""
+    needed = {core for core in cores if core != "none"}
+    if len(needed) > 1:
+        return "MIX"
+    return needed.pop() if needed else "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyWork:
+    """One block's work; elements per argument, since the same body runs on buffers of several tasks."""
+
+    ops: int
+    flops: int
+    read: dict[int, int]
+    written: dict[int, int]
+
+
+def _work_of(body: Body) -> _BodyWork:
+    ops = flops = 0
+    read: dict[int, int] = defaultdict(int)
+    written: dict[int, int] = defaultdict(int)
+    for op, counts in ops_of(body):
+        times = prod(counts)
+        ops += times
+        flops += times * op.flops
+        for access in op.accesses:
+            (read if access.mode == "read" else written)[access.argument] += times * prod(access.shape)
+    return _BodyWork(ops, flops, dict(read), dict(written))

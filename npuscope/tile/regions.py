@@ -1,0 +1,248 @@
+"""Where tasks come from: `at`, `spmd`, and the scopes around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from npuscope.tile.barrier import Barrier
+from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES
+from npuscope.tile.ops.checks import describe
+from npuscope.tile.record.recorder import TaskDraft
+from npuscope.tile.state import Block, Run, current, flush, lane_index
+from npuscope.tile.tasks import TaskId, flat_ids
+from npuscope.tile.values import Tensor, Tile
+
+
+def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, **options: Any) -> TaskDraft:
+    """Launches a task; only orchestration may."""
+    if run.block is not None:
+        raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
+    return run.recorder.open_task(kernel, blocks, form, deps=flat_ids(deps), manual_scope=run.manual > 0, **options)
+
+
+def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
+    """A task of one block around a call."""
+    enter(run, task)
+    try:
+        result = body()
+    except BaseException:
+        run.block = None
+        raise
+    leave(run)
+    return result
+
+
+def enter(run: Run, task: TaskDraft) -> None:
+    run.block = Block(task, 0, 0, 1)
+    AXES.open(1)
+
+
+def leave(run: Run) -> None:
+    block = run.block
+    assert block is not None
+    AXES.close()
+    flush(run)
+    run.recorder.close_block(block, 1)
+    run.block = None
+
+
+def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
+    buffers = set()
+    for tensor in tensors:
+        if isinstance(tensor, Tile):
+            tensor = run.promoted(tensor)
+        if not isinstance(tensor, Tensor):
+            raise fault(f"no_dep_args= lists tensors, not {describe(tensor)}")
+        buffers.add(tensor.buffer.id)
+    for argument in task.arguments:
+        if argument.key[0] in buffers:
+            argument.no_dep = True
+
+
+class At:
+    """One task on one core group."""
+
+    def __init__(
+        self,
+        level: Any = None,
+        role: Any = None,
+        *,
+        optimizations: Sequence[Any] | None = None,
+        deps: Any = None,
+        no_dep_args: Sequence[Any] | None = None,
+        dumps: Any = None,
+        allow_early_resolve: bool = False,
+        name_hint: str = "",
+        windowize: bool = False,
+        **_: Any,
+    ) -> None:
+        self.name = name_hint
+        self.deps, self.no_dep, self.early = deps, no_dep_args or (), allow_early_resolve
+        for entry in optimizations or ():
+            if getattr(entry, "retired", False):
+                current().recorder.notes.append(f"pl.{entry.name} was retired in June 2026 (pypto#1895)")
+        self.task: TaskDraft | None = None
+
+    def __enter__(self) -> TaskId:
+        run = current()
+        if run.auto is not None:
+            run.auto.pause(run)
+        self.task = open_task(run, self.name or "at", 1, "at", self.deps, early=self.early)
+        enter(run, self.task)
+        return TaskId(self.task.id)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        run = current()
+        if kind is not None:
+            run.block = None
+            return
+        leave(run)
+        assert self.task is not None
+        mark_no_dep(run, self.task, self.no_dep)
+
+
+class Spmd:
+    """One task of n blocks; the body is a function of the block (the rewriter makes it one)."""
+
+    def __init__(
+        self,
+        core_num: Any,
+        *,
+        sync_start: bool = False,
+        name_hint: str = "",
+        optimizations: Any = None,
+        deps: Any = None,
+        no_dep_args: Sequence[Any] | None = None,
+        allow_early_resolve: bool = False,
+        predicate: Any = None,
+        **_: Any,
+    ) -> None:
+        self.blocks = int(core_num)
+        if self.blocks < 0:
+            raise fault(f"pl.spmd with {self.blocks} blocks")
+        self.name = name_hint
+        self.no_dep = no_dep_args or ()
+        self.skip = predicate is not None and not bool(predicate)
+        self.deps = deps
+        self.options = {
+            "sync_start": bool(sync_start),
+            "early": bool(allow_early_resolve),
+            "predicated": predicate is not None,
+            "skipped": self.skip,
+        }
+        self.task: TaskDraft | None = None
+
+    def launch(self) -> TaskId:
+        run = current()
+        if run.auto is not None:
+            run.auto.pause(run)
+        self.task = open_task(run, self.name or "spmd", self.blocks, "spmd", self.deps, **self.options)
+        return TaskId(self.task.id)
+
+    def run(self, body: Callable[[Any], Any]) -> Any:
+        """Every block, each from the names bound before; what the last one returned."""
+        if self.task is None:
+            self.launch()
+        task, run = self.task, current()
+        assert task is not None
+        if self.skip:
+            return None
+        last: list[Any] = [None]
+        if run.computes:
+            barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
+            barrier.run()
+        else:
+            first = 0
+            while first < self.blocks:
+                AXES.open(self.blocks - first)
+                run.block = Block(task, first, lane_index(first, self.blocks - first, 0), self.blocks)
+                last[0] = body(run.block.index)
+                block = run.block
+                block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
+                block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
+                done = AXES.close()
+                flush(run)
+                run.recorder.close_block(block, done)
+                first += done
+        run.block = None
+        mark_no_dep(run, task, self.no_dep)
+        return last[0]
+
+    def _block(
+        self, run: Run, task: TaskDraft, k: int, body: Callable[[Any], Any], last: list[Any], barrier: Any
+    ) -> None:
+        block = run.block = Block(task, k, k, self.blocks)
+        block.barrier = barrier
+        result = body(k)
+        run.recorder.close_block(block, 1)
+        if k == self.blocks - 1:
+            last[0] = result
+
+    def __iter__(self) -> Iterator[Any]:
+        raise fault("this pl.spmd loop was not rewritten", "Call the function through @pl.jit.")
+
+    __enter__ = __iter__
+
+    def __exit__(self, *_: Any) -> None:
+        """Never reached: the rewriter replaces the statement."""
+
+
+class Scope:
+    """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
+
+    def __init__(self, mode: Any = None, manual: bool = False, **_: Any) -> None:
+        self.manual = manual or getattr(mode, "value", mode) == "manual"
+
+    def __enter__(self) -> None:
+        run = current()
+        if run.block is not None:
+            raise fault("a scope inside a task", "Scopes belong to orchestration.")
+        if self.manual:
+            if run.manual:
+                raise fault("a manual scope inside a manual scope")
+            run.manual += 1
+
+    def __exit__(self, *_: Any) -> None:
+        if self.manual:
+            current().manual -= 1
+
+
+class Cluster:
+    """Groups work for one cluster of cores; changes no values."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def at(*args: Any, **options: Any) -> At:
+    return At(*args, **options)
+
+
+def spmd(core_num: Any, **options: Any) -> Spmd:
+    return Spmd(core_num, **options)
+
+
+def scope(mode: Any = None, **options: Any) -> Scope:
+    return Scope(mode, **options)
+
+
+def manual_scope() -> Scope:
+    return Scope(manual=True)
+
+
+def cluster(**options: Any) -> Cluster:
+    return Cluster(**options)
+
+
+def no_dep(tensor: Any) -> Any:
+    """At a call argument: that argument takes part in no dependency."""
+    current().no_dep_next.append(tensor)
+    return tensor

@@ -1,0 +1,84 @@
+"""Spellings of before June 2026 that programs still have: `pl.incore()`, `pl.auto_incore(split=)`, `chunk=`.
+
+`auto_incore` let the compiler draw the tasks: every chunk of a loop with `chunk=` becomes a task, and so does what stands
+between such loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from npuscope.tile.loops import Loop
+from npuscope.tile.regions import At, enter, leave, open_task
+from npuscope.tile.state import Run, current
+
+
+def incore(**options: Any) -> At:
+    """One task, as `pl.at(level=pl.Level.CORE_GROUP)` is now."""
+    current().recorder.notes.append("pl.incore() was removed in June 2026 (pypto#1819): write pl.at(level=…)")
+    return At(**options)
+
+
+class AutoIncore:
+    """A scope in which tasks open by themselves."""
+
+    def __init__(self, split: Any = None, name_hint: str = "auto_incore", **_: Any) -> None:
+        self.name = name_hint
+        self.held = False
+
+    def __enter__(self) -> None:
+        run = current()
+        note = "pl.auto_incore() was removed in June 2026 (pypto#1819): write pl.at(level=…, optimizations=[…])"
+        run.recorder.notes.append(note)
+        run.auto = self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        run = current()
+        if kind is None:
+            self.pause(run)
+        else:
+            run.block = None
+        run.auto = None
+
+    def start(self, run: Run) -> None:
+        """An op outside every chunked loop: opens the task that holds it."""
+        enter(run, open_task(run, self.name, 1, "at"))
+        self.held = True
+
+    def pause(self, run: Run) -> None:
+        """Ends the task that holds ops between loops."""
+        if self.held:
+            leave(run)
+            self.held = False
+
+    def chunks(self, run: Run, loop: Loop) -> Iterator[Any]:
+        """The turns of a loop, each chunk of them in a task."""
+        self.pause(run)
+        turns = range(int(loop.start), int(loop.stop), int(loop.step))
+        size = loop.chunk or 1
+        for first in range(0, len(turns), size):
+            enter(run, open_task(run, self.name, 1, "at"))
+            part = turns[first : first + size]
+            inner = Loop("range", (part.start, part.stop, part.step))
+            if size == 1:
+                yield part[0]
+            else:
+                yield from inner
+            leave(run)
+
+
+def auto_incore(**options: Any) -> AutoIncore:
+    return AutoIncore(**options)
+
+
+class Optimization:
+    """An entry of optimizations= that once existed."""
+
+    retired = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+auto_chunk = Optimization("auto_chunk")

@@ -1,0 +1,235 @@
+"""The one rewrite of the user's source: what plain Python execution cannot say.
+
+- The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the names
+  bound before it, and can stop at a barrier.
+- A loop whose body reads names that an earlier turn set says so, for `shapes` mode may not run its turns as one.
+- A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
+- `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
+
+File and line numbers stay the user's. Closures are kept: the new code is given the old cells.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from npuscope.tile import runtime
+from npuscope.tile.exposed import assigned, exposed, swapped
+from npuscope.tile.fault import TileError
+
+_HELPER = "__npuscope__"
+_LOOPS = {"range", "parallel", "pipeline", "unroll"}
+_NAMED = {"create_tensor", "create"}
+
+
+def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as npuscope runs it."""
+    try:
+        source, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise TileError(
+            f"the source of {function.__name__} cannot be read",
+            remedy="Tile functions must live in a file.",
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(source)))
+    ast.increment_lineno(tree, first - 1)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
+    definition.decorator_list = []
+    definition.returns = None
+    arguments = definition.args
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        argument.annotation = None
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
+    definition = _Rewriter(definition, has_self).visit(definition)
+    return _compiled(function, definition, cells)
+
+
+def _compiled(
+    function: Callable[..., Any], definition: ast.FunctionDef, cells: dict[str, CellType]
+) -> Callable[..., Any]:
+    names = [*cells, _HELPER]
+    outer = ast.FunctionDef(
+        name="__npuscope_outer",
+        args=ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []),
+        body=[definition, ast.Return(ast.Name(definition.name, ast.Load()))],
+        decorator_list=[],
+        returns=None,
+        type_params=[],
+    )
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
+    code = compile(module, function.__code__.co_filename, "exec")
+    inner = _code_named(_code_named(code, "__npuscope_outer"), definition.name)
+    held = {**cells, _HELPER: CellType(runtime)}
+    closure = tuple(held[name] for name in inner.co_freevars)
+    new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
+    new.__kwdefaults__ = function.__kwdefaults__
+    return new
+
+
+def _code_named(code: CodeType, name: str) -> CodeType:
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+def _called(node: ast.expr) -> str:
+    """The last name of what a call calls: `spmd` of `pl.spmd(...)`."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr
+        if isinstance(node.func, ast.Name):
+            return node.func.id
+    return ""
+
+
+def _helper(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(_HELPER, ast.Load()), name, ast.Load()), list(args), [])
+
+
+def _locals() -> ast.expr:
+    return _helper("names", ast.Call(ast.Name("locals", ast.Load()), [], []))
+
+
+def _strings(names: list[str]) -> ast.expr:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, definition: ast.FunctionDef, has_self: bool) -> None:
+        self._definition = definition
+        self._has_self = has_self
+        self._count = 0
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if not self._has_self and isinstance(node.value, ast.Name) and node.value.id == "self":
+            return ast.copy_location(ast.Name(node.attr, node.ctx), node)
+        self.generic_visit(node)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            _name(node.value, node.targets[0].id)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if node.value is None or not isinstance(node.target, ast.Name):
+            return node
+        _name(node.value, node.target.id)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_With(self, node: ast.With) -> Any:
+        if len(node.items) == 1 and _called(node.items[0].context_expr) in ("spmd",):
+            item = node.items[0]
+            return self._blocks(node, item.context_expr, None, item.optional_vars)
+        self.generic_visit(node)
+        return node
+
+    def visit_For(self, node: ast.For) -> Any:
+        called = _called(node.iter)
+        if called == "spmd":
+            if not isinstance(node.target, ast.Name):
+                raise TileError("a pl.spmd loop has one name as its target", line=node.lineno)
+            return self._blocks(node, node.iter, node.target.id, None)
+        before: list[ast.stmt] = []
+        if called in _LOOPS:
+            names = sorted(assigned(node.body))
+            read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
+            if read:
+                swaps = ast.Constant(swapped(node.body, read))
+                node.iter = ast.copy_location(
+                    _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
+                )
+            before = _bound_before(node, called)
+        elif called == "while_":
+            node.body = [_conditional(statement) for statement in node.body]
+        self.generic_visit(node)
+        return [*(ast.copy_location(s, node) for s in before), node] if before else node
+
+    def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
+        self._count += 1
+        name, launch = f"__npuscope_block_{self._count}", f"__npuscope_launch_{self._count}"
+        out = f"__npuscope_left_{self._count}"
+        made = sorted(assigned(node.body) - ({target} if target else set()))
+        taken = sorted(exposed(node.body, set(made)))
+        outside = _loaded_outside(self._definition, node)
+        body = [self.visit(statement) for statement in node.body]
+        flat: list[ast.stmt] = []
+        for statement in body:
+            flat.extend(statement if isinstance(statement, list) else [statement])
+        parameters = [ast.arg(target or "__npuscope_index"), *(ast.arg(n) for n in taken)]
+        function = ast.FunctionDef(
+            name=name,
+            args=ast.arguments([], parameters, None, [], [], None, []),
+            body=[*flat, ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))],
+            decorator_list=[],
+            returns=None,
+            type_params=[],
+        )
+        if isinstance(call, ast.Call):
+            call = self.visit(call)
+        statements: list[ast.stmt] = [ast.Assign([ast.Name(launch, ast.Store())], call)]
+        launched = _helper("launch", ast.Name(launch, ast.Load()))
+        if bind is not None:
+            statements.append(ast.Assign([bind], launched))
+        else:
+            statements.append(ast.Expr(launched))
+        statements.append(function)
+        run = _helper("blocks", ast.Name(launch, ast.Load()), ast.Name(name, ast.Load()), _strings(taken), _locals())
+        statements.append(ast.Assign([ast.Name(out, ast.Store())], run))
+        for n in made:
+            if n in outside:
+                value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
+                statements.append(ast.Assign([ast.Name(n, ast.Store())], value))
+        for statement in statements:
+            ast.copy_location(statement, node)
+            for child in ast.walk(statement):
+                if isinstance(child, ast.expr | ast.stmt) and not hasattr(child, "lineno"):
+                    ast.copy_location(child, node)
+        return statements
+
+
+def _name(value: ast.expr, name: str) -> None:
+    """Tells create_tensor the name it is bound to."""
+    if isinstance(value, ast.Call) and _called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+        value.keywords.append(ast.keyword("name", ast.Constant(name)))
+
+
+def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
+    """`a, b = init_values` before a loop whose last statement is `a, b = pl.yield_(...)`."""
+    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "carried" else node.iter
+    assert isinstance(call, ast.Call)
+    init = next((k.value for k in call.keywords if k.arg == "init_values"), None)
+    if init is None:
+        return []
+    for statement in reversed(node.body):
+        if isinstance(statement, ast.Assign) and _called(statement.value) == "yield_":
+            target = statement.targets[0]
+            if not isinstance(target, ast.Tuple):
+                target = ast.Tuple([target], ast.Store())
+            return [ast.Assign([target], init)]
+    return []
+
+
+def _conditional(statement: ast.stmt) -> ast.stmt:
+    if isinstance(statement, ast.Expr) and _called(statement.value) == "cond":
+        test = ast.UnaryOp(ast.Not(), statement.value)
+        return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
+    return statement
+
+
+def _loaded_outside(definition: ast.FunctionDef, region: ast.stmt) -> set[str]:
+    """Names read anywhere in the function except inside one statement."""
+    inside = {id(n) for n in ast.walk(region)}
+    return {
+        n.id
+        for n in ast.walk(definition)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
+    }

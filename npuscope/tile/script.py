@@ -1,0 +1,110 @@
+"""Runs a tile script as it is, and gathers what its programs did."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.tile.execute import Finished, collecting, mode_of_runs
+from npuscope.tile.golden import RunResult, driven
+from npuscope.tile.record.model import Mode, Recording
+from npuscope.tile.serve import served
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What a script ran: a record per call of an entry, its golden results, what it printed where that was kept."""
+
+    runs: tuple[Finished, ...]
+    results: tuple[RunResult, ...]
+    exit_code: int
+    output: str
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        return tuple(run.recording for run in self.runs)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every golden held; None where nothing was compared."""
+        if self.exit_code or any(not result.passed for result in self.results):
+            return False
+        return True if any(result.compared for result in self.results) else None
+
+
+def run_script(path: str | Path, argv: Sequence[str] = (), mode: Mode = "values", echo: bool = False) -> ScriptRun:
+    """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through."""
+    file = Path(path)
+    if not file.is_file():
+        raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
+    results: list[RunResult] = []
+    printed = io.StringIO()
+    code = 0
+    with contextlib.ExitStack() as stack:
+        if not echo:
+            stack.enter_context(contextlib.redirect_stdout(printed))
+        stack.enter_context(served())
+        stack.enter_context(_as_main(file, argv))
+        stack.enter_context(mode_of_runs(mode))
+        runs = stack.enter_context(collecting())
+        stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
+        try:
+            runpy.run_path(str(file), run_name="__main__")
+        except SystemExit as stop:
+            code = _code(stop.code)
+        except NpuscopeError:
+            raise
+        except (Exception, RecursionError) as error:
+            raise _explained(error, file) from error
+    if not runs and not results and code == 0:
+        raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
+    return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue())
+
+
+def _code(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    print(value, file=sys.stderr)
+    return 1
+
+
+@contextlib.contextmanager
+def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
+    before, path = sys.argv, list(sys.path)
+    modules = set(sys.modules)
+    sys.argv = [str(file), *argv]
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before, path
+        # A script's own helpers (`import config`) must not be found by the next script.
+        here = str(file.resolve().parent)
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(here):
+                del sys.modules[name]
+
+
+def _explained(error: BaseException, file: Path) -> BadInput:
+    """The user's own mistake: its last line in the user's code, in one sentence."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).resolve().parents[1])
+    mine = [f for f in frames if not f.filename.startswith((ours, "<frozen")) and Path(f.filename).exists()]
+    inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
+    frame = (inside or mine or [None])[-1]
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return BadInput(what, path=error.filename or file, line=error.lineno)
+    if frame is None:
+        return BadInput(what, path=file)
+    return BadInput(what, path=frame.filename, line=frame.lineno)

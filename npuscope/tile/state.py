@@ -1,0 +1,299 @@
+"""The run under way: which task and block the program is in, and the door through which ops are recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.tile import lanes, sites
+from npuscope.tile.dtypes import DataType
+from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES, Lane
+from npuscope.tile.memory import Buffer, contiguous
+from npuscope.tile.numeric import storage
+from npuscope.tile.record import model
+from npuscope.tile.record.frames import Frame
+from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
+from npuscope.tile.values import Shape, Tensor, Tile
+
+Access = tuple[int, str, Shape, Shape]
+
+
+class Block(BlockDraft):
+    """A block that is executing: its index (one for each lane in `shapes` mode) and the tensors it loaded whole."""
+
+    def __init__(self, task: TaskDraft, first: int, index: Any, blocks: int) -> None:
+        super().__init__(task, first)
+        self.index = index
+        self.blocks = blocks
+        self.whole: dict[int, tuple[Tensor, int, Tile]] = {}
+        self.aiv: Any = 0
+        self.half: str | None = None  # inside split_aiv: the axis that each lane has half of
+        self.barrier: Any = None
+
+
+class Run:
+    """One execution of one program."""
+
+    def __init__(self, program: str, mode: model.Mode) -> None:
+        self.mode = mode
+        self.computes = mode == "values"
+        self.recorder = Recorder(program, mode)
+        self.block: Block | None = None
+        self.buffers: list[Buffer] = []
+        self.manual = 0  # open manual scopes
+        self.loops = 0  # orchestration loops entered so far
+        self.carries: list[Any] = []  # open loops with carried values, innermost last
+        self.calls: dict[str, int] = {}
+        self.auto: Any = None  # the open auto_incore scope
+        self.no_dep_next: list[Any] = []  # arguments of the call to come that pl.no_dep named
+        self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
+        self.log_reads: set[int] = set()
+
+    # --- GM
+
+    def new_buffer(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: DataType,
+        data: npt.NDArray[Any] | None,
+        *,
+        origin: Any = "created",
+        direction: Any = None,
+        manual_dep: bool = False,
+        written: bool = False,
+    ) -> Buffer:
+        id = len(self.buffers)
+        mask = None
+        if not written and self.computes:
+            mask = np.zeros(int(np.prod(shape, dtype=np.int64)), np.bool_)
+        buffer = Buffer(id, name or f"tensor_{id}", shape, dtype, data, mask, manual_dep)
+        self.buffers.append(buffer)
+        self.recorder.buffers.append(
+            model.Buffer(
+                id=id,
+                name=buffer.name,
+                shape=shape,
+                dtype=dtype.name,
+                origin=origin,
+                site=sites.here(),
+                direction=direction,
+                manual_dep=manual_dep,
+                before_task=len(self.recorder.tasks),
+            )
+        )
+        return buffer
+
+    def create(self, name: str, shape: Shape, dtype: DataType, fill: Any = None, **options: Any) -> Tensor:
+        """A new GM tensor; without a fill it holds poison."""
+        keeps = self.computes or dtype.is_int
+        data = None
+        if keeps and dtype.storage is not None:
+            data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
+        buffer = self.new_buffer(name, shape, dtype, data, written=fill is not None, **options)
+        return Tensor(buffer, 0, shape, contiguous(shape))
+
+    # --- recording
+
+    def region(self, op: str) -> Block:
+        """The block under way; ops that compute need one."""
+        if self.block is None and self.auto is not None:
+            self.auto.start(self)
+        if self.block is None:
+            raise fault(
+                f"misplaced tensor op: pl.{op} outside a task",
+                "Put it inside `with pl.at(...)`, `pl.spmd(...)` or an incore function.",
+            )
+        return self.block
+
+    def emit(
+        self,
+        name: str,
+        plane: str,
+        operands: tuple[Any, ...],
+        result: Tile | None,
+        accesses: tuple[Access, ...] = (),
+        offsets: tuple[Any, ...] = (),
+        attributes: tuple[tuple[str, Any], ...] = (),
+        flops: int = 0,
+    ) -> None:
+        """Writes one op down as the newest item of the innermost open loop."""
+        block = self.block
+        assert block is not None
+        frame = block.frame
+        key = (
+            "op",
+            name,
+            plane,
+            sites.here(),
+            tuple([_ref(x, frame) if type(x) is Tile else None if x is None else "scalar" for x in operands]),
+            None if result is None else (result.shape, result.dtype.name, result.valid, result.space),
+            accesses,
+            attributes,
+            flops,
+        )
+        items = frame.items
+        if result is not None:
+            result.block = block
+            result.frame = frame
+            result.iteration = frame.iteration
+            result.index = len(items)
+        items.append(self.recorder.number(key))
+        if offsets:
+            frame.offsets.extend(offsets)
+
+    def touch(self, tensor: Tensor, mode: str) -> int:
+        """Notes that the task reads or writes a captured tensor; its argument number."""
+        block = self.block
+        assert block is not None
+        seen = tensor.captured
+        number = block.task.argument((seen.buffer.id, seen.offset, seen.shape, seen.strides))
+        argument = block.task.arguments[number]
+        if mode != "write":
+            argument.reads = True
+            if number not in block.written:
+                argument.read_first = True
+        if mode != "read":
+            argument.writes = True
+            block.written.add(number)
+            tensor.buffer.store_count += 1
+        return number
+
+    # --- tiles
+
+    def tile(self, value: Any, op: str) -> Tile:
+        """A value as a tile of this block: tensors are loaded whole, once; tiles of other tasks come through GM."""
+        if type(value) is Tile:
+            if value.block is self.block:
+                return value
+            value = self.promoted(value)
+        if not isinstance(value, Tensor):
+            raise fault(f"pl.{op} takes a tensor or a tile, not {type(value).__name__}")
+        block = self.block or self.region(op)
+        kept = block.whole.get(id(value))
+        if kept is not None and kept[1] == value.buffer.store_count:
+            return kept[2]
+        from npuscope.tile.ops import gm
+
+        early = kept is None and value.captured is value and not block.written_buffer(value.buffer.id)
+        tile = gm.load_box(self, value, value.offset, value.shape, value.valid, prologue=early)
+        block.whole[id(value)] = (value, value.buffer.store_count, tile)
+        return tile
+
+    def promoted(self, tile: Tile) -> Tensor:
+        """A tile that left its region: stored to GM by the task that made it."""
+        if tile.promoted is None:
+            home = tile.block
+            if home is None:
+                raise fault("this tile was made outside every task")
+            name = f"value_{len(self.buffers)}"
+            tensor = self.create(name, tile.shape, tile.dtype, origin="promoted")
+            if tile.array is not None and tensor.buffer.data is not None:
+                storage.store(tensor.view(), tile.array, tile.dtype)
+            else:
+                tensor.buffer.known = False
+            tensor.buffer.written = None
+            tensor.valid = tile.valid
+            _store_late(self, home, tile, tensor)
+            tile.promoted = tensor
+        return tile.promoted
+
+
+def _store_late(run: Run, home: BlockDraft, tile: Tile, tensor: Tensor) -> None:
+    """Appends the store of a promoted tile to the block that made it, closed or still open."""
+    task = home.task
+    number = task.argument((tensor.buffer.id, 0, tensor.shape, tensor.strides))
+    task.arguments[number].writes = True
+    access = (number, "write", tile.valid or tile.shape, tensor.strides)
+    ref = _ref(tile, home.root)
+    key = ("op", "store", "store", sites.here(), (ref,), None, (access,), (("promoted", True),), 0)
+    item = run.recorder.number(key)
+    if home.root.open:
+        home.root.items.append(item)
+        home.root.offsets.append(0)
+        return
+    for (prologue, items), (blocks, rolled) in list(task.groups.items()):
+        if home.first in blocks:
+            del task.groups[prologue, items]
+            rolled.items = (*items, item)
+            rolled.offsets = [[*part, 0] for part in rolled.offsets]
+            task.groups[prologue, rolled.items] = (blocks, rolled)
+            return
+
+
+def _ref(tile: Tile, frame: Frame) -> tuple[int, ...]:
+    made = tile.frame
+    if made is frame:
+        back = frame.iteration - tile.iteration
+        return (0, back if back < 2 else 2, tile.index)
+    if made is None:
+        return (-1, 0, tile.index)  # loaded in the prologue
+    path: tuple[int, ...] = (tile.index,)
+    iteration = tile.iteration
+    while not made.open and made.parent is not None:
+        path = (made.index, *path)
+        iteration = made.parent_iteration
+        made = made.parent
+    back = made.iteration - iteration
+    return (max(frame.depth - made.depth, 0), back if back < 2 else 2, *path)
+
+
+def current() -> Run:
+    """The run under way."""
+    if _current is None:
+        raise fault("tile ops run inside a @pl.jit function", "Call the function; it executes and records.")
+    return _current
+
+
+def under_way() -> Run | None:
+    return _current
+
+
+def swap(run: Run | None) -> Run | None:
+    """Makes a run the current one; the one before."""
+    global _current
+    before, _current = _current, run
+    return before
+
+
+_current: Run | None = None
+
+# --- element writes with lanes
+
+
+def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
+    """One element per lane, written when the lanes are known for good."""
+    if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
+        AXES.only_first()
+        flush(run)
+    run.log.append((buffer, offset, value))
+    if all(size == 1 for size in AXES.sizes):
+        flush(run)
+
+
+def log_read(run: Run, buffer: Buffer) -> None:
+    if run.log and any(entry[0] is buffer for entry in run.log):
+        AXES.only_first()
+        flush(run)
+    run.log_reads.add(buffer.id)
+
+
+def flush(run: Run) -> None:
+    """Applies the waiting writes in the order the iterations would have made them: outermost loop slowest."""
+    for buffer, offset, value in run.log:
+        if buffer.data is None:
+            continue
+        where, what = np.broadcast_arrays(lanes.of(offset), lanes.of(value))
+        buffer.data[where.T.reshape(-1)] = what.T.reshape(-1).astype(buffer.data.dtype)
+    run.log.clear()
+    run.log_reads.clear()
+
+
+def lane_index(first: int, count: int, depth: int) -> Any:
+    """The numbers first, first + 1, … along the axis of a loop."""
+    if count == 1:
+        return first
+    return Lane(np.arange(first, first + count, dtype=np.int64).reshape(-1, *(1,) * depth))

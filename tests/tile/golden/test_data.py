@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npuscope.tile import dtypes
+from npuscope.tile.golden import ScalarSpec, TensorSpec, run_jit
+
+
+def doubled(wrote, x, offset, cache, y) -> None:
+    y[:] = (x.astype(np.float32) * 2 + offset).astype(y.dtype)
+    cache += 1
+    wrote("y", y)
+
+
+def golden(values) -> None:
+    values["y"][:] = (values["x"].astype(np.float32) * 2 + values["offset"]).astype(ml_dtypes.bfloat16)
+    values["cache"] += 1
+
+
+def specs(**changed) -> list:
+    made = {
+        "x": TensorSpec("x", [3, 5], dtypes.BF16, init_value=lambda rng: rng.standard_normal((3, 5))),
+        "offset": ScalarSpec("offset", np.float32, 0.5),
+        "cache": TensorSpec("cache", [2], np.int32, init_value=4, is_output=True),
+        "y": TensorSpec("y", [3, 5], dtypes.BF16, is_output=True),
+    }
+    return list((made | changed).values())
+
+
+@pytest.fixture
+def saved(tmp_path, executor):
+    folder = tmp_path / "case"
+    assert run_jit(doubled, specs(), golden, save_data=folder, executor=executor).passed
+    return folder
+
+
+def test_a_replay_has_the_same_inputs_and_goldens(saved, executor) -> None:
+    assert sorted(p.relative_to(saved).as_posix() for p in saved.rglob("*.npy")) == [
+        "in/cache.npy",
+        "in/offset.npy",
+        "in/x.npy",
+        "out/cache.npy",
+        "out/y.npy",
+    ]
+    first = run_jit(doubled, specs(), executor=executor).run.arguments
+    other = TensorSpec("x", [3, 5], dtypes.BF16, init_value=lambda: 1 / 0)  # not made again
+    result = run_jit(doubled, specs(x=other), golden_data=str(saved), rtol=0, atol=0, executor=executor)
+    assert result.passed
+    assert result.compared
+    assert result.run.arguments[0].tobytes() == first[0].tobytes()
+    assert result.run.arguments[1] == 0.5
+
+
+def test_a_replay_catches_a_program_that_changed(saved, executor) -> None:
+    def changed(wrote, x, offset, cache, y) -> None:
+        doubled(wrote, x, offset + 1, cache, y)
+
+    result = run_jit(
+        changed, specs(), lambda values: 1 / 0, golden_data=saved, executor=executor
+    )  # golden_fn is ignored
+    assert not result.passed
+    assert "['y']" in result.error
+
+
+def test_bf16_is_kept_by_its_bits(saved) -> None:
+    assert np.load(saved / "in" / "x.npy").dtype == np.uint16
+    assert json.loads((saved / "in" / "dtypes.json").read_text())["x"] == "bfloat16"
+
+
+def test_missing_files_are_listed(saved, executor) -> None:
+    (saved / "in" / "x.npy").unlink()
+    (saved / "out" / "y.npy").unlink()
+    result = run_jit(doubled, specs(), golden_data=saved, executor=executor)
+    assert not result.passed
+    assert f"{saved}/in/x.pt" in result.error
+    assert f"{saved}/out/y.pt" in result.error
+    assert "cache" not in result.error
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("in/x.npy", np.zeros((5, 3), np.uint16), "has shape (5, 3), the spec of 'x' (3, 5)"),
+        ("in/cache.npy", np.zeros(2, np.float32), "holds float32, the spec of 'cache' says"),
+        ("in/offset.npy", np.zeros(1, np.float32), "the spec of 'offset' ()"),
+        ("out/y.npy", b"no array", "cannot be read"),
+        ("in/x.npy", b"", "cannot be read"),
+        ("in/dtypes.json", b"[", "cannot be read"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(saved, executor, name, content, says) -> None:
+    if isinstance(content, bytes):
+        (saved / name).write_bytes(content)
+    else:
+        np.save(saved / name, content)
+    result = run_jit(doubled, specs(), golden_data=saved, executor=executor)
+    assert not result.passed
+    assert says in result.error
+    assert name.split("/")[0] in result.error
+
+
+def test_a_torch_file_needs_torch(saved, executor, monkeypatch) -> None:
+    monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
+    (saved / "in" / "x.pt").write_bytes(b"")
+    assert "Import torch" in run_jit(doubled, specs(), golden_data=saved, executor=executor).error
+
+
+def test_saving_again_replaces_and_never_touches_anything_else(saved, executor, tmp_path) -> None:
+    assert run_jit(doubled, specs(), golden, save_data=saved, executor=executor).passed
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis.txt").write_text("mine")
+    with pytest.raises(Exception, match="something else is there"):
+        run_jit(doubled, specs(), golden, save_data=tmp_path / "work", executor=executor)
+    assert [p.name for p in (tmp_path / "work").iterdir()] == ["thesis.txt"]
+
+
+def test_saving_without_a_folder_goes_to_build_output(executor, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_jit(doubled, specs(), golden, save_data=True, executor=executor)
+    assert result.work_dir.as_posix() == "build_output/doubled"
+    assert run_jit(doubled, specs(), golden_data="build_output/doubled/data", executor=executor).passed
