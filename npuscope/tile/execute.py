@@ -17,6 +17,7 @@ from npuscope.tile import arguments as door
 from npuscope.tile import state
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
+from npuscope.tile.numeric.allocation import keep_freed_memory
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
@@ -99,6 +100,7 @@ def run_entry(
     given.update(kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
+    keep_freed_memory()
     started = time.perf_counter()
     AXES.sizes.clear()
     AXES.passes.clear()
