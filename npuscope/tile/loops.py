@@ -31,12 +31,16 @@ class Loop:
         self.init_values = None if init_values is None else tuple(init_values)
         self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
         self.swaps = False
+        self.around_chunks = False
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
         turns: Iterator[Any]
         if run.auto is not None and self.chunk and (run.block is None or run.auto.held):
             turns = run.auto.chunks(run, self)
+        elif run.auto is not None and self.around_chunks:
+            run.auto.pause(run)
+            turns = _in_orchestration(run, self)
         elif run.block is not None:
             turns = _in_region(run, run.block, self)
         else:
@@ -251,4 +255,11 @@ def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, An
     if isinstance(loop, Loop):
         loop.carries = tuple(values[name] for name in names if name in values)
         loop.swaps = swaps
+    return loop
+
+
+def around_chunks(loop: Any) -> Any:
+    """Told by the rewritten program: a `chunk=` loop stands inside this one."""
+    if isinstance(loop, Loop):
+        loop.around_chunks = True
     return loop

@@ -180,8 +180,9 @@ def full(shape: Sequence[Any], dtype: Any = None, value: Any = 0, **_: Any) -> A
     """A tile of one value; in orchestration a GM tensor."""
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
-    if run.block is None:
+    if run.block is None and run.auto is None:
         return run.create("", extents, kind, value)
+    run.region("full")
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
     number = lanes.of(value)
