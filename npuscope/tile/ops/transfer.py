@@ -48,7 +48,8 @@ def load(
     if transpose:
         from npuscope.tile.ops import shaping
 
-        return shaping.transpose(tile, -2, -1)
+        turned: Tile = shaping.transpose(tile, -2, -1)
+        return turned
     return tile
 
 
