@@ -1,0 +1,52 @@
+"""Greedy decoding of a batch of prompts, whatever computes the step: the tile program, the NumPy golden, transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qwen3_14b.config import Qwen3
+
+Array = npt.NDArray[Any]
+Step = Callable[[Array, Array], tuple[Array, Array]]  # (token ids [rows], lengths [rows]) -> (logits, next token ids)
+
+
+def prompts(model: Qwen3, lengths: tuple[int, ...], seed: int = 0) -> list[Array]:
+    """Seeded token ids, one prompt per length."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, model.vocab, length).astype(np.int32) for length in lengths]
+
+
+def prefill(model: Qwen3, step: Step, texts: list[Array]) -> Array:
+    """Feed all prompts but their last token, token by token; returns the lengths reached.
+
+    All rows end together; a shorter one takes no part (length 0) until its time comes.
+    """
+    longest = max(len(text) for text in texts)
+    lengths = np.zeros(model.rows, dtype=np.int32)
+    for time in range(longest - 1):
+        tokens = np.zeros(model.rows, dtype=np.int32)
+        for row, text in enumerate(texts):
+            at = time - (longest - len(text))
+            if at >= 0:
+                tokens[row], lengths[row] = text[at], at + 1
+        step(tokens, lengths)
+    return lengths
+
+
+def greedy(model: Qwen3, step: Step, texts: list[Array], lengths: Array, count: int) -> tuple[Array, list[Array]]:
+    """`count` tokens after each prompt, [rows of texts, count], and the logits of every step."""
+    tokens = np.zeros(model.rows, dtype=np.int32)
+    tokens[: len(texts)] = [text[-1] for text in texts]
+    live = np.arange(model.rows) < len(texts)
+    made, all_logits = [], []
+    for _ in range(count):
+        lengths = np.where(live, lengths + 1, 0).astype(np.int32)
+        logits, sampled = step(tokens, lengths)
+        tokens = np.where(live, sampled, 0).astype(np.int32)
+        made.append(tokens[: len(texts)].copy())
+        all_logits.append(logits[: len(texts)].copy())
+    return np.stack(made, axis=1), all_logits
