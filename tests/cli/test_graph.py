@@ -132,5 +132,5 @@ SLICED = {
     f'{REGION}"square")': f'{PART}        result = pl.slice(out, [16, 128], [i * 16, 0])\n{REGION}"square")',
     "mid = pl.assemble(mid, pl.add(rows, rows), [i * 16, 0])": "part = pl.assemble(part, pl.add(rows, rows), [0, 0])",
     "            rows = pl.slice(mid, [16, 128], [i * 16, 0])": "            rows = pl.slice(part, [16, 128], [0, 0])",
-    "out = pl.assemble(out, pl.mul(rows, rows), [i * 16, 0])": "result = pl.assemble(result, pl.mul(rows, rows), [0, 0])",
+    "out = pl.assemble(out, pl.mul(rows, rows), [i * 16": "result = pl.assemble(result, pl.mul(rows, rows), [0",
 }
