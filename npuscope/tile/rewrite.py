@@ -24,7 +24,7 @@ from npuscope.tile.fault import TileError
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
-_NAMED = {"create_tensor", "create"}
+_NAMED = {"create_tensor"}
 
 
 def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
