@@ -27,6 +27,7 @@ from npuscope.cli import (
     predict,
     report,
     roofline,
+    run,
     view,
     whatif,
 )
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (graph,)
+PROGRAMS = (run, graph)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)

@@ -1,7 +1,7 @@
 """The tile language of PyPTO, run on the CPU and recorded: `import npuscope.tile as pl`.
 
-A function under `@pl.jit` executes when it is called, with the chip's numerics, on NumPy arrays or torch tensors; `record`
-returns what it did.
+A function under `@pl.jit` executes when it is called, with the chip's numerics, on NumPy arrays or torch tensors;
+`record` returns what it did.
 """
 
 from __future__ import annotations

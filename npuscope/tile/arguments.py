@@ -9,16 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile import signature as types
-from npuscope.tile.dtypes import BF16, DataType, of_storage
+from npuscope.tile.dtypes import DataType, of_storage
 from npuscope.tile.fault import TileError
 from npuscope.tile.memory import contiguous
 from npuscope.tile.ops.checks import is_number
 from npuscope.tile.state import Run
 from npuscope.tile.values import Tensor
+
+_BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,13 @@ def to_numpy(value: Any) -> npt.NDArray[Any]:
     torch = sys.modules["torch"]
     value = value.detach()
     if value.dtype is torch.bfloat16:
-        return np.asarray(value.view(torch.int16).numpy()).view(BF16.storage)
+        return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
     return np.asarray(value.numpy())
 
 
 def to_torch(array: npt.NDArray[Any]) -> Any:
     torch = sys.modules["torch"]
-    if array.dtype == BF16.storage:
+    if array.dtype == _BF16:
         return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.ascontiguousarray(array))
 
@@ -179,5 +182,6 @@ def _check(
             want = dynamic.setdefault(want, have)
         if isinstance(want, int | np.integer) and int(want) != have:
             raise TileError(
-                f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, the argument has shape {list(shape)}"
+                f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, "
+                f"the argument has shape {list(shape)}"
             )

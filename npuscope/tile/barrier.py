@@ -1,7 +1,8 @@
 """A real rendezvous of the blocks of one launch.
 
-Blocks run one after another until the first of them reaches a barrier. Then each of the others is run in a thread of its own
-up to its barrier; only one thread ever runs at a time, handing over by semaphores, so the result does not depend on timing.
+Blocks run one after another until the first of them reaches a barrier. Then each of the others is run in a thread of
+its own up to its barrier; only one thread ever runs at a time, handing over by semaphores, so the result does not
+depend on timing.
 """
 
 from __future__ import annotations

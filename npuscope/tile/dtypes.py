@@ -1,8 +1,9 @@
 """The data types of the tile language: what a tensor stores, and the array type its tiles are computed in.
 
-GM holds a tensor in its *storage* type (bf16 through ml_dtypes). On chip a tile of a small type lives in a wider *compute*
-array that holds exactly the values the small type can: float32 for bf16, fp16, int8 and uint8. So a cast from bf16 to fp32
-costs nothing, a matmul needs no conversion, and rounding happens once, at each op's output, as on the chip.
+GM holds a tensor in its *storage* type (bf16 through ml_dtypes). On chip a tile of a small type lives in a wider
+*compute* array that holds exactly the values the small type can: float32 for bf16, fp16, int8 and uint8. So a cast
+from bf16 to fp32 costs nothing, a matmul needs no conversion, and rounding happens once, at each op's output, as on
+the chip.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DataType:
-    """One data type: its name in programs, bytes of an element, array types in GM and on chip (None: a handle, no data)."""
+    """One data type: its name in programs, bytes of an element, array types in GM and on chip (None: a handle, no
+    data).
+    """
 
     name: str
     bytes: int

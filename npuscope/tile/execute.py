@@ -17,7 +17,10 @@ from npuscope.tile import arguments as door
 from npuscope.tile import state
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
-from npuscope.tile.record.model import Mode, Recording, Site
+from npuscope.tile.numeric.allocation import keep_freed_memory
+from npuscope.tile.record.model import Mode, Recording
+from npuscope.tile.record.names import unique_names
+from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.state import Run
 from npuscope.tile.values import Tensor, Tile
 
@@ -34,26 +37,13 @@ class Finished:
     @property
     def named(self) -> dict[str, npt.NDArray[Any]]:
         """Every GM tensor by name in the order they came to be; a name used again gets #2, #3, …"""
-        found: dict[str, npt.NDArray[Any]] = {}
-        seen: dict[str, int] = {}
-        for buffer in self.buffers:
-            if buffer.data is None:
-                continue
-            seen[buffer.name] = seen.get(buffer.name, 0) + 1
-            name = buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"
-            found[name] = buffer.data.reshape(buffer.shape)
-        return found
+        data = {name: self.buffers[id] for name, id in unique_names(self.recording.buffers).items()}
+        return {name: b.data.reshape(b.shape) for name, b in data.items() if b.data is not None}
 
-    def last_writer(self, name: str, flat_index: int) -> Site | None:
-        """The place of the op that last wrote an element of a named tensor."""
-        from npuscope.tile.record.writers import last_writer
-
-        numbers: dict[str, int] = {}
-        for buffer in self.recording.buffers:
-            numbers.setdefault(buffer.name, buffer.id)
-        if name not in numbers:
-            return None
-        return last_writer(self.recording, numbers[name], flat_index)
+    def last_writer(self, name: str, flat_index: int) -> Write | None:
+        """The op that last wrote an element of a named tensor."""
+        number = unique_names(self.recording.buffers).get(name)
+        return None if number is None else last_writer(self.recording, number, flat_index)
 
 
 _listeners: list[Callable[[Finished], None]] = []
@@ -110,6 +100,7 @@ def run_entry(
     given.update(kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
+    keep_freed_memory()
     started = time.perf_counter()
     AXES.sizes.clear()
     AXES.passes.clear()

@@ -22,7 +22,9 @@ _CORES = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
 
 
 class TileFunction:
-    """A function of a tile program. Called from outside an entry runs; called from a program it does what its kind does."""
+    """A function of a tile program. Called from outside an entry runs; called from a program it does what its kind
+    does.
+    """
 
     kind = "inline"
 

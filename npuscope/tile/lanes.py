@@ -1,10 +1,10 @@
 """Scalars that stand for one value per loop iteration or block, so that `shapes` mode runs equal iterations once.
 
-In `shapes` mode a loop body runs once for all iterations that behave alike. Its loop variable is a `Lane`: an array with one
-axis per open loop (axis -1 is the block, -2 the outermost loop, and so on). Arithmetic is by NumPy. Where the program needs
-one answer for all (a branch, a trip count, a shape), `settle` keeps the longest leading run of lanes that agree with the
-first; the lanes dropped are run again later, from the top of the loop body. So nothing is assumed about the program: lanes
-only ever shrink to iterations that took exactly the path that was recorded.
+In `shapes` mode a loop body runs once for all iterations that behave alike. Its loop variable is a `Lane`: an array
+with one axis per open loop (axis -1 is the block, -2 the outermost loop, and so on). Arithmetic is by NumPy. Where
+the program needs one answer for all (a branch, a trip count, a shape), `settle` keeps the longest leading run of
+lanes that agree with the first; the lanes dropped are run again later, from the top of the loop body. So nothing is
+assumed about the program: lanes only ever shrink to iterations that took exactly the path that was recorded.
 """
 
 from __future__ import annotations

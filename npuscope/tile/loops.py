@@ -34,7 +34,13 @@ class Loop:
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
-        turns = _in_region(run, run.block, self) if run.block is not None else _in_orchestration(run, self)
+        turns: Iterator[Any]
+        if run.auto is not None and self.chunk and (run.block is None or run.auto.held):
+            turns = run.auto.chunks(run, self)
+        elif run.block is not None:
+            turns = _in_region(run, run.block, self)
+        else:
+            turns = _in_orchestration(run, self)
         if self.init_values is None:
             return turns
         return _carrying(run, turns, self.init_values)
@@ -68,9 +74,6 @@ def yield_(*values: Any) -> Any:
 def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
-    if run.auto is not None and (loop.chunk or loop.kind == "parallel"):
-        yield from run.auto.chunks(run, loop)
-        return
     number = run.loops = run.loops + 1
     kind: Any = loop.kind
     turns = run.recorder.turns

@@ -11,8 +11,9 @@ from npuscope.tile.dtypes import DataType
 
 
 class Buffer:
-    """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold something
-    (None: all do)."""
+    """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold
+    something (None: all do).
+    """
 
     __slots__ = ("data", "dtype", "id", "known", "manual_dep", "name", "shape", "store_count", "written")
 

@@ -124,7 +124,8 @@ def _common() -> dict[str, Any]:
     for module, names in (
         (
             reduce,
-            "row_sum row_max row_min row_prod row_argmax row_argmin col_sum col_max col_min col_prod col_argmax col_argmin",
+            "row_sum row_max row_min row_prod row_argmax row_argmin "
+            "col_sum col_max col_min col_prod col_argmax col_argmin",
         ),
         (cube, "matmul matmul_acc matmul_bias matmul_dual_acc batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias"),
         (slicing, "slice"),

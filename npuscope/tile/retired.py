@@ -1,7 +1,7 @@
 """Spellings of before June 2026 that programs still have: `pl.incore()`, `pl.auto_incore(split=)`, `chunk=`.
 
-`auto_incore` let the compiler draw the tasks: every chunk of a loop with `chunk=` becomes a task, and so does what stands
-between such loops.
+`auto_incore` let the compiler draw the tasks: every chunk of a loop with `chunk=` becomes a task, and so does what
+stands between such loops.
 """
 
 from __future__ import annotations

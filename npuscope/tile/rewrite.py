@@ -1,7 +1,7 @@
 """The one rewrite of the user's source: what plain Python execution cannot say.
 
-- The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the names
-  bound before it, and can stop at a barrier.
+- The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
+  names bound before it, and can stop at a barrier.
 - A loop whose body reads names that an earlier turn set says so, for `shapes` mode may not run its turns as one.
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
@@ -62,7 +62,6 @@ def _compiled(
         body=[definition, ast.Return(ast.Name(definition.name, ast.Load()))],
         decorator_list=[],
         returns=None,
-        type_params=[],
     )
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
@@ -171,7 +170,6 @@ class _Rewriter(ast.NodeTransformer):
             body=[*flat, ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))],
             decorator_list=[],
             returns=None,
-            type_params=[],
         )
         if isinstance(call, ast.Call):
             call = self.visit(call)

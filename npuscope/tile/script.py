@@ -101,7 +101,7 @@ def _explained(error: BaseException, file: Path) -> BadInput:
     ours = str(Path(__file__).resolve().parents[1])
     mine = [f for f in frames if not f.filename.startswith((ours, "<frozen")) and Path(f.filename).exists()]
     inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
-    frame = (inside or mine or [None])[-1]
+    frame = next(reversed(inside or mine), None)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError):
         return BadInput(what, path=error.filename or file, line=error.lineno)

@@ -1,4 +1,6 @@
-"""The types written in signatures: `pl.Tensor[[M, 128], pl.FP32]`, `pl.Out[...]`, `pl.Scalar[pl.INT32]`, `pl.dynamic("M")`."""
+"""The types written in signatures: `pl.Tensor[[M, 128], pl.FP32]`, `pl.Out[...]`, `pl.Scalar[pl.INT32]`,
+`pl.dynamic("M")`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which line of the user's source an op stands on.
 
-`frame.f_lineno` walks the line table, which is slow in long functions, so a place is known by (code object, instruction)
-and resolved to file and line once.
+`frame.f_lineno` walks the line table, which is slow in long functions, so a place is known by (code object,
+instruction) and resolved to file and line once.
 """
 
 from __future__ import annotations

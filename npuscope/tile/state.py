@@ -83,6 +83,7 @@ class Run:
                 direction=direction,
                 manual_dep=manual_dep,
                 before_task=len(self.recorder.tasks),
+                turns=() if origin == "parameter" else tuple(self.recorder.turns),
             )
         )
         return buffer

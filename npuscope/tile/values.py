@@ -67,7 +67,7 @@ def _negative(self: Operand) -> Any:
     return vector.neg(self)
 
 
-Operand.__neg__ = _negative  # type: ignore[attr-defined]
+setattr(Operand, "__neg__", _negative)  # noqa: B010
 
 
 class Tensor(Operand):
@@ -113,7 +113,9 @@ class Tensor(Operand):
 
 
 class Tile(Operand):
-    """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in GM."""
+    """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in
+    GM.
+    """
 
     __slots__ = (
         "_owned",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile.golden.arrays import Array, fp32, is_float
-from npuscope.tile.golden.comparator import Comparator, Situation, Verdict, listed, named
+from npuscope.tile.golden.comparator import Comparator, Situation, Verdict, label, listed, named
 
 SMALLEST = 2.0**-14  # below this over diff_thd a value counts as that large: relative errors of zeros mean nothing
 Bools = npt.NDArray[np.bool_]
@@ -40,7 +40,9 @@ def allclose(actual: Array, expected: Array, situation: Situation, show: int = 2
     a, e = actual.reshape(-1), expected.reshape(-1)
     return False, (
         f"    Mismatched elements: {bad.size}/{a.size}  rtol={rtol} atol={atol}\n"
-        + listed(bad[:show], lambda i: f"[{i}] actual={a[i]!s}, expected={e[i]!s}{situation.written_by(i)}")
+        + listed(
+            bad[:show], lambda i: f"{label(i, actual.shape)}actual={a[i]!s}, expected={e[i]!s}{situation.written_by(i)}"
+        )
     )
 
 
@@ -178,7 +180,7 @@ class Part:
         def line(i: int) -> str:
             flat = int(np.ravel_multi_index(self.place(i), self.whole))
             values = f"actual={self.actual[i]:.8g}, expected={self.expected[i]:.8g}"
-            return f"[{flat}] {values}, {more(i)}{situation.written_by(flat)}"
+            return f"{label(flat, self.whole)}{values}, {more(i)}{situation.written_by(flat)}"
 
         return listed(bad, line)
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from npuscope.tile.golden.arrays import Array, array_of
 
 Verdict = tuple[bool, str]  # passed, and else what is wrong, in lines indented by four
@@ -55,6 +57,12 @@ class Comparator:
 
 def named(name: str, **parameters: object) -> str:
     return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
+
+
+def label(flat_index: int, shape: tuple[int, ...]) -> str:
+    """An element as lists name it: its flat index, and its place where the tensor has several axes."""
+    place = tuple(int(x) for x in np.unravel_index(flat_index, shape)) if len(shape) > 1 else ""
+    return f"[{flat_index}] {place} " if place else f"[{flat_index}] "
 
 
 def listed(bad: Iterable[int], line: Callable[[int], str]) -> str:

@@ -1,13 +1,12 @@
 """Which named tensor do two variants of a program disagree on first? Bit by bit, in the order the program wrote them.
 
-The tensors are those of `Run.named`: every GM tensor at the end of the run. They are ordered by the last task that
-wrote them (inputs first), so a wrong tensor comes before those computed from it. NaNs are equal when their bits are;
-0 and -0 differ.
+The tensors are those of `Run.named`: every GM tensor at the end of the run. Inputs come first, then a tensor by the
+last task that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor comes
+before those computed from it. NaNs are equal when their bits are; 0 and -0 differ.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ from npuscope.tile.golden.arrays import Array, array_of, copy_of, is_torch_tenso
 from npuscope.tile.golden.runner import Executor, Run, default_executor, make
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
+from npuscope.tile.record.names import unique_names
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def differences(
 ) -> Differences:
     """Compare the tensors of two runs by name. `only`: these names of A; `rename`: name in A → its name in B."""
     rename = rename or {}
-    names = _in_order_of_writing(run_a)
+    position = _last_tasks(run_a)
+    names = sorted(position, key=position.__getitem__)
     for option, wanted in (("only", only or ()), ("rename", rename)):
         unknown = [name for name in wanted if name not in run_a.named]
         if unknown:
@@ -120,14 +121,15 @@ def differences(
         raise NpuscopeError(
             "the two runs have no named tensor in common", remedy="Say which belong together with rename=."
         )
+    found = [(name, _compare(run_a, run_b, name, other)) for name, other in both.items()]
+    found.sort(key=lambda entry: position[entry[0]] if entry[1] is None else _position(run_a, entry[1], position))
     identical: list[str] = []
     differing: list[Difference] = []
-    for a, b in both.items():
-        found = _compare(run_a, run_b, a, b, tuple(identical))
-        if found is None:
-            identical.append(a)
+    for name, difference in found:
+        if difference is None:
+            identical.append(name)
         else:
-            differing.append(found)
+            differing.append(replace(difference, identical_before=tuple(identical)))
     only_b = [] if only is not None else [name for name in run_b.named if name not in both.values()]
     return Differences(tuple(differing), tuple(identical), tuple(a for a in pairs if a not in both), tuple(only_b))
 
@@ -155,24 +157,27 @@ def _argument(given: Any, seed: Seed) -> Any:
     return array_of(given) if is_torch_tensor(given) else given
 
 
-def _in_order_of_writing(run: Run) -> list[str]:
-    """The names of a run's tensors by the last task that wrote them; those that no task wrote first."""
+def _last_tasks(run: Run) -> dict[str, int]:
+    """The last task that wrote each named tensor, -1 where none did; in order of creation."""
     written: dict[int, int] = {}
     for task in run.recording.tasks:
         written |= {argument.buffer: task.id for argument in task.arguments if argument.writes}
-    last = {}
-    seen: Counter[str] = Counter()
-    for buffer in run.recording.buffers:
-        seen[buffer.name] += 1
-        name = buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"
-        last[name] = written.get(buffer.id, -1)
-    return sorted(run.named, key=lambda name: last.get(name, -1))  # stable: then in order of creation
+    numbers = unique_names(run.recording.buffers)
+    return {name: written.get(numbers[name], -1) for name in run.named}
 
 
-def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str, before: tuple[str, ...]) -> Difference | None:
+def _position(run: Run, difference: Difference, last: Mapping[str, int]) -> int:
+    """The task that made a tensor differ: a later one may have written other elements of it."""
+    if difference.index is None:
+        return last[difference.name]
+    writer = run.last_writer(difference.name, int(np.ravel_multi_index(difference.index, difference.shape)))
+    return getattr(writer, "task", last[difference.name])
+
+
+def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | None:
     a, b = run_a.named[name_a], run_b.named[name_b]
     nothing = Difference(
-        name_a, name_b, a.shape, a.dtype.name, a.size, 0, None, None, None, "", "", 0.0, None, None, before
+        name_a, name_b, a.shape, a.dtype.name, a.size, 0, None, None, None, "", "", 0.0, None, None, ()
     )
     if a.dtype != b.dtype or a.size != b.size:
         return replace(nothing, reason=f"A has {list(a.shape)} {a.dtype}, B has {list(b.shape)} {b.dtype}")

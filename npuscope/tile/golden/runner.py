@@ -6,7 +6,6 @@ compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -253,8 +252,9 @@ def _arguments(specs: Sequence[Spec], values: Mapping[str, Any]) -> list[Any]:
 
 def default_executor() -> Executor:
     """The tile language's own, imported when it is first needed."""
-    execute: Executor = importlib.import_module("npuscope.tile.execute").record
-    return execute
+    from npuscope.tile.execute import record
+
+    return record
 
 
 def _default_folder(program: Any) -> Path:

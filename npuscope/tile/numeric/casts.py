@@ -1,14 +1,13 @@
 """Which casts are one instruction of the vector unit, and the chain of instructions for the others.
 
 Tables and rule: pypto's LegalizeTileCast pass. The chain is the shortest one whose intermediates hold every value of
-the target; among equals one that goes from an integer to the float of the same width first, and then changes width. A
-pair without such a chain (int8 to fp32 on a2a3) is refused by the compiler: `hops` is empty.
+the target; among equals the one with most floats (the pass says "the float of the same width first", which for these
+tables is the same). A pair without such a chain (int8 to fp32 on a2a3) is refused by the compiler: `hops` is empty.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 
 from npuscope.tile.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, DataType
 
@@ -49,21 +48,9 @@ def hops(source: DataType, target: DataType, chip: str = "a2a3") -> tuple[DataTy
         paths = [(*path, step) for path in paths for step in native.get(path[-1], ()) if step not in path]
         found = [path for path in paths if path[-1] is target]
         if found:
-            return min(found, key=_preference)[1:]
+            return min(found, key=lambda path: sum(step.is_int for step in path))[1:]
         paths = [path for path in paths if _holds(path[-1], target)]
     return ()
-
-
-def _preference(path: tuple[DataType, ...]) -> int:
-    return sum(_cost(before, after) for before, after in pairwise(path))
-
-
-def _cost(before: DataType, after: DataType) -> int:
-    if not after.is_float:
-        return 2
-    if before.is_float:
-        return 1
-    return 0 if before.bytes == after.bytes else 2
 
 
 def _value_bits(dtype: DataType) -> int:

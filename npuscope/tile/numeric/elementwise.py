@@ -1,7 +1,7 @@
 """Element-wise work on tiles: name -> function, in the compute type of its operands (float32, or an integer type).
 
-Rounding at the result's type is `rounding.round_to`, the caller's to apply. Shapes broadcast as in NumPy; an operand
-may be a NumPy scalar of the tile's compute type. exp, log, rsqrt and the like are the exact functions rounded to
+Rounding at the result's type is `rounding.round_to`, the caller's to apply. Shapes broadcast as in NumPy; operands
+may be NumPy scalars of the tile's compute type. exp, log, rsqrt and the like are the exact functions rounded to
 fp32, where the chip approximates. NaN goes through everything, maximum and minimum too. To be run under one
 `np.errstate(all="ignore")`.
 """
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Binary = Callable[[Any, Any], Array]
 
 _F32, _I32 = np.float32, np.int32
-_ONE, _ZERO = _F32(1), _F32(0)
+_ONE = _F32(1)
 _INFINITY = _F32(np.inf)
 _CLIP_FROM = 8192  # elements from which clipping beats maximum with one number (256x256: 8 us and 25 us)
 
@@ -64,8 +64,7 @@ def _rem(x: Any, y: Any) -> Any:
 
 
 def _expdif(x: Any, y: Any) -> Any:
-    difference = np.subtract(x, y)
-    return np.exp(difference, out=difference)
+    return np.exp(np.subtract(x, y))
 
 
 def _lrelu(x: Any, y: Any) -> Any:
@@ -84,8 +83,7 @@ def _bits(operation: Callable[..., Any]) -> Binary:
 
 
 def _rsqrt(x: Array) -> Array:
-    root = np.sqrt(x)
-    return np.divide(_ONE, root, out=root)
+    return np.divide(_ONE, np.sqrt(x))
 
 
 def _invert(x: Array) -> Array:

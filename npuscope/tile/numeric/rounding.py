@@ -5,11 +5,13 @@ Facts (pto-isa include/pto/npu/a2a3/TCvt.hpp; pypto docs/en/dev/passes/14-legali
 - "none" is rint between floats and from an integer to a float, trunc from a float to an integer.
 - The low bits are kept from fp16 to int8, uint8 and int16 and from fp32 to int16 (each by way of a saturated int32),
   from int64 to int32 and from int32 to int16. So fp32 300.0 is int8 44. Every other conversion saturates.
-- fp32 to fp16 saturates a finite value at 65504 (pypto's page on casts; its page on precision expects infinity).
+- NaN becomes integer 0, and fp32 to fp16 saturates a finite value at 65504 (the expected values of pto-isa's device
+  tests, tests/npu/a2a3/src/st/testcase/tcvt; a page of pypto on precision expects infinity instead).
+- Arithmetic overflows to infinity: the default mode of these chips (CANN, INF_NAN_MODE_ENABLE).
 
-Assumptions: NaN becomes integer 0; a bf16 overflow rounds to infinity as in IEEE 754; "odd" sends an inexact value to
-the neighbour whose last bit is 1 (the chip has it for fp32 to fp16 only; pto-isa's CPU model breaks ties to odd
-instead); types the chip cannot cast at all convert directly; an op's own result is rounded to nearest even.
+Assumptions: a cast that overflows bf16 rounds to infinity as in IEEE 754; "odd" sends an inexact value to the neighbour
+whose last bit is 1 (the chip has it for fp32 to fp16 only; pto-isa's CPU model breaks ties to odd instead); types the
+chip cannot cast at all convert directly; an op's own result is rounded to nearest even.
 
 A returned array may be the argument itself where nothing changes: callers treat tile arrays as immutable.
 """
@@ -35,13 +37,15 @@ _F32, _U32, _I32, _I64 = np.float32, np.uint32, np.int32, np.int64
 _largest, _lowest = np.maximum.reduce, np.minimum.reduce
 _FP32_WHOLE, _FP16_WHOLE, _BF16_WHOLE = 2**24, 2**11, 2**8  # every whole number up to here is a value of the type
 _LOW_BITS = {(FP16, INT8), (FP16, UINT8), (FP16, INT16), (FP32, INT16)}
-_to_bf16, _to_fp16 = floats.BF16["rint"], floats.FP16["rint"]
+_to_bf16, _to_fp16 = floats.BF16["rint"], floats.FP16_RESULT
 
 _steps: dict[tuple[str, str, str], tuple[Step, ...]] = {}
 
 
 def cast(array: Array, source: DataType, target: DataType, mode: str) -> Array:
-    """The tile of `source` values as `target` values, in one of MODES."""
+    """The tile (or array without axes) of `source` values as `target` values, in one of MODES."""
+    if not array.ndim:
+        return cast(array.reshape(1), source, target, mode).reshape(())
     key = (source.name, target.name, mode)
     steps = _steps.get(key)
     if steps is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npuscope.tile import lanes
@@ -49,7 +50,9 @@ def reshape(x: Any, shape: Sequence[Any], **_: Any) -> Any:
 
 
 def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
-    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape decides."""
+    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape
+    decides.
+    """
     if valid is None:
         return None
     marked = [v for v, n in zip(valid, old, strict=True) if n != 1]
@@ -103,7 +106,7 @@ def concat(x: Any, y: Any, *more: Any, **_: Any) -> Tile:
     run.region("concat")
     run.emit("concat", "vector", tuple(tiles), result)
     if all(t.array is not None for t in tiles):
-        result.array = np.concatenate([t.array for t in tiles], axis=-1)  # type: ignore[misc]
+        result.array = np.concatenate([t.array for t in tiles], axis=-1)
     return result
 
 
@@ -134,16 +137,12 @@ def pad_number(pad_value: Any, dtype: DataType) -> Any:
         return pad_value
     if pad_value in (PadValue.zero, PadValue.null):
         return 0
-    import ml_dtypes
-
-    storage_type = dtype.storage
-    assert storage_type is not None
-    info: Any = ml_dtypes.finfo(storage_type) if dtype.is_float else ml_dtypes.iinfo(storage_type)
-    return (
-        float(info.min if pad_value is PadValue.min else info.max)
-        if dtype.is_float
-        else int(info.min if pad_value is PadValue.min else info.max)
-    )
+    kind: Any = dtype.storage
+    if dtype.is_float:
+        info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+        return float(info.min if pad_value is PadValue.min else info.max)
+    limits = np.iinfo(kind)
+    return int(limits.min if pad_value is PadValue.min else limits.max)
 
 
 def fillpad(x: Any, pad_value: Any = PadValue.zero, **_: Any) -> Tile:
@@ -217,7 +216,7 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
     result = Tile(None, extents, kind)
     run.emit("tri", "vector", (diagonal,), result)
     if run.computes:
-        below = np.tri(*extents[-2:], k=int(diagonal) - (1 if upper else 0))
+        below = np.tri(extents[-2], extents[-1], k=int(diagonal) - (1 if upper else 0))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result
 
@@ -237,7 +236,7 @@ def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) 
     if tile.array is not None:
         bits = np.empty(tile.shape, tile.dtype.storage)
         storage.store(bits, tile.array, tile.dtype)
-        result.array = storage.load(bits.view(kind.storage).reshape(extents), kind)
+        result.array = storage.load(bits.view(kind.storage or tile.array.dtype).reshape(extents), kind)
     return result
 
 

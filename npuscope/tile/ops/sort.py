@@ -54,7 +54,7 @@ def mrgsort(x: Any, *lists: Any, exhausted: bool = False, block_len: Any = None,
     result = _made("mrgsort", tiles, (1, sum(t.shape[-1] for t in tiles)), first.dtype)
     arrays = [t.array for t in tiles]
     if all(array is not None for array in arrays):
-        result.array = sorting.mrgsort_lists([array for array in arrays if array is not None])
+        result.array = sorting.mrgsort_lists([array for array in arrays if array is not None], exhausted)
     return result
 
 
@@ -72,27 +72,38 @@ def gather(
     tile = run.tile(x, "gather")
     if mask_pattern is not None:
         dtype = output_dtype if isinstance(output_dtype, DataType) else tile.dtype
-        if dtype.bytes != tile.dtype.bytes:
-            raise fault(f"pl.gather: {describe(tile)} read as {dtype}: the widths differ")
+        if dtype is not tile.dtype and (dtype.bytes != 4 or tile.dtype.bytes != 4):
+            raise fault(f"pl.gather: {describe(tile)} read as {dtype}", "Only 4-byte types can be read as each other.")
         kept = tile.shape[-1] if mask_pattern == 7 else tile.shape[-1] // (2 if mask_pattern < 3 else 4)
         result = _made("gather", (tile,), (*tile.shape[:-1], kept), dtype)
         if tile.array is not None:
-            result.array = sorting.gather_mask(tile.array, int(mask_pattern), dtype.compute)
+            view = None if dtype is tile.dtype else dtype.compute
+            result.array = sorting.gather_mask(tile.array, int(mask_pattern), view)
         return result
     numbers = run.tile(index if index is not None else dim, "gather")
     result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:
-        if numbers.array.size and (np.min(numbers.array) < 0 or np.max(numbers.array) >= tile.shape[-1]):
-            raise fault(f"pl.gather: an index lies outside the {tile.shape[-1]} columns of {describe(tile)}")
+        _check_index(numbers.array, tile.shape[-1], "columns", tile)
         result.array = sorting.gather(tile.array, numbers.array.astype(np.int64))
     return result
 
 
-def gather_flat(x: Any, index: Any, *scratch: Any, **options: Any) -> Tile:
-    """The tile form: gather(source, indices, scratch), or by mask."""
+def gather_flat(x: Any, index: Any = None, *scratch: Any, **options: Any) -> Tile:
+    """The tile form: gather(source, indices, scratch), indices counted over the whole tile, or by mask."""
     if "mask_pattern" in options:
         return gather(x, **options)
-    return gather(x, None, index)
+    run = current()
+    tile, numbers = run.tile(x, "tile.gather"), run.tile(index, "tile.gather")
+    result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
+    if tile.array is not None and numbers.array is not None:
+        _check_index(numbers.array, tile.array.size, "elements", tile)
+        result.array = sorting.gather_flat(tile.array, numbers.array.astype(np.int64))
+    return result
+
+
+def _check_index(index: Any, count: int, what: str, tile: Tile) -> None:
+    if index.size and (np.min(index) < 0 or np.max(index) >= count):
+        raise fault(f"pl.gather: an index lies outside the {count} {what} of {describe(tile)}")
 
 
 def gather_mask(x: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:

@@ -48,7 +48,8 @@ def load(
     if transpose:
         from npuscope.tile.ops import shaping
 
-        return shaping.transpose(tile, -2, -1)
+        turned: Tile = shaping.transpose(tile, -2, -1)
+        return turned
     return tile
 
 
@@ -101,7 +102,9 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     if source.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
     start = int(position(target, offset))
-    if source.buffer is not target.buffer:
+    if source.offset or source.shape != source.buffer.shape:
+        run.recorder.finding("alias", "pl.assemble of a slice in orchestration: the compiler does not fuse it")
+    elif source.buffer is not target.buffer:
         run.recorder.aliases.append(
             model.Alias(
                 part=source.buffer.id,

@@ -199,8 +199,7 @@ def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
         value = np.asarray(np.float32(x))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))
     if isinstance(x, float | np.floating):
-        whole = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint}.get(mode)
-        return int(whole(x)) if whole else int(np.trunc(x + np.copysign(0.5, x)))
+        return int(rounding.cast(np.asarray(np.float32(x)), FP32, dtype, mode))
     return int(x)
 
 

@@ -41,9 +41,9 @@ def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
     axis = ndim - 1 - depth
     if len(arrays) == 1:
         return arrays[0]
-    rest = np.broadcast_shapes(*(array.shape[:axis] + (1,) + array.shape[axis + 1 :] for array in arrays))
+    rest = np.broadcast_shapes(*((*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in arrays))
     full = [
-        np.broadcast_to(array, rest[:axis] + (count,) + rest[axis + 1 :])
+        np.broadcast_to(array, (*rest[:axis], count, *rest[axis + 1 :]))
         for array, count in zip(arrays, counts, strict=True)
     ]
     return np.concatenate(full, axis=axis)
@@ -68,10 +68,10 @@ class Frame:
     def __init__(self, parent: Frame | None, key: tuple[Any, ...] = ()) -> None:
         self.parent = parent
         self.key = key  # kind, stage, site of a loop
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.index = 0 if parent is None else len(parent.items)  # where the closed loop will stand in its parent
-        self.parent_iteration = 0 if parent is None else parent.iteration
-        self.iteration = 0
+        self.parent_iteration: int = 0 if parent is None else parent.iteration
+        self.iteration: int = 0
         self.open = True
         self.items: list[int] = []
         self.offsets: list[Offset] = []

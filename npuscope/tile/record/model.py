@@ -1,12 +1,13 @@
 """What one run of a tile program left behind: plain data, no NumPy values of the program, no behaviour.
 
-A `Recording` has two halves that are kept apart on purpose. What the *runtime* sees of a task: its arguments (whole captured
-tensors), declared dependencies, opt-outs, the orchestration loops around it. And what the task *did*: per block the ops in
-order with exactly the GM regions they touched. The graph is computed from the first, races and waste from both.
+A `Recording` has two halves that are kept apart on purpose. What the *runtime* sees of a task: its arguments (whole
+captured tensors), declared dependencies, opt-outs, the orchestration loops around it. And what the task *did*: per
+block the ops in order with exactly the GM regions they touched. The graph is computed from the first, races and waste
+from both.
 
-Structure and positions are apart too: a `Body` says which ops ran with which shapes, a `BlockGroup` says at which offsets.
-Iterations with equal structure are rolled up into one `Segment`, blocks with equal bodies share one `Body`, so forty layers
-store what one does.
+Structure and positions are apart too: a `Body` says which ops ran with which shapes, a `BlockGroup` says at which
+offsets. Iterations with equal structure are rolled up into one `Segment`, blocks with equal bodies share one `Body`,
+so forty layers store what one does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class TileType:
-    """What a tile is: `valid` where less than the shape holds data, `space` where the program says it (else lowering places it)."""
+    """What a tile is: `valid` where less than the shape holds data, `space` where the program says it (else lowering
+    places it).
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -45,8 +48,9 @@ class TileType:
 class Ref:
     """The op that made an operand, seen from the op that uses it.
 
-    `up` loops outward, `back` iterations ago in that loop (2 = two or more), then `path`: the index of an item there, and
-    where that item is a loop the index inside its last iteration, and so on. `up` = -1: the prologue (`path` = its index).
+    `up` loops outward, `back` iterations ago in that loop (2 = two or more), then `path`: the index of an item there,
+    and where that item is a loop the index inside its last iteration, and so on. `up` = -1: the prologue (`path` =
+    its index).
     """
 
     up: int
@@ -116,9 +120,9 @@ class Body:
 class BlockGroup:
     """Blocks of one task with one body.
 
-    `offsets` has one array per access of the body, in program order (prologue, then depth first through segments). Axis -1
-    runs over `blocks`, axis -2 over the iterations of the outermost enclosing segment, axis -3 over the next; an axis along
-    which nothing changes may have length 1, leading axes may be missing.
+    `offsets` has one array per access of the body, in program order (prologue, then depth first through segments).
+    Axis -1 runs over `blocks`, axis -2 over the iterations of the outermost enclosing segment, axis -3 over the next;
+    an axis along which nothing changes may have length 1, leading axes may be missing.
     """
 
     body: int  # index into Recording.bodies
@@ -128,7 +132,9 @@ class BlockGroup:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor as the runtime sees it at submission: the whole captured tensor (a view of a buffer), not what was touched."""
+    """A tensor as the runtime sees it at submission: the whole captured tensor (a view of a buffer), not what was
+    touched.
+    """
 
     buffer: int  # index into Recording.buffers
     offset: int
@@ -143,7 +149,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One iteration of an orchestration loop: which loop (a number unique to each time it is entered), its kind, which turn."""
+    """One iteration of an orchestration loop: which loop (a number unique to each time it is entered), its kind,
+    which turn.
+    """
 
     loop: int
     kind: Literal["range", "parallel", "unroll", "while", "spmd"]

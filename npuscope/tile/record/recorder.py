@@ -1,7 +1,7 @@
 """Writes a run down: tasks, blocks, ops, GM accesses. Knows nothing of values.
 
-Ops are interned: equal ops (name, place, operands' origins, shapes, accesses) are one number, a loop of equal iterations is
-one number, so a block's structure is a short tuple and equal blocks are found by comparing tuples.
+Ops are interned: equal ops (name, place, operands' origins, shapes, accesses) are one number, a loop of equal
+iterations is one number, so a block's structure is a short tuple and equal blocks are found by comparing tuples.
 """
 
 from __future__ import annotations
@@ -190,9 +190,7 @@ class _Finish:
             planes |= _planes(self._body_list[body].items)
             offsets = tuple(np.asarray(offset, dtype=np.int64) for offset in rolled.along(0))
             groups.append(BlockGroup(body, np.array(blocks, dtype=np.int64), offsets))
-        arguments = tuple(
-            Argument(*a.key, a.reads, a.writes, a.read_first, a.declared, a.no_dep) for a in draft.arguments
-        )
+        arguments = tuple(_argument(a) for a in draft.arguments)
         options = dict(draft.options)
         core = options.pop("core", None) or _core(planes, draft.form)
         return Task(
@@ -242,6 +240,21 @@ class _Finish:
         )
 
 
+def _argument(draft: ArgumentDraft) -> Argument:
+    buffer, offset, shape, strides = draft.key
+    return Argument(
+        buffer,
+        offset,
+        shape,
+        strides,
+        reads=draft.reads,
+        writes=draft.writes,
+        read_first=draft.read_first,
+        declared=draft.declared,
+        no_dep=draft.no_dep,
+    )
+
+
 def _moved(record: Any, site: int) -> Any:
     from dataclasses import replace
 
@@ -260,7 +273,7 @@ def _planes(items: Sequence[Op | Loop]) -> set[str]:
 
 
 def _core(planes: set[str], form: str) -> Core:
-    """Cube work, vector work or both decide the shape of cores a task needs; copies and scalars run on a vector core."""
+    """Cube work, vector work or both decide which cores a task needs; copies and scalars run on a vector core."""
     if form == "dummy":
         return "none"
     if "cube" in planes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Site
+from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Site
 
 
 def accesses(body: Body) -> Iterator[tuple[Op, Access]]:
@@ -26,8 +28,34 @@ def _of(items: tuple[Op | Loop, ...] | tuple[Op, ...]) -> Iterator[tuple[Op, Acc
                 yield from _of(segment.items)
 
 
-def last_writer(recording: Recording, buffer: int, element: int) -> Site | None:
-    """The op that last wrote an element (counted in its buffer), in program order."""
+@dataclass(frozen=True)
+class Write:
+    """The op that wrote an element."""
+
+    op: str
+    kernel: str
+    task: int
+    site: Site
+
+    def __str__(self) -> str:
+        return f"{self.op} in {self.kernel} (task {self.task}) at {Path(self.site.file).name}:{self.site.line}"
+
+
+def last_writer(recording: Recording, buffer: int, element: int) -> Write | None:
+    """The op that last wrote an element (counted in its buffer), in program order, through aliases too."""
+    found = [_direct_writer(recording, buffer, element)]
+    for alias in recording.aliases:
+        inside = _index_in(alias, element) if alias.whole == buffer else None
+        if inside is None:
+            continue
+        if recording.buffers[alias.part].shape == alias.shape:
+            found.append(last_writer(recording, alias.part, inside))
+        else:  # a view of the part was joined, and the record does not say which
+            found.append(Write("assemble", "orchestration", alias.before_task - 1, recording.sites[alias.site]))
+    return max((write for write in found if write is not None), key=lambda write: write.task, default=None)
+
+
+def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | None:
     for task in reversed(recording.tasks):
         numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
         if not numbers:
@@ -39,8 +67,22 @@ def last_writer(recording: Recording, buffer: int, element: int) -> Site | None:
                 if access.mode != "read" and access.argument in numbers and _touches(access, offsets, element):
                     found = op
         if found is not None:
-            return recording.sites[found.site]
+            return Write(found.name, task.kernel, task.id, recording.sites[found.site])
     return None
+
+
+def _index_in(alias: Alias, element: int) -> int | None:
+    """The flat index in the part of an element of the whole; None where the part does not have it."""
+    rest, index = element - alias.offset, 0
+    places = {}
+    for k in sorted(range(len(alias.shape)), key=lambda k: -alias.strides[k]):
+        places[k] = rest // alias.strides[k] if alias.shape[k] > 1 else 0
+        rest -= places[k] * alias.strides[k]
+        if not 0 <= places[k] < alias.shape[k]:
+            return None
+    for k, extent in enumerate(alias.shape):
+        index = index * extent + places[k]
+    return index if rest == 0 else None
 
 
 def _touches(access: Access, offsets: npt.NDArray[np.int64], element: int) -> bool:

@@ -81,7 +81,7 @@ def test_a_mismatch_behind_valid_rows_has_its_place_in_the_whole() -> None:
     actual = expected.copy()
     actual[1, 2] = 3
     _, message = ratio_allclose(max_error_ratio=0, valid_rows=3, valid_axis=1)(actual, expected, **CONTEXT)
-    assert "    [6] actual=3, expected=0, diff=3, tol=1e-05" in message  # 1 * 4 + 2
+    assert "    [6] (1, 2) actual=3, expected=0, diff=3, tol=1e-05" in message  # 1 * 4 + 2
     assert "max abs diff=3 at (1, 2)" in message
 
 

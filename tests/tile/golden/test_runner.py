@@ -59,7 +59,7 @@ def test_a_wrong_program_fails_with_the_op_that_wrote_it(executor) -> None:
 
     result = run(off_by_one, specs(1.0), golden_scaled, executor=executor)
     assert not result.passed
-    assert "[19] actual=1.1, expected=0.1, last written by task 1" in result.error
+    assert "[19] (2, 3) actual=1.1, expected=0.1, last written by task 1" in result.error
     assert str(result).startswith("FAIL: Output(s) does not match golden: ['y']")
 
 

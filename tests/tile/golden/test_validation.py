@@ -38,8 +38,8 @@ def test_a_mismatch_names_index_values_and_the_op_that_last_wrote_it() -> None:
     with pytest.raises(AssertionError) as failure:
         validate_golden({"y": actual}, {"y": expected}, run=Rows())
     assert str(failure.value).splitlines()[-2:] == [
-        "    [6] actual=0.5, expected=0.0, last written by assemble at kernel.py:11 ('y')",
-        "    [32] actual=nan, expected=0.0, never written",
+        "    [6] (1, 2) actual=0.5, expected=0.0, last written by assemble at kernel.py:11 ('y')",
+        "    [32] (8, 0) actual=nan, expected=0.0, never written",
     ]
 
 
@@ -54,7 +54,7 @@ def test_our_comparators_name_the_op_too() -> None:
     actual[3, 1] = 2
     compare = {"y": ratio_allclose(max_error_ratio=0)}
     with pytest.raises(
-        AssertionError, match=r"\[13\] actual=2, expected=0, .* last written by assemble at kernel.py:13"
+        AssertionError, match=r"\[13\] \(3, 1\) actual=2, expected=0, .* last written by assemble at kernel.py:13"
     ):
         validate_golden({"y": actual}, {"y": expected}, compare_fn=compare, run=Rows())
 

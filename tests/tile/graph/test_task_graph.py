@@ -148,7 +148,7 @@ def test_writers_of_an_assembled_part_are_writers_of_its_box() -> None:
 
 def test_a_part_of_lower_rank_is_padded_in_front() -> None:
     tall, part = buffer(0, 2, 4, 8, origin="parameter"), buffer(1, 2, 4)
-    alias = Alias(1, 0, 32 + 4, (1, 2, 4), (32, 8, 1), 1, 0)
+    alias = Alias(1, 0, 32 + 4, (2, 4), (32, 8, 1), 1, 0)
     tasks = [
         task(0, whole(part, "w")),
         task(1, box(tall, [1, 0, 4], [1, 1, 4])),
@@ -165,6 +165,36 @@ def test_a_part_assembled_into_two_places_is_an_error() -> None:
         [X, LOCAL, ROWS, OUT, part], [task(0, whole(part, "w"))], aliases=(assembled(part, 0, 1), assembled(part, 1, 1))
     )
     with pytest.raises(NpuscopeError, match=r"made\.py, line 1: 't4' is assembled into two places"):
+        task_graph(made)
+
+
+def test_a_reshaped_part_lies_as_it_was_assembled() -> None:
+    # a [16] tensor reshaped to [1, 16] and assembled into row 2
+    part = buffer(4, 16)
+    alias = Alias(part.id, OUT.id, 32, (1, 16), (16, 1), 1, 0)
+    tasks = [task(0, whole(part, "w")), task(1, box(OUT, [2, 0], [1, 16])), task(2, box(OUT, [3, 0], [1, 16]))]
+    graph = task_graph(recording([X, LOCAL, ROWS, OUT, part], tasks, aliases=(alias,)))
+    assert graph.footprints[0][0] == (3, 32, (16,), (1,))
+    assert waits(graph) == {(0, 1)}
+
+
+def test_parts_of_parts_lie_in_the_last_whole() -> None:
+    row, cell = buffer(4, 1, 16), buffer(5, 1, 4)
+    aliases = (Alias(5, 4, 8, (1, 4), (16, 1), 1, 0), Alias(4, 3, 16, (1, 16), (16, 1), 1, 0))
+    graph = task_graph(recording([X, LOCAL, ROWS, OUT, row, cell], [task(0, whole(cell, "w"))], aliases=aliases))
+    assert graph.footprints[0][0] == (3, 24, (1, 4), (16, 1))
+
+
+@pytest.mark.parametrize(
+    ("aliases", "how"),
+    [
+        ([Alias(4, 3, 0, (2, 4), (16, 1), 1, 0)], "only in part"),
+        ([Alias(4, 5, 0, (1, 16), (16, 1), 1, 0), Alias(5, 4, 0, (1, 16), (16, 1), 1, 0)], "into itself"),
+    ],
+)
+def test_an_assemble_that_has_no_place_is_an_error(aliases: list[Alias], how: str) -> None:
+    made = recording([X, LOCAL, ROWS, OUT, buffer(4, 1, 16), buffer(5, 1, 16)], [], aliases=tuple(aliases))
+    with pytest.raises(NpuscopeError, match=how):
         task_graph(made)
 
 
@@ -303,7 +333,7 @@ def programs(draw: st.DrawFn) -> Recording:
     return recording(BUFFERS, tasks)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(programs())
 def test_the_graph_is_what_the_rules_say(made: Recording) -> None:
     graph = task_graph(made)

@@ -38,8 +38,8 @@ def test_the_largest_sums_are_exact_and_the_accumulator_wraps() -> None:
     a = np.full((2, 131072), -128, np.float32)
     assert matmul(a[:, :1024], a[:, :1024].T, True).tolist() == [[2**24] * 2] * 2
     assert matmul(a[:, :4097], a[:, :4097].T, True).tolist() == [[4097 * 2**14] * 2] * 2
-    odd = np.full((1, 4097), 127, np.float32)
-    assert matmul(odd, odd, True, b_trans=True).tolist() == [[4097 * 127 * 127]]  # odd and beyond 2^24: no fp32 value
+    large = np.random.default_rng(1).integers(100, 128, (8, 5000)).astype(np.float32)  # sums that fp32 cannot hold
+    np.testing.assert_array_equal(matmul(large, large, True, b_trans=True), large.astype(int) @ large.astype(int).T)
     assert matmul(a, a, True, b_trans=True).tolist() == [[-(2**31)] * 2] * 2  # 2^17 * 2^14
 
 

@@ -35,6 +35,7 @@ def test_unary(name: str, scalar: object) -> None:
     wanted = [[scalar(float(value)) for value in row] for row in values]  # type: ignore[operator]
     np.testing.assert_allclose(result, np.array(wanted), rtol=4e-7, atol=1e-7)
     assert np.isnan(UNARY[name](TILE)[0, 6])
+    np.testing.assert_allclose(UNARY[name](values[0, 5]), result[0, 5], rtol=4e-7)  # one number
 
 
 def test_relu_and_signs() -> None:

@@ -230,6 +230,7 @@ def test_number_of_instructions_of_each_cast() -> None:
     assert hops(FP32, INT8) == (FP16, INT8)
     assert hops(BF16, INT16) == (FP32, INT16)
     assert hops(INT32, INT8, "a5") == (FP32, FP16, INT8)
+    assert hops(BF16, UINT8, "a5") == (FP16, UINT8)  # not by way of int32
     assert hops(BF16, FP16, "a5") == (FP16,)
     assert hops(INT32, FP16, "a5") == (FP32, FP16)
 
@@ -248,7 +249,7 @@ def test_small_whole_numbers_survive_every_cast(source: DataType, target: DataTy
 
 def test_results_of_ops_are_rounded_or_wrapped() -> None:
     assert round_to(floats(1 + 2**-8, 1 + 3 * 2**-8), BF16).tolist() == [[1.0, 1 + 2**-6]]
-    assert round_to(floats(2049, 1e6), FP16).tolist() == [[2048.0, 65504.0]]
+    assert round_to(floats(2049, 65519, -65520), FP16).tolist() == [[2048.0, 65504.0, -math.inf]]
     assert round_to(floats(128, -129, 5), INT8).tolist() == [[-128, 127, 5]]
     assert round_to(floats(7 / 2, -7 / 2), INT8).tolist() == [[3, -3]]
     assert round_to(floats(256, -1, 200), UINT8).tolist() == [[0, 255, 200]]
@@ -263,3 +264,12 @@ def test_a_transposed_tile_rounds_the_same(target: DataType) -> None:
     tile = np.random.default_rng(2).standard_normal((48, 33)).astype(np.float32) * np.float32(3e-5)
     tile[0, 0], tile[1, 2] = np.nan, 1e6
     np.testing.assert_array_equal(cast(tile.T, FP32, target, "round").T, cast(tile, FP32, target, "round"))
+
+
+@pytest.mark.parametrize("target", [BF16, FP16, INT8, INT32])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_number_without_axes(target: DataType, mode: str) -> None:
+    for value in (1.5, 1e-7, 1e9, math.nan):
+        one = cast(np.asarray(np.float32(value)), FP32, target, mode)
+        assert one.shape == ()
+        np.testing.assert_array_equal(one, cast(floats(value), FP32, target, mode)[0, 0])

@@ -1,0 +1,44 @@
+"""Run a tile program with no NPU: right numbers, and what it did. PyPTO's names are served where it is not installed.
+
+Examples:
+
+  npuscope run softmax.py
+
+  npuscope run decode_layer.py -- --max-seq 4096   (arguments after -- are the program's)
+
+  npuscope run decode_layer.py --json
+
+Exit code 1 where the program's golden check fails.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import AreasFile, JsonFlag, print_json
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    areas: AreasFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.analysis.areas import area_rules
+    from npuscope.report.run_text import run_text
+    from npuscope.tile.graph.counts import count_graphs
+    from npuscope.tile.graph.task_graph import task_graph
+    from npuscope.tile.script import run_script
+
+    run = run_script(file, arguments or [], "values", echo=not json)
+    graphs = [task_graph(recording) for recording in run.recordings]
+    counts = count_graphs(list(run.recordings), graphs, area_rules(areas))
+    if json:
+        findings = [finding for recording in run.recordings for finding in recording.findings]
+        print_json({"passed": run.passed, **counts.as_dict(), "findings": [f.message for f in findings]})
+    else:
+        print(run_text(file, run, counts))
+    if run.passed is False:
+        raise typer.Exit(1)

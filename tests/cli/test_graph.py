@@ -1,0 +1,98 @@
+"""`npuscope graph` with a run in place of a script: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from recordings import buffer, recording, task, turns, whole
+from typer.testing import CliRunner
+
+from npuscope.cli import app
+from npuscope.errors import NpuscopeError
+from npuscope.tile.record.model import Recording
+
+
+def made() -> Recording:
+    x, local = buffer(0, 8, origin="parameter", direction="In"), buffer(1, 8)
+    writers = [task(n, whole(x), whole(local, "w"), kernel="q_proj", turns=turns((0, "parallel", n))) for n in range(2)]
+    return recording([x, local], [*writers, task(2, whole(local), kernel="qk", deps=(0,))])
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A script module whose run can be set; `asked` is what the command asked of it."""
+    told = SimpleNamespace(recordings=(made(),), passed=None, output="", asked=None)
+
+    def run_script(path: str, argv: list[str], mode: str) -> SimpleNamespace:
+        told.asked = (path, argv, mode)
+        return told
+
+    stand_in = ModuleType("npuscope.tile.script")
+    stand_in.run_script = run_script
+    monkeypatch.setitem(sys.modules, "npuscope.tile.script", stand_in)
+    return told
+
+
+def test_counts_for_people_and_the_contract_for_programs(ran: SimpleNamespace) -> None:
+    printed = CliRunner().invoke(app, ["graph", "layer.py"])
+    assert printed.exit_code == 0, printed.output
+    assert "layer.py: 3 tasks with 3 blocks of 2 kernels" in printed.output
+    assert "edges: 3 creator, 2 raw, 0 waw, 1 explicit; 1 allocations" in printed.output
+    assert ran.asked == ("layer.py", [], "shapes")
+
+    ran.passed = True
+    told = json.loads(
+        CliRunner().invoke(app, ["graph", "layer.py", "--values", "--json", "--", "--max-seq", "8"]).output
+    )
+    assert ran.asked == ("layer.py", ["--max-seq", "8"], "values")
+    assert (told["passed"], told["tasks"]) == (True, 3)
+    assert told["edges"] == {"creator": 3, "raw": 2, "waw": 0, "explicit": 1}
+    assert {"tasks", "blocks", "unit", "flops", "gm_read", "gm_written"} <= set(told["kernels"]["q_proj"])
+    assert told["areas"]["QKV"]["tasks"] == 2
+
+
+def test_all_files_in_one_go(ran: SimpleNamespace, tmp_path: Path) -> None:
+    wanted = [
+        "--deps",
+        tmp_path / "deps.json",
+        "--dot",
+        tmp_path / "g.dot",
+        "--trace",
+        tmp_path / "g.npu",
+        "--by",
+        "kernel",
+    ]
+    done = CliRunner().invoke(app, ["graph", "layer.py", *map(str, wanted)])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deps.json", "g.dot", "g.npu", "name_map.json"]
+    assert len(json.loads((tmp_path / "deps.json").read_text())["tasks"]) == 4  # three and an allocation
+    assert '0 -> 1 [label="2"];' in (tmp_path / "g.dot").read_text()
+    assert f"wrote {tmp_path / 'name_map.json'}" in done.output
+
+
+def test_a_failed_golden_is_exit_code_1(ran: SimpleNamespace) -> None:
+    ran.passed = False
+    done = CliRunner().invoke(app, ["graph", "layer.py", "--values"])
+    assert done.exit_code == 1
+    assert "golden: FAIL" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--trace", "g.json"], "own folder only"),
+        (["--deps", "layer.py"], "is an input"),
+        (["--dot", "d", "--deps", "d"], "is another output"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_runs(
+    ran: SimpleNamespace, options: list[str], message: str
+) -> None:
+    done = CliRunner().invoke(app, ["graph", "layer.py", *options])
+    assert isinstance(done.exception, NpuscopeError)
+    assert message in str(done.exception)
+    assert ran.asked is None
