@@ -75,9 +75,13 @@ class Axes:
             pattern = along[0]
         return first.item()
 
+    def is_single(self) -> bool:
+        """Whether every open loop runs one lane."""
+        return all(size == 1 for size in self.sizes)
+
     def only_first(self) -> None:
         """Goes on with the first lane alone."""
-        if any(size > 1 for size in self.sizes):
+        if not self.is_single():
             self.sizes[:] = [1] * len(self.sizes)
             self.epoch += 1
 

@@ -13,7 +13,7 @@ from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.ops.checks import is_number
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.state import Block, Run, current, flush
+from npuscope.tile.state import Block, Run, current, end_pass
 from npuscope.tile.values import Tile
 
 
@@ -131,9 +131,7 @@ def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
             frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
         finally:
-            kept = AXES.close()
-            if all(size == 1 for size in AXES.sizes):
-                flush(run)
+            kept = end_pass(run)
         frame.turn(kept)
         done += kept
 

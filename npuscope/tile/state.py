@@ -270,8 +270,8 @@ def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
     if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
         AXES.only_first()
         flush(run)
-    run.log.append((buffer, offset, value))
-    if all(size == 1 for size in AXES.sizes):
+    run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
+    if AXES.is_single():
         flush(run)
 
 
@@ -282,12 +282,22 @@ def log_read(run: Run, buffer: Buffer) -> None:
     run.log_reads.add(buffer.id)
 
 
+def end_pass(run: Run) -> int:
+    """Ends the innermost pass of a loop; how many lanes were left of it."""
+    if run.log:
+        run.log = [(buffer, AXES.trim(where), AXES.trim(what)) for buffer, where, what in run.log]
+    kept = AXES.close()
+    if AXES.is_single():
+        flush(run)
+    return kept
+
+
 def flush(run: Run) -> None:
     """Applies the waiting writes in the order the iterations would have made them: outermost loop slowest."""
     for buffer, offset, value in run.log:
         if buffer.data is None:
             continue
-        where, what = np.broadcast_arrays(lanes.of(offset), lanes.of(value))
+        where, what = np.broadcast_arrays(AXES.trim(offset), AXES.trim(value))
         buffer.data[where.T.reshape(-1)] = what.T.reshape(-1).astype(buffer.data.dtype)
     run.log.clear()
     run.log_reads.clear()

@@ -1,8 +1,8 @@
 """Which named tensor do two variants of a program disagree on first? Bit by bit, in the order the program wrote them.
 
 The tensors are those of `Run.named`: every GM tensor at the end of the run. Inputs come first, then a tensor by the
-last task that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor comes before
-those computed from it. NaNs are equal when their bits are; 0 and -0 differ.
+last task that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor comes
+before those computed from it. NaNs are equal when their bits are; 0 and -0 differ.
 """
 
 from __future__ import annotations
