@@ -90,7 +90,7 @@ class Run:
 
     def create(self, name: str, shape: Shape, dtype: DataType, fill: Any = None, **options: Any) -> Tensor:
         """A new GM tensor; without a fill it holds poison."""
-        keeps = self.computes or dtype.is_int
+        keeps = self.computes or dtype.steers
         data = None
         if keeps and dtype.storage is not None:
             data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
