@@ -127,9 +127,9 @@ def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
             frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
         finally:
+            if all(size == 1 for size in AXES.sizes[:-1]):
+                flush(run)  # before the pass ends: of a pass that is over only the last iteration counts
             kept = AXES.close()
-            if all(size == 1 for size in AXES.sizes):
-                flush(run)
         frame.turn(kept)
         done += kept
 

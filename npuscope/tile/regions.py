@@ -42,8 +42,8 @@ def enter(run: Run, task: TaskDraft) -> None:
 def leave(run: Run) -> None:
     block = run.block
     assert block is not None
-    AXES.close()
     flush(run)
+    AXES.close()
     run.recorder.close_block(block, 1)
     run.block = None
 
@@ -162,8 +162,8 @@ class Spmd:
                 block = run.block
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
-                done = AXES.close()
                 flush(run)
+                done = AXES.close()
                 run.recorder.close_block(block, done)
                 first += done
         run.block = None
