@@ -90,7 +90,7 @@ class Run:
 
     def create(self, name: str, shape: Shape, dtype: DataType, fill: Any = None, **options: Any) -> Tensor:
         """A new GM tensor; without a fill it holds poison."""
-        keeps = self.computes or dtype.is_int
+        keeps = self.computes or dtype.steers
         data = None
         if keeps and dtype.storage is not None:
             data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
@@ -267,7 +267,8 @@ _current: Run | None = None
 
 def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
     """One element per lane, written when the lanes are known for good."""
-    if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
+    outer = any(size > 1 for size in AXES.sizes[:-1])  # their passes end later than the writes can wait
+    if outer or buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
         AXES.only_first()
         flush(run)
     run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
