@@ -117,7 +117,14 @@ def write_cache(model: Qwen3, rows: Rows, cache: Array, values: F32) -> None:
 
 
 def layer(
-    model: Qwen3, weights: dict[str, Array], index: int, rows: Rows, hidden: F32, normed: F32, k_cache: Array, v_cache: Array
+    model: Qwen3,
+    weights: dict[str, Array],
+    index: int,
+    rows: Rows,
+    hidden: F32,
+    normed: F32,
+    k_cache: Array,
+    v_cache: Array,
 ) -> tuple[F32, F32]:
     """One layer: (hidden in fp32, hidden * gamma rounded) to the same of the next layer. The caches are written in place."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray

@@ -86,7 +86,9 @@ def draw_int8(name: str, model: Qwen3, seed: int = 0) -> Array:
     values = _looked_up(name, rows * columns, seed, _levels(deviation / step)).reshape(rows, columns)
     if name in _ANCHOR_GAIN:
         levels = _levels(_ANCHOR_GAIN[name] * deviation / step)
-        values[:: model.hidden] = _looked_up(f"{name}.anchor", model.layers * columns, seed, levels).reshape(-1, columns)
+        values[:: model.hidden] = _looked_up(f"{name}.anchor", model.layers * columns, seed, levels).reshape(
+            -1, columns
+        )
     else:
         values[:, 0] = 0
     return values

@@ -13,7 +13,7 @@ from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.ops.checks import is_number
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.state import Block, Run, current, flush
+from npuscope.tile.state import Block, Run, current, end_pass
 from npuscope.tile.values import Tile
 
 
@@ -31,12 +31,16 @@ class Loop:
         self.init_values = None if init_values is None else tuple(init_values)
         self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
         self.swaps = False
+        self.around_chunks = False
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
         turns: Iterator[Any]
         if run.auto is not None and self.chunk and (run.block is None or run.auto.held):
             turns = run.auto.chunks(run, self)
+        elif run.auto is not None and self.around_chunks:
+            run.auto.pause(run)
+            turns = _in_orchestration(run, self)
         elif run.block is not None:
             turns = _in_region(run, run.block, self)
         else:
@@ -127,9 +131,7 @@ def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
             frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
         finally:
-            if all(size == 1 for size in AXES.sizes[:-1]):
-                flush(run)  # before the pass ends: of a pass that is over only the last iteration counts
-            kept = AXES.close()
+            kept = end_pass(run)
         frame.turn(kept)
         done += kept
 
@@ -251,4 +253,11 @@ def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, An
     if isinstance(loop, Loop):
         loop.carries = tuple(values[name] for name in names if name in values)
         loop.swaps = swaps
+    return loop
+
+
+def around_chunks(loop: Any) -> Any:
+    """Told by the rewritten program: a `chunk=` loop stands inside this one."""
+    if isinstance(loop, Loop):
+        loop.around_chunks = True
     return loop

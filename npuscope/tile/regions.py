@@ -10,7 +10,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.ops.checks import describe
 from npuscope.tile.record.recorder import TaskDraft
-from npuscope.tile.state import Block, Run, current, flush, lane_index
+from npuscope.tile.state import Block, Run, current, end_pass, lane_index
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor, Tile
 
@@ -42,8 +42,7 @@ def enter(run: Run, task: TaskDraft) -> None:
 def leave(run: Run) -> None:
     block = run.block
     assert block is not None
-    flush(run)
-    AXES.close()
+    end_pass(run)
     run.recorder.close_block(block, 1)
     run.block = None
 
@@ -162,8 +161,7 @@ class Spmd:
                 block = run.block
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
-                flush(run)
-                done = AXES.close()
+                done = end_pass(run)
                 run.recorder.close_block(block, done)
                 first += done
         run.block = None

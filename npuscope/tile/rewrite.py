@@ -147,6 +147,8 @@ class _Rewriter(ast.NodeTransformer):
                     _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
                 )
             before = _bound_before(node, called)
+            if _holds_chunks(node):
+                node.iter = ast.copy_location(_helper("around_chunks", node.iter), node.iter)
         elif called == "while_":
             node.body = [_conditional(statement) for statement in node.body]
         self.generic_visit(node)
@@ -214,6 +216,12 @@ def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
                 target = ast.Tuple([target], ast.Store())
             return [ast.Assign([target], init)]
     return []
+
+
+def _holds_chunks(node: ast.For) -> bool:
+    """Whether a retired `chunk=` loop stands inside: then this loop runs in orchestration."""
+    inner = (n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.For))
+    return any(isinstance(n.iter, ast.Call) and any(k.arg == "chunk" for k in n.iter.keywords) for n in inner)
 
 
 def _conditional(statement: ast.stmt) -> ast.stmt:

@@ -90,7 +90,7 @@ class Run:
 
     def create(self, name: str, shape: Shape, dtype: DataType, fill: Any = None, **options: Any) -> Tensor:
         """A new GM tensor; without a fill it holds poison."""
-        keeps = self.computes or dtype.is_int
+        keeps = self.computes or dtype.steers
         data = None
         if keeps and dtype.storage is not None:
             data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
@@ -271,8 +271,8 @@ def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
     if outer or buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
         AXES.only_first()
         flush(run)
-    run.log.append((buffer, offset, value))
-    if all(size == 1 for size in AXES.sizes):
+    run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
+    if AXES.is_single():
         flush(run)
 
 
@@ -283,12 +283,22 @@ def log_read(run: Run, buffer: Buffer) -> None:
     run.log_reads.add(buffer.id)
 
 
+def end_pass(run: Run) -> int:
+    """Ends the innermost pass of a loop; how many lanes were left of it."""
+    if run.log:
+        run.log = [(buffer, AXES.trim(where), AXES.trim(what)) for buffer, where, what in run.log]
+    kept = AXES.close()
+    if AXES.is_single():
+        flush(run)
+    return kept
+
+
 def flush(run: Run) -> None:
     """Applies the waiting writes in the order the iterations would have made them: outermost loop slowest."""
     for buffer, offset, value in run.log:
         if buffer.data is None:
             continue
-        where, what = np.broadcast_arrays(lanes.of(offset), lanes.of(value))
+        where, what = np.broadcast_arrays(AXES.trim(offset), AXES.trim(value))
         buffer.data[where.T.reshape(-1)] = what.T.reshape(-1).astype(buffer.data.dtype)
     run.log.clear()
     run.log_reads.clear()
