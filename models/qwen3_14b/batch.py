@@ -31,8 +31,7 @@ def slot_mapping(model: Qwen3, table: Array, seq_lens: Array) -> Array:
 def varied_lengths(model: Qwen3, seed: int = 0) -> Array:
     """[rows]: the longest a sequence can be, one that ends a page, one that begins one, and others between."""
     lengths = np.random.default_rng(seed).integers(1, model.max_seq + 1, model.rows)
-    fixed = [model.max_seq, PAGE, PAGE + 1, 1]
-    lengths[: len(fixed)] = fixed
+    lengths[:4] = np.minimum([model.max_seq, PAGE, PAGE + 1, 1], model.max_seq)
     lengths[model.batch :] = 0
     return lengths.astype(np.int32)
 

@@ -124,9 +124,10 @@ class Qwen3:
 QWEN3_14B = Qwen3(hidden=5120, layers=40, q_heads=40, kv_heads=8, head_dim=128, intermediate=17408, vocab=151936)
 
 SMALL = Qwen3(
-    hidden=256, layers=2, q_heads=6, kv_heads=2, head_dim=64, intermediate=512, vocab=500, max_seq=384, batch=6,
-    tiles=Tiles(chunk=64, slab=128, qkv_n=128, qkv_tn=64, qkv_tk=64, out_n=64, out_k=128, mlp_n=128, tk=32, lm_n=128,
-                lm_tk=64, sample_blocks=2, a8_tn=64, a8_tk=64, a8_out_n=64, a8_out_k=128, a8_down_tk=32),
+    hidden=256, layers=2, q_heads=6, kv_heads=2, head_dim=64, intermediate=512, vocab=500, max_seq=384, batch=4,
+    tiles=Tiles(chunk=64, slab=128, qkv_n=128, qkv_tn=64, qkv_tk=64, out_n=64, out_k=128, mlp_n=128, tk=64, lm_n=128,
+                lm_tk=64, sample_blocks=2, a8_tn=64, a8_tk=64, a8_out_n=64, a8_out_k=128, a8_down_tk=64,
+                a8_attn=32),
 )  # fmt: skip
 
 

@@ -28,8 +28,7 @@ from qwen3_14b.parts import inverse_rms, store_type
 
 def make_program(model: Qwen3) -> Any:
     """decode(token_ids, …, logits, sampled): one step of all rows, in windows of 16."""
-    layer_of = make_layer(model)
-    head = make_head(model)
+    layer_of, embed_rows, head = make_layer(model), make_embed(model), make_head(model)
     STORE, t = store_type(model), model.tiles
     HIDDEN, LAYERS, SLAB, CHUNK, SEQ_PAGES = model.hidden, model.layers, t.slab, t.chunk, model.seq_pages
     SLABS, WINDOWS, VOCAB_PADDED = HIDDEN // SLAB, model.windows, model.vocab_padded
@@ -54,11 +53,7 @@ def make_program(model: Qwen3) -> Any:
             hidden_tids = pl.array.create(SLABS, pl.TASK_ID)
             normed_tids = pl.array.create(SLABS, pl.TASK_ID)
 
-            for row in pl.parallel(ROWS):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="token_embed"):
-                    token = pl.cast(pl.read(token_ids, [first + row, 0]), target_type=pl.INDEX)
-                    for c in pl.pipeline(0, HIDDEN, CHUNK, stage=2):
-                        embedded = pl.assemble(embedded, embed[token : token + 1, c : c + CHUNK], [row, c])
+            embedded = embed_rows(token_ids, embed, embedded, first)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy_hidden") as copy_tid:
                 for c in pl.pipeline(0, HIDDEN, CHUNK, stage=2):
                     current = pl.assemble(current, pl.cast(embedded[:, c : c + CHUNK], target_type=pl.FP32), [0, c])
@@ -91,13 +86,32 @@ def make_program(model: Qwen3) -> Any:
     return decode
 
 
-def make_head(model: Qwen3) -> Any:
-    """Final norm, LM head in N tiles, the greatest logit of every row (the first of equal ones)."""
+def make_embed(model: Qwen3) -> Any:
+    """The embeddings of one window's tokens, one task per row."""
+    HIDDEN, CHUNK = model.hidden, model.tiles.chunk
+
+    @pl.jit.inline
+    def embed_rows(token_ids: pl.Tensor, embed: pl.Tensor, embedded: pl.Tensor, first: pl.Scalar):
+        for row in pl.parallel(ROWS):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="token_embed"):
+                token = pl.cast(pl.read(token_ids, [first + row, 0]), target_type=pl.INDEX)
+                for c in pl.pipeline(0, HIDDEN, CHUNK, stage=2):
+                    embedded = pl.assemble(embedded, embed[token : token + 1, c : c + CHUNK], [row, c])
+        return embedded
+
+    return embed_rows
+
+
+def make_head(model: Qwen3, narrow: bool = False) -> Any:
+    """Final norm, LM head in N tiles, the greatest logit of every row (the first of equal ones).
+
+    `narrow`: the hidden states come in the storage type, else in fp32.
+    """
     STORE, t = store_type(model), model.tiles
     HIDDEN, CHUNK, LM_N, LM_TK, LM_TILES = model.hidden, t.chunk, t.lm_n, t.lm_tk, model.lm_tiles
     BLOCKS, PER_BLOCK = t.sample_blocks, model.lm_tiles // t.sample_blocks
     VOCAB = model.vocab  # what lies behind it is padding
-    rms = inverse_rms(HIDDEN, CHUNK, model.eps)
+    rms = inverse_rms(HIDDEN, CHUNK, model.eps, narrow)
 
     @pl.jit.inline
     def head(
@@ -113,8 +127,10 @@ def make_head(model: Qwen3) -> Any:
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="cast_lmhead_in"):
             scale = inv_rms[:, 0:1]
             for c in pl.pipeline(0, HIDDEN, CHUNK, stage=2):
-                scaled = pl.row_expand_mul(hidden[:, c : c + CHUNK], scale)
-                scaled = pl.col_expand_mul(scaled, final_norm_weight[:, c : c + CHUNK])
+                part = hidden[:, c : c + CHUNK]
+                if narrow:
+                    part = pl.cast(part, target_type=pl.FP32)
+                scaled = pl.col_expand_mul(pl.row_expand_mul(part, scale), final_norm_weight[:, c : c + CHUNK])
                 last = pl.assemble(last, pl.cast(scaled, target_type=STORE), [0, c])
 
         for tile in pl.spmd(LM_TILES, name_hint="lm_head"):

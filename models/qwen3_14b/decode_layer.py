@@ -174,7 +174,7 @@ def written_rows(model: Qwen3, close: Any) -> Any:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-seq", type=int, help="longest sequence, a multiple of 128 (4096; small: 384)")
-    parser.add_argument("--batch", type=int, help="rows that take part; over 16 run in windows of 16 (16; small: 6)")
+    parser.add_argument("--batch", type=int, help="rows that take part; over 16 run in windows of 16 (16; small: 4)")
     parser.add_argument("--layers", type=int, help="layers (1)")
     parser.add_argument("--storage", choices=["bf16", "fp32"], help="what weights and activations are kept in (bf16)")
     parser.add_argument("--small", action="store_true", help="the small model of the tests")

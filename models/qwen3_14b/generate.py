@@ -38,24 +38,29 @@ def prefill(model: Qwen3, step: Step, texts: list[Array]) -> Array:
     return lengths
 
 
-def greedy(model: Qwen3, step: Step, texts: list[Array], lengths: Array, count: int) -> tuple[Array, list[Array]]:
-    """`count` tokens after each prompt, [rows of texts, count], and the logits of every step."""
+def greedy(
+    model: Qwen3, step: Step, texts: list[Array], lengths: Array, count: int, forced: Array | None = None
+) -> tuple[Array, Array]:
+    """`count` tokens after each prompt, [prompts, count], and the logits they were chosen by, [prompts, count, vocab].
+
+    `forced` tokens of the same shape are fed instead of those chosen, so that two models stay on the same text.
+    """
     tokens = np.zeros(model.rows, dtype=np.int32)
     tokens[: len(texts)] = [text[-1] for text in texts]
     live = np.arange(model.rows) < len(texts)
     made, all_logits = [], []
-    for _ in range(count):
+    for at in range(count):
         lengths = np.where(live, lengths + 1, 0).astype(np.int32)
         logits, sampled = step(tokens, lengths)
-        tokens = np.where(live, sampled, 0).astype(np.int32)
-        made.append(tokens[: len(texts)].copy())
-        all_logits.append(logits[: len(texts)].copy())
-    return np.stack(made, axis=1), all_logits
+        made.append(sampled[: len(texts)].copy())
+        all_logits.append(logits[: len(texts), : model.vocab].copy())
+        tokens = np.zeros_like(tokens)
+        tokens[: len(texts)] = made[-1] if forced is None else forced[:, at]
+    return np.stack(made, axis=1), np.stack(all_logits, axis=1)
 
 
 def stepper(model: Qwen3, tensors: dict[str, Any], run: Callable[[dict[str, Any]], object]) -> Step:
-    """A step over one set of tensors (a program's arguments by name): `run` reads token ids, rows and caches from them and
-    writes caches, logits and sampled tokens into them."""
+    """A step over one set of tensors (a program's arguments by name), which `run` reads and writes as the program does."""
 
     def step(tokens: Array, lengths: Array) -> tuple[Array, Array]:
         tensors["token_ids"][:, 0], tensors["seq_lens"][:] = tokens, lengths
