@@ -119,9 +119,7 @@ def make_attention(model: Qwen3, flags: Flags) -> Any:
                         k_pre_rope = pl.assemble(k_pre_rope, k_head, [0, kv * HEAD_DIM])
                     norm_tids[KV_HEADS + kv] = qk_tid
 
-            with pl.spmd(
-                ROPE_BLOCKS, name_hint="rope_qkv", allow_early_resolve=True, deps=[norm_tids]
-            ) as rope_tid:
+            with pl.spmd(ROPE_BLOCKS, name_hint="rope_qkv", allow_early_resolve=True, deps=[norm_tids]) as rope_tid:
                 block = pl.get_block_idx()
                 for i in pl.pipeline(ROPE_ITEMS, stage=2):
                     item = block * ROPE_ITEMS + i
@@ -143,9 +141,7 @@ def make_attention(model: Qwen3, flags: Flags) -> Any:
                         padding = pl.full([Q_PAD - GROUP, HEAD_DIM], dtype=pl.FP32, value=0.0)
                         q_rotated = pl.assemble(q_rotated, pl.cast(padding, target_type=STORE), [q_row + GROUP, 0])
 
-        with pl.spmd(
-            CUBES, name_hint="fa_fused", sync_start=SPMD, allow_early_resolve=SPMD, deps=[rope_tid]
-        ) as fa_tid:
+        with pl.spmd(CUBES, name_hint="fa_fused", sync_start=SPMD, allow_early_resolve=SPMD, deps=[rope_tid]) as fa_tid:
             block = pl.get_block_idx()
             total = pl.cast(pl.read(work_total, [0, 0]), target_type=pl.INDEX)
             for i in pl.range(block, total, CUBES):

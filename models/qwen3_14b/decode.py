@@ -169,31 +169,30 @@ def specs(model: Qwen3, seed: int = 0) -> list[TensorSpec]:
     ]
 
 
-def make_golden(model: Qwen3) -> Any:
+def make_golden(model: Qwen3, step: Any = golden.step) -> Any:
     def fill(tensors: dict[str, Any]) -> None:
-        rows = golden.Rows(*(tensors[n] for n in ("seq_lens", "block_table", "slot_mapping", "rope_cos", "rope_sin")))
-        found, tokens = golden.step(
-            model, tensors, rows, tensors["token_ids"][:, 0], tensors["k_cache"], tensors["v_cache"]
-        )
-        tensors["logits"][:], tensors["sampled"][:] = found, tokens[:, None]
+        tokens, caches = tensors["token_ids"][:, 0], (tensors["k_cache"], tensors["v_cache"])
+        with golden.one_thread():
+            logits, sampled = step(model, tensors, golden.rows_of(tensors), tokens, *caches)
+        tensors["logits"][:], tensors["sampled"][:] = logits, sampled[:, None]
 
     return fill
 
 
-class Stepper:
-    """Runs the program step after step on one set of weights and caches: what generate.py calls."""
+def tolerances(model: Qwen3) -> dict[str, Any]:
+    """Logits are of the order of 1: a BF16 step of the last activations moves them by a few hundredths. A sampled token may
+    be another one only where the golden finds it as good, within that."""
+    bound = 5e-2 if model.storage == "bf16" else 1e-3
 
-    def __init__(self, model: Qwen3, program: Any, tensors: dict[str, Any], names: list[str]) -> None:
-        self.model, self.program, self.tensors, self.names = model, program, tensors, names
+    def as_good(actual: Any, expected: Any, *, expected_outputs: dict[str, Any], **_: Any) -> tuple[bool, str]:
+        logits = expected_outputs["logits"]
+        lost = np.take_along_axis(logits, expected, axis=1) - np.take_along_axis(logits, actual, axis=1)
+        worst = int(np.argmax(lost))
+        message = f"    row {worst}: token {actual[worst, 0]} is {lost[worst, 0]:.3g} worse than {expected[worst, 0]}"
+        return bool(lost[worst, 0] <= bound), message
 
-    def __call__(self, tokens: Any, lengths: Any) -> tuple[Any, Any]:
-        from qwen3_14b.batch import slot_mapping
-
-        own = self.tensors
-        own["token_ids"][:, 0], own["seq_lens"][:] = tokens, lengths
-        own["slot_mapping"][:] = slot_mapping(self.model, own["block_table"], lengths)
-        self.program(*(own[name] for name in self.names))
-        return own["logits"], own["sampled"][:, 0]
+    logits = ratio_allclose(atol=bound, rtol=bound, max_error_ratio=0.0)
+    return {**decode_layer.tolerances(model, names=()), "logits": logits, "sampled": as_good}
 
 
 def main() -> None:
@@ -201,12 +200,11 @@ def main() -> None:
     decode_layer.arguments(parser)
     options = parser.parse_args()
     model = decode_layer.chosen(options, layers=None)
-    close = decode_layer.tolerances(model)
     result = run_jit(
         fn=make_program(model),
         specs=specs(model, options.seed),
         golden_fn=make_golden(model),
-        compare_fn={"logits": ratio_allclose(atol=5e-2, rtol=5e-2, max_error_ratio=0.0), **{n: close[n] for n in ("k_cache", "v_cache")}},
+        compare_fn=tolerances(model),
     )
     print(result)
     raise SystemExit(0 if result.passed else 1)

@@ -21,7 +21,7 @@ import numpy as np
 import npuscope.tile as pl
 from npuscope.tile.golden import TensorSpec, ratio_allclose, run_jit
 from qwen3_14b import batch, golden, weights
-from qwen3_14b.config import QWEN3_14B, ROWS, SMALL, Qwen3, sized
+from qwen3_14b.config import PAGE, QWEN3_14B, ROWS, SMALL, Qwen3, sized
 from qwen3_14b.layer import make_layer
 from qwen3_14b.parts import store_type
 
@@ -131,25 +131,45 @@ def specs(model: Qwen3, seed: int = 0) -> list[TensorSpec]:
 
 def make_golden(model: Qwen3) -> Any:
     def fill(tensors: dict[str, Any]) -> None:
-        rows = golden.Rows(*(tensors[n] for n in ("seq_lens", "block_table", "slot_mapping", "rope_cos", "rope_sin")))
         hidden, normed = tensors["hidden"], golden.widen(tensors["normed"])
-        for layer in range(model.layers):
-            of_layer = slice(layer * model.cache_rows, (layer + 1) * model.cache_rows)
-            caches = tensors["k_cache"][of_layer], tensors["v_cache"][of_layer]
-            hidden, normed = golden.layer(model, tensors, layer, rows, hidden, normed, *caches)
+        with golden.one_thread():
+            for layer in range(model.layers):
+                of_layer = slice(layer * model.cache_rows, (layer + 1) * model.cache_rows)
+                caches = tensors["k_cache"][of_layer], tensors["v_cache"][of_layer]
+                hidden, normed = golden.layer(model, tensors, layer, golden.rows_of(tensors), hidden, normed, *caches)
         tensors["out"][:], tensors["normed_out"][:] = hidden, normed.astype(tensors["normed_out"].dtype)
 
     return fill
 
 
-def tolerances(model: Qwen3) -> dict[str, Any]:
-    """BF16: sums of other order flip roundings, and one flip of a projection's input is 2^-9 of it; a few elements in a
-    thousand then differ by a BF16 step of the sums they enter. FP32: only the order of sums differs."""
-    if model.storage == "fp32":
-        exact = ratio_allclose(atol=2e-4, rtol=2e-4, max_error_ratio=0.0)
-        return dict.fromkeys(("out", "normed_out", "k_cache", "v_cache"), exact)
-    close = ratio_allclose(atol=1e-2, rtol=1e-2, max_error_ratio=0.002)
-    return dict.fromkeys(("out", "normed_out", "k_cache", "v_cache"), close)
+def tolerances(model: Qwen3, names: tuple[str, ...] = ("out", "normed_out")) -> dict[str, Any]:
+    """BF16: sums of another order flip roundings, and one flip of an activation is 2^-9 of it; a few elements in a thousand
+    then differ by a BF16 step of the sums they enter, more of them the more layers there are. FP32: only the order of sums
+    differs."""
+    bound, share = (2e-4, 0.0) if model.storage == "fp32" else (1e-2, 0.002 * 4 ** (model.layers - 1))
+    close = ratio_allclose(atol=bound, rtol=bound, max_error_ratio=min(share, 0.05))
+    return {**dict.fromkeys(names, close), **dict.fromkeys(("k_cache", "v_cache"), written_rows(model, close))}
+
+
+def written_rows(model: Qwen3, close: Any) -> Any:
+    """Compares what the step wrote of a cache, and that it wrote nothing else (a full-size cache has 67 million elements)."""
+
+    def compare(actual: Any, expected: Any, *, inputs: dict[str, Any], **others: Any) -> tuple[bool, str]:
+        live = np.flatnonzero(inputs["seq_lens"])
+        page, offset = np.divmod(inputs["slot_mapping"][live], PAGE)
+        paged = (model.layers, model.pages, model.kv_heads, PAGE, model.head_dim)
+        mine, golds = (cache.reshape(paged)[:, page, :, offset] for cache in (actual, expected))
+        ok, message = close(mine, golds, inputs=inputs, **others)
+        if ok:
+            patched = expected.copy()
+            patched.reshape(paged)[:, page, :, offset] = mine
+            bits = np.dtype(f"u{actual.itemsize}")
+            ok = np.array_equal(actual.view(bits), patched.view(bits))
+            message = "" if ok else "    rows that no token of this step belongs to were written"
+        return ok, message
+
+    compare.__name__ = "written_rows"
+    return compare
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qwen3_14b.batch import slot_mapping
 from qwen3_14b.config import Qwen3
 
 Array = npt.NDArray[Any]
@@ -50,3 +51,16 @@ def greedy(model: Qwen3, step: Step, texts: list[Array], lengths: Array, count: 
         made.append(tokens[: len(texts)].copy())
         all_logits.append(logits[: len(texts)].copy())
     return np.stack(made, axis=1), all_logits
+
+
+def stepper(model: Qwen3, tensors: dict[str, Any], run: Callable[[dict[str, Any]], object]) -> Step:
+    """A step over one set of tensors (a program's arguments by name): `run` reads token ids, rows and caches from them and
+    writes caches, logits and sampled tokens into them."""
+
+    def step(tokens: Array, lengths: Array) -> tuple[Array, Array]:
+        tensors["token_ids"][:, 0], tensors["seq_lens"][:] = tokens, lengths
+        tensors["slot_mapping"][:] = slot_mapping(model, tensors["block_table"], lengths)
+        run(tensors)
+        return tensors["logits"], tensors["sampled"][:, 0]
+
+    return step

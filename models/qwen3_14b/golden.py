@@ -7,17 +7,30 @@ relative to their page's maximum, which no untiled softmax would reproduce. Arit
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from qwen3_14b.config import PAGE, Qwen3
 
 Array = npt.NDArray[Any]
 F32 = npt.NDArray[np.float32]
 _BLOCK = 512  # rows of a weight that are widened to fp32 at a time: a full-size matrix is never copied whole
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """BLAS with one thread: products of 16 rows are faster so, and by far where other processes want the cores."""
+    return _blas().limit(limits=1, user_api="blas")
 
 
 def widen(x: Array) -> F32:
@@ -65,6 +78,11 @@ class Rows:
     sin: F32
 
 
+def rows_of(tensors: dict[str, Any]) -> Rows:
+    """From a program's arguments by name."""
+    return Rows(*(tensors[name] for name in ("seq_lens", "block_table", "slot_mapping", "rope_cos", "rope_sin")))
+
+
 def attention(model: Qwen3, rows: Rows, q: F32, k_cache: Array, v_cache: Array, tile: int = PAGE) -> F32:
     """Attention of rotated, rounded q [rows, q_width] over one layer's paged cache, partial per `tile` tokens of a page."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray
@@ -99,7 +117,14 @@ def write_cache(model: Qwen3, rows: Rows, cache: Array, values: F32) -> None:
 
 
 def layer(
-    model: Qwen3, weights: dict[str, Array], index: int, rows: Rows, hidden: F32, normed: F32, k_cache: Array, v_cache: Array
+    model: Qwen3,
+    weights: dict[str, Array],
+    index: int,
+    rows: Rows,
+    hidden: F32,
+    normed: F32,
+    k_cache: Array,
+    v_cache: Array,
 ) -> tuple[F32, F32]:
     """One layer: (hidden in fp32, hidden * gamma rounded) to the same of the next layer. The caches are written in place."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray

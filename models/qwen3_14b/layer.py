@@ -105,29 +105,31 @@ def make_layer(model: Qwen3) -> Any:
                         level=pl.Level.CORE_GROUP, name_hint="q_proj", deps=[normed_tids[k], q_seed_tid]
                     ) as q_tid:
                         for sub in pl.range(QKV_N // QKV_TN):
-                            q_proj = qkv_tile(normed, wq, q_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN)
+                            q_proj = qkv_tile(
+                                normed, wq, q_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN
+                            )
                     q_tids[n * SLABS + k] = q_tid
 
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_seed", deps=[hidden_tids]) as k_seed_tid:
                 k_proj = zero_kv(k_proj)
             for n in pl.parallel(KV_TILES):
                 for k in pl.range(SLABS):
-                    with pl.at(
-                        level=pl.Level.CORE_GROUP, name_hint="k_proj", deps=[normed_tids, k_seed_tid]
-                    ) as k_tid:
+                    with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj", deps=[normed_tids, k_seed_tid]) as k_tid:
                         for sub in pl.range(QKV_N // QKV_TN):
-                            k_proj = qkv_tile(normed, wk, k_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN)
+                            k_proj = qkv_tile(
+                                normed, wk, k_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN
+                            )
                     k_tids[n * SLABS + k] = k_tid
 
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_seed", deps=[hidden_tids]) as v_seed_tid:
                 v_proj = zero_kv(v_proj)
             for n in pl.parallel(KV_TILES):
                 for k in pl.range(SLABS):
-                    with pl.at(
-                        level=pl.Level.CORE_GROUP, name_hint="v_proj", deps=[normed_tids, v_seed_tid]
-                    ) as v_tid:
+                    with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj", deps=[normed_tids, v_seed_tid]) as v_tid:
                         for sub in pl.range(QKV_N // QKV_TN):
-                            v_proj = qkv_tile(normed, wv, v_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN)
+                            v_proj = qkv_tile(
+                                normed, wv, v_proj, k * SLAB, hidden_row + k * SLAB, n * QKV_N + sub * QKV_TN
+                            )
                     v_tids[n * SLABS + k] = v_tid
 
             # ── Attention ──
@@ -170,7 +172,9 @@ def make_layer(model: Qwen3) -> Any:
                         sin = rope_sin[length - 1 : length, :]
                         k_row = rotate(k_pre_rope[row : row + 1, kv * HEAD_DIM : (kv + 1) * HEAD_DIM], cos, sin)
                         k_cache = pl.assemble(k_cache, pl.cast(k_row, target_type=STORE), [cache_row, 0])
-                        v_row = pl.mul(v_proj[row : row + 1, kv * HEAD_DIM : (kv + 1) * HEAD_DIM], pl.read(inv_rms, [row, 0]))
+                        v_row = pl.mul(
+                            v_proj[row : row + 1, kv * HEAD_DIM : (kv + 1) * HEAD_DIM], pl.read(inv_rms, [row, 0])
+                        )
                         v_cache = pl.assemble(v_cache, pl.cast(v_row, target_type=STORE), [cache_row, 0])
                         heads = q_pre_rope[row : row + 1, kv * GROUP_WIDTH : (kv + 1) * GROUP_WIDTH]
                         q_heads = rotate(pl.reshape(heads, [GROUP, HEAD_DIM]), cos, sin)

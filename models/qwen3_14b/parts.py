@@ -21,9 +21,7 @@ def split_k_tile(tk: int, tn: int, steps: int) -> Any:
 
     @pl.jit.inline
     def tile(acts: pl.Tensor, weight: pl.Tensor, out: pl.Tensor, k0: pl.Scalar, weight_row: pl.Scalar, n0: pl.Scalar):
-        acc = pl.matmul(
-            acts[:, k0 : k0 + tk], weight[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.FP32
-        )
+        acc = pl.matmul(acts[:, k0 : k0 + tk], weight[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.FP32)
         for step in pl.pipeline(1, steps, stage=2):
             k = k0 + step * tk
             row = weight_row + step * tk

@@ -46,9 +46,7 @@ def int8_tile(tk: int, tn: int, steps: int) -> Any:
 
     @pl.jit.inline
     def tile(acts: pl.Tensor, weight: pl.Tensor, k0: pl.Scalar, weight_row: pl.Scalar, n0: pl.Scalar):
-        acc = pl.matmul(
-            acts[:, k0 : k0 + tk], weight[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.INT32
-        )
+        acc = pl.matmul(acts[:, k0 : k0 + tk], weight[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.INT32)
         for step in pl.range(1, steps):
             k = k0 + step * tk
             row = weight_row + step * tk
@@ -72,9 +70,7 @@ def dual_tile(tk: int, tn: int, steps: int) -> Any:
     """Two INT8 projections of one activation, two accumulators live at once: the activation is read once."""
 
     @pl.jit.inline
-    def tile(
-        acts: pl.Tensor, weight_a: pl.Tensor, weight_b: pl.Tensor, weight_row: pl.Scalar, n0: pl.Scalar
-    ):
+    def tile(acts: pl.Tensor, weight_a: pl.Tensor, weight_b: pl.Tensor, weight_row: pl.Scalar, n0: pl.Scalar):
         act = acts[:, 0:tk]
         acc_a = pl.matmul(act, weight_a[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.INT32)
         acc_b = pl.matmul(act, weight_b[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.INT32)

@@ -79,22 +79,35 @@ def draw(name: str, model: Qwen3, seed: int = 0) -> Array:
     return values.astype(storage(model), copy=False)
 
 
-def draw_int8(name: str, model: Qwen3, seed: int = 0) -> tuple[Array, Array]:
-    """The same matrix as INT8 and a scale per (layer, column) that differs from column to column: (values, scales).
-
-    Drawn from the same bytes, so that values * scales is the BF16 matrix up to rounding and the columns' own factors.
-    """
+def draw_int8(name: str, model: Qwen3, seed: int = 0) -> Array:
+    """The same matrix in INT8, from the same bytes: times int8_scales it is the BF16 matrix, up to rounding and factors."""
     rows, columns = shapes(model)[name]
-    gain, deviation = _ANCHOR_GAIN.get(name, 0.0), _deviation(name, model)
-    step = max(gain, 1.0) * deviation * _QUANTILES[-1] / 127
+    step, deviation = _int8_step(name, model), _deviation(name, model)
     values = _looked_up(name, rows * columns, seed, _levels(deviation / step)).reshape(rows, columns)
     if name in _ANCHOR_GAIN:
-        anchors = _looked_up(f"{name}.anchor", model.layers * columns, seed, _levels(gain * deviation / step))
-        values[:: model.hidden] = anchors.reshape(model.layers, columns)
+        levels = _levels(_ANCHOR_GAIN[name] * deviation / step)
+        values[:: model.hidden] = _looked_up(f"{name}.anchor", model.layers * columns, seed, levels).reshape(
+            -1, columns
+        )
     else:
         values[:, 0] = 0
+    return values
+
+
+def int8_scales(name: str, model: Qwen3, seed: int = 0) -> Array:
+    """[layers, columns] in fp32, another factor for every column, so that a scale taken from the wrong one is seen."""
+    columns = shapes(model)[name][1]
     factors = normal(f"{name}.scale", model.layers * columns, seed, 1.0, 0.1).astype(np.float32)
-    return values, np.float32(step) * factors.reshape(model.layers, columns)
+    return np.float32(_int8_step(name, model)) * factors.reshape(model.layers, columns)
+
+
+def _int8_step(name: str, model: Qwen3) -> float:
+    """What one step of INT8 is worth: the largest weight is 127 steps."""
+    return float(max(_ANCHOR_GAIN.get(name, 0.0), 1.0) * _deviation(name, model) * _QUANTILES[-1] / 127)
+
+
+def _levels(scale: float) -> Array:
+    return np.rint(scale * _QUANTILES).astype(np.int8)
 
 
 def _deviation(name: str, model: Qwen3) -> float:
@@ -102,10 +115,6 @@ def _deviation(name: str, model: Qwen3) -> float:
     rows, columns = shapes(model)[name]
     summed = 1 if name == "embed" else columns if name == "lm_head" else rows // model.layers
     return float(_GAIN.get(name, 1.0) * summed**-0.5)
-
-
-def _levels(scale: float) -> Array:
-    return np.rint(scale * _QUANTILES).astype(np.int8)
 
 
 def normal(name: str, count: int, seed: int, mean: float, std: float) -> Array:

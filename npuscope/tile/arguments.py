@@ -126,7 +126,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     _check(parameter, array.shape, dtype, dynamic, where)
     flat = array.reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
-    keeps = run.computes or dtype.is_int
+    keeps = run.computes or dtype.steers
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
     data = flat if run.computes else flat.copy() if keeps else None
     written = parameter.direction != "Out"

@@ -40,6 +40,13 @@ class DataType:
     def is_int(self) -> bool:
         return self.storage is not None and not self.is_float
 
+    @property
+    def steers(self) -> bool:
+        """Whether lengths, tables and work lists are kept in it: `shapes` mode computes these whole numbers and no
+        others.
+        """
+        return self.is_int and self.bytes >= 4
+
 
 def _type(name: str, storage: Any, compute: Any) -> DataType:
     return DataType(name, np.dtype(storage).itemsize, np.dtype(storage), np.dtype(compute))

@@ -105,7 +105,7 @@ def run_entry(
     keep_freed_memory()
     started = time.perf_counter()
     AXES.sizes.clear()
-    AXES.passes.clear()
+    AXES.passes = ()
     try:
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters if p.name in given}
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):

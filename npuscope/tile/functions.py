@@ -105,7 +105,7 @@ class Incore(TileFunction):
 
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if run.block is not None:
-            run.block.task.kernel = self.name if run.block.task.kernel == "spmd" else run.block.task.kernel
+            run.block.task.called(self.name)
             return self.body(*args, **kwargs)
         task = open_task(run, self.name, 1, "call", kwargs.pop("deps", None))
         args, kwargs = self._in_gm(run, args, kwargs, task)
@@ -152,8 +152,7 @@ class Extern(Incore):
         if run.block is not None:
             task = run.block.task
             task.options["core"], task.form = core, "extern"
-            if task.kernel == "spmd":
-                task.kernel = self.name
+            task.called(self.name)
             first = run.block.first == 0
         else:
             task = open_task(run, self.name, 1, "extern", kwargs.pop("deps", None), core=core)

@@ -26,7 +26,7 @@ class Axes:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-        self.passes: list[int] = []
+        self.passes: tuple[int, ...] = ()
         self.epoch = 0
         self._passes = 0
 
@@ -35,12 +35,12 @@ class Axes:
         self._passes += 1
         self.epoch += 1
         self.sizes.append(size)
-        self.passes.append(self._passes)
+        self.passes = (*self.passes, self._passes)
 
     def close(self) -> int:
         """Ends the innermost pass; how many lanes were left of it."""
         self.epoch += 1
-        self.passes.pop()
+        self.passes = self.passes[:-1]
         return self.sizes.pop()
 
     def trim(self, values: Array) -> Array:
@@ -65,6 +65,8 @@ class Axes:
             return values.item()
         first = values[(0,) * values.ndim]
         pattern = values == first
+        if pattern.all():
+            return first.item()
         for k in range(values.ndim):
             along = np.moveaxis(pattern, -1, 0)
             same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
@@ -75,9 +77,13 @@ class Axes:
             pattern = along[0]
         return first.item()
 
+    def is_single(self) -> bool:
+        """Whether every open loop runs one lane."""
+        return all(size == 1 for size in self.sizes)
+
     def only_first(self) -> None:
         """Goes on with the first lane alone."""
-        if any(size > 1 for size in self.sizes):
+        if not self.is_single():
             self.sizes[:] = [1] * len(self.sizes)
             self.epoch += 1
 
@@ -94,14 +100,14 @@ class Lane:
     def __init__(self, values: Array) -> None:
         self._values = values
         self._epoch = AXES.epoch
-        self._passes = tuple(AXES.passes)
+        self._passes = AXES.passes
 
     @property
     def values(self) -> Array:
         if self._epoch != AXES.epoch:
             self._values = AXES.current(self._values, self._passes)
             self._epoch = AXES.epoch
-            self._passes = tuple(AXES.passes)
+            self._passes = AXES.passes
         return self._values
 
     def __index__(self) -> int:
@@ -130,8 +136,10 @@ class Lane:
 
 def _binary(function: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Lane, Any], Any]:
     def operator(self: Lane, other: Any) -> Any:
-        value = other.values if isinstance(other, Lane) else other
-        if not isinstance(other, Lane | int | float | np.number | np.bool_):
+        value: Any = other
+        if type(other) is Lane:
+            value = other.values
+        elif not isinstance(other, int | float | np.number | np.bool_):
             return NotImplemented
         return Lane(function(value, self.values) if swapped else function(self.values, value))
 

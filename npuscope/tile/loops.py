@@ -13,7 +13,7 @@ from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.ops.checks import is_number
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.state import Block, Run, current, flush
+from npuscope.tile.state import Block, Run, current, end_pass
 from npuscope.tile.values import Tile
 
 
@@ -31,16 +31,17 @@ class Loop:
         self.init_values = None if init_values is None else tuple(init_values)
         self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
         self.swaps = False
+        self.holds_tasks = False
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
         turns: Iterator[Any]
-        if run.auto is not None and self.chunk and (run.block is None or run.auto.held):
-            turns = run.auto.chunks(run, self)
+        if run.auto is not None and (run.block is None or run.auto.held):
+            turns = run.auto.turns(run, self)
         elif run.block is not None:
-            turns = _in_region(run, run.block, self)
+            turns = in_region(run, run.block, self)
         else:
-            turns = _in_orchestration(run, self)
+            turns = in_orchestration(run, self)
         if self.init_values is None:
             return turns
         return _carrying(run, turns, self.init_values)
@@ -71,7 +72,7 @@ def yield_(*values: Any) -> Any:
     return values if len(values) != 1 else values[0]
 
 
-def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
+def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
     number = run.loops = run.loops + 1
@@ -87,7 +88,7 @@ def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
         del turns[depth:]
 
 
-def _in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
+def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     assert block is not None
     if loop.kind == "parallel" and run.auto is None:
         raise fault("pl.parallel inside a task", "Inside a region use pl.range, pl.pipeline or pl.unroll.")
@@ -127,9 +128,7 @@ def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
             frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
         finally:
-            kept = AXES.close()
-            if all(size == 1 for size in AXES.sizes):
-                flush(run)
+            kept = end_pass(run)
         frame.turn(kept)
         done += kept
 
@@ -251,4 +250,11 @@ def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, An
     if isinstance(loop, Loop):
         loop.carries = tuple(values[name] for name in names if name in values)
         loop.swaps = swaps
+    return loop
+
+
+def holds_tasks(loop: Any) -> Any:
+    """Told by the rewritten program: tasks are made inside this loop."""
+    if isinstance(loop, Loop):
+        loop.holds_tasks = True
     return loop

@@ -47,6 +47,7 @@ class Run:
         self.loops = 0  # orchestration loops entered so far
         self.carries: list[Any] = []  # open loops with carried values, innermost last
         self.calls: dict[str, int] = {}
+        self.unnamed: dict[int, str] = {}  # place of a region without a name -> what it is called
         self.auto: Any = None  # the open auto_incore scope
         self.host: Any = None  # of a host function's run: the ranks it calls
         self.rank: Any = None  # of a run that a host function called: which rank
@@ -92,7 +93,7 @@ class Run:
 
     def create(self, name: str, shape: Shape, dtype: DataType, fill: Any = None, **options: Any) -> Tensor:
         """A new GM tensor; without a fill it holds poison."""
-        keeps = self.computes or dtype.is_int
+        keeps = self.computes or dtype.steers
         data = None
         if keeps and dtype.storage is not None:
             data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
@@ -269,11 +270,12 @@ _current: Run | None = None
 
 def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
     """One element per lane, written when the lanes are known for good."""
-    if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
+    outer = any(size > 1 for size in AXES.sizes[:-1])  # their passes end later than the writes can wait
+    if outer or buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
         AXES.only_first()
         flush(run)
-    run.log.append((buffer, offset, value))
-    if all(size == 1 for size in AXES.sizes):
+    run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
+    if AXES.is_single():
         flush(run)
 
 
@@ -284,12 +286,22 @@ def log_read(run: Run, buffer: Buffer) -> None:
     run.log_reads.add(buffer.id)
 
 
+def end_pass(run: Run) -> int:
+    """Ends the innermost pass of a loop; how many lanes were left of it."""
+    if run.log:
+        run.log = [(buffer, AXES.trim(where), AXES.trim(what)) for buffer, where, what in run.log]
+    kept = AXES.close()
+    if AXES.is_single():
+        flush(run)
+    return kept
+
+
 def flush(run: Run) -> None:
     """Applies the waiting writes in the order the iterations would have made them: outermost loop slowest."""
     for buffer, offset, value in run.log:
         if buffer.data is None:
             continue
-        where, what = np.broadcast_arrays(lanes.of(offset), lanes.of(value))
+        where, what = np.broadcast_arrays(AXES.trim(offset), AXES.trim(value))
         buffer.data[where.T.reshape(-1)] = what.T.reshape(-1).astype(buffer.data.dtype)
     run.log.clear()
     run.log_reads.clear()

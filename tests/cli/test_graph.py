@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,7 +14,9 @@ from typer.testing import CliRunner
 
 from npuscope.cli import app
 from npuscope.errors import NpuscopeError
+from npuscope.tile.graph import exact_edges
 from npuscope.tile.record.model import Recording
+from npuscope.tile.script import run_script
 
 
 def made() -> Recording:
@@ -41,7 +44,7 @@ def test_counts_for_people_and_the_contract_for_programs(ran: SimpleNamespace) -
     printed = CliRunner().invoke(app, ["graph", "layer.py"])
     assert printed.exit_code == 0, printed.output
     assert "layer.py: 3 tasks with 3 blocks of 2 kernels" in printed.output
-    assert "edges: 3 creator, 2 raw, 0 waw, 1 explicit; 1 allocations" in printed.output
+    assert "edges: 3 creator, 2 raw, 0 waw, 1 explicit; allocations: 1" in printed.output
     assert ran.asked == ("layer.py", [], "shapes")
 
     ran.passed = True
@@ -96,3 +99,38 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(
     assert isinstance(done.exception, NpuscopeError)
     assert message in str(done.exception)
     assert ran.asked is None
+
+
+def test_the_page_shows_what_a_real_run_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN the program of docs/graph.md
+    page = (Path(__file__).resolve().parents[2] / "docs" / "graph.md").read_text()
+    program = re.search(r"```python\n(# scale\.py.*?)```", page, re.DOTALL)
+    shown = re.search(r"\$ npuscope graph scale\.py\n(.*?)```", page, re.DOTALL)
+    assert program
+    assert shown
+    (tmp_path / "scale.py").write_text(program[1])
+    monkeypatch.chdir(tmp_path)
+
+    # WHEN its graph is asked for, THEN the page is right, and only four pairs really depend on each other;
+    assert CliRunner().invoke(app, ["graph", "scale.py"]).output == shown[1]
+    one = run_script("scale.py", mode="shapes").recordings[0]
+    assert [(e.src, e.dst, e.hazard) for e in exact_edges(one)] == [(n, 4 + n, "raw") for n in range(4)]
+
+    # with slices for arguments the runtime knows that too
+    sliced = program[1]
+    for old, new in SLICED.items():
+        assert old in sliced
+        sliced = sliced.replace(old, new)
+    (tmp_path / "sliced.py").write_text(sliced)
+    assert "edges: 8 creator, 4 raw, 0 waw" in CliRunner().invoke(app, ["graph", "sliced.py"]).output
+
+
+REGION = "        with pl.at(level=pl.Level.CORE_GROUP, name_hint="
+PART = "        part = pl.slice(mid, [16, 128], [i * 16, 0])\n"
+SLICED = {
+    f'{REGION}"double")': f'{PART}{REGION}"double")',
+    f'{REGION}"square")': f'{PART}        result = pl.slice(out, [16, 128], [i * 16, 0])\n{REGION}"square")',
+    "mid = pl.assemble(mid, pl.add(rows, rows), [i * 16, 0])": "part = pl.assemble(part, pl.add(rows, rows), [0, 0])",
+    "            rows = pl.slice(mid, [16, 128], [i * 16, 0])": "            rows = pl.slice(part, [16, 128], [0, 0])",
+    "out = pl.assemble(out, pl.mul(rows, rows), [i * 16": "result = pl.assemble(result, pl.mul(rows, rows), [0",
+}

@@ -32,7 +32,7 @@ class GraphCounts(Tabular):
 
     def title(self) -> str:
         told = ", ".join(f"{count:,} {origin}" for origin, count in self.edges.items())
-        return f"{self.work.title()}\nedges: {told}; {self.allocations:,} allocations"
+        return f"{self.work.title()}\nedges: {told}; allocations: {self.allocations:,}"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON contract of `npuscope graph` without `passed`."""

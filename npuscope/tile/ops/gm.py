@@ -35,7 +35,7 @@ def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequenc
             low = high = first
         else:
             values = np.asarray(lanes.of(first))
-            low, high = int(np.min(values)), int(np.max(values))
+            low, high = int(values.min()), int(values.max())
         if low < 0 or high + count > extent:
             raise fault(
                 f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
@@ -74,7 +74,7 @@ def load_box(
         block.prologue_offsets.append(where)
     else:
         run.emit(op, "load", (), tile, (access,), (where,))
-    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.is_int)):
+    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
     if type(start) is Lane:
         AXES.only_first()

@@ -180,12 +180,13 @@ def full(shape: Sequence[Any], dtype: Any = None, value: Any = 0, **_: Any) -> A
     """A tile of one value; in orchestration a GM tensor."""
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
-    if run.block is None:
+    if run.block is None and run.auto is None:
         return run.create("", extents, kind, value)
+    run.region("full")
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
     number = lanes.of(value)
-    if is_number(number) and (run.computes or kind.is_int):
+    if is_number(number) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, number)
     return result
 
@@ -200,7 +201,7 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
     first = lanes.of(start)
-    if is_number(first) and (run.computes or kind.is_int):
+    if is_number(first) and (run.computes or kind.steers):
         ramp = sorting.arange(first, extents, kind.compute)
         result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
     return result

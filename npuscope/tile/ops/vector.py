@@ -168,7 +168,7 @@ def expands(target: Any, value: Any) -> Tile:
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
     run.emit("expands", "vector", (tile, value), result)
     number, _ = _literal(value, tile.dtype)
-    if number is not UNKNOWN and (run.computes or tile.dtype.is_int):
+    if number is not UNKNOWN and (run.computes or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
 

@@ -137,7 +137,7 @@ def test_counts_per_kernel_and_area() -> None:
     told = counts.as_dict()
     assert told["edges"] == {"creator": 7, "raw": 4, "waw": 0, "explicit": 2}
     assert (told["tasks"], told["kernels"]["qk"]["blocks"], told["allocations"]) == (6, 2, 3)
-    assert "edges: 7 creator, 4 raw, 0 waw, 2 explicit; 3 allocations" in graph_text("f.py", None, counts)
+    assert "edges: 7 creator, 4 raw, 0 waw, 2 explicit; allocations: 3" in graph_text("f.py", None, counts)
 
 
 def test_one_of_several_programs_is_named() -> None:
