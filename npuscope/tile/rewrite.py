@@ -24,7 +24,7 @@ from npuscope.tile.fault import TileError
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
-_NAMED = {"create_tensor"}
+_NAMED = {"create_tensor", "alloc_window_buffer"}
 _REGIONS = {"at", "spmd", "incore"}
 
 

@@ -1,7 +1,8 @@
 """Run a program on inputs made from specs, and hold its outputs against a golden reference.
 
 Order: inputs → golden → the program, executed and recorded on the CPU → every output compared. Nothing is
-compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect.
+compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect, except
+that `compile_cfg["distributed_config"]` says how many ranks there are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -58,7 +60,7 @@ class Run(LastWriter, Protocol):
 class Executor(Protocol):
     """Executes a program on arrays, which it writes in place."""
 
-    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"]) -> Run: ...
+    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"], **settings: Any) -> Run: ...
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ def run(
     for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
         print(f"[RUN]   note: {note}", flush=True)
     execute = executor or _driver.executor or default_executor()
+    if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
+        execute = partial(execute, config=ranks)
     if compile_only or _driver.shapes:
         result = _record_shapes(program, specs, chosen(seed), execute)
     else:
