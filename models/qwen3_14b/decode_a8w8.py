@@ -1,7 +1,7 @@
 """One whole decode step of the A8W8 model: token ids in, token ids out (decode.py with the A8W8 layer).
 
-    python models/qwen3_14b/decode_a8w8.py --small
-    npuscope graph models/qwen3_14b/decode_a8w8.py -- --layers 40 --max-seq 512
+python models/qwen3_14b/decode_a8w8.py --small
+npuscope graph models/qwen3_14b/decode_a8w8.py -- --layers 40 --max-seq 512
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from qwen3_14b.parts import store_type
 
 def make_program(model: Qwen3, chosen: Flags = Flags()) -> Any:  # noqa: B008
     """decode_a8w8(token_ids, …, logits, sampled): one step of all rows, in windows of 16."""
-    layer_of, embed_rows, head = make_layer(model, chosen), decode.make_embed(model), decode.make_head(model, narrow=True)
+    layer_of, embed_rows, head = (
+        make_layer(model, chosen),
+        decode.make_embed(model),
+        decode.make_head(model, narrow=True),
+    )
     STORE, HIDDEN, LAYERS, WINDOWS = store_type(model), model.hidden, model.layers, model.windows
     SEQ_PAGES, VOCAB_PADDED = model.seq_pages, model.vocab_padded
 

@@ -48,7 +48,9 @@ class Quality:
 
     def text(self) -> str:
         rows = [f"row {i}: {report.text()}" for i, report in enumerate(self.repetitions)]
-        agreed = f"{np.mean(self.lost == 0):.0%} of the tokens are the golden's, the worst loses {np.max(self.lost):.2g}"
+        agreed = (
+            f"{np.mean(self.lost == 0):.0%} of the tokens are the golden's, the worst loses {np.max(self.lost):.2g}"
+        )
         return "\n".join([*rows, agreed, "PASS" if self.passed else "FAIL"])
 
 
