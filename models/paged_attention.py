@@ -213,18 +213,21 @@ def specs(batch: int, heads: int, context: int, even: bool) -> list[TensorSpec]:
 
 
 def run(batch: int = 4, heads: int = 16, context: int = 600, even: bool = False) -> RunResult:
+    if min(batch, heads, context) < 1:
+        raise SystemExit("batch, heads and context must be at least 1")
     # weights are rounded to bf16 (1 part in 256) around each block's own maximum, in the golden around the whole row's
     return run_jit(fn=paged_attention, specs=specs(batch, heads, context, even), golden_fn=golden, rtol=1e-2, atol=1e-2)
 
 
-def main() -> int:
+def main() -> str | None:
+    """What did not match, if anything: as an exit code that is 1 with the text printed, else 0."""
     parser = argparse.ArgumentParser(description="Paged attention, four kernels per (row, query tile, KV block).")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--heads", type=int, default=16, help="query heads of a row; tiles of 16 (default 16)")
     parser.add_argument("--context", type=int, default=600, help="longest context in tokens (default 600)")
     parser.add_argument("--even", action="store_true", help="every row as long as the longest")
     args = parser.parse_args()
-    return 0 if run(args.batch, args.heads, args.context, args.even).passed else 1
+    return run(args.batch, args.heads, args.context, args.even).error
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class Case:
         if not found:
             raise SystemExit(f"{name!r} is no case: b<rows>_h<heads>_kv<kv heads>_s<context>_bs<page>_<fp16 or bf16>")
         case = cls(*(int(number) for number in found.groups()[:5]), found[6])
+        if not all((case.batch, case.kv_heads, case.context, case.page)):
+            raise SystemExit(f"{name!r}: every number must be at least 1")
         if case.heads % case.kv_heads or case.heads // case.kv_heads > CUBE_ROWS:
             raise SystemExit(f"{name!r}: query heads per KV head must be a whole number up to {CUBE_ROWS}")
         if case.page % 16 or case.page > 128:
@@ -181,14 +183,15 @@ def run(name: str = SMALL, varied: bool = False) -> RunResult:
     )
 
 
-def main() -> int:
+def main() -> str | None:
+    """What did not match, if anything: as an exit code that is 1 with the text printed, else 0."""
     parser = argparse.ArgumentParser(description="Paged attention in one task, SPMD over (row, KV head).")
     parser.add_argument(
         "--case", default=SMALL, help=f"b<rows>_h<heads>_kv<kv heads>_s<context>_bs<page>_<type>; {SMALL}"
     )
     parser.add_argument("--varied", action="store_true", help="context lengths from the case's down to 1")
     args = parser.parse_args()
-    return 0 if run(args.case, args.varied).passed else 1
+    return run(args.case, args.varied).error
 
 
 if __name__ == "__main__":

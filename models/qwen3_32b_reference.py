@@ -44,6 +44,8 @@ class Size:
         return self.heads // HEAD_GROUP
 
     def check(self) -> None:
+        if min(self.heads, self.kv_heads, self.inter, self.context) < 1:
+            raise SystemExit("heads, KV heads, intermediate and context must be at least 1")
         if self.heads % (HEAD_GROUP * self.kv_heads) or self.inter % 256 or self.context % 128:
             raise SystemExit("heads must be a multiple of 8 x KV heads; intermediate of 256, context of 128")
 

@@ -75,10 +75,14 @@ SESSIONS = [(page.name, block) for page in PAGES for block in blocks(page.read_t
 def test_sessions_in_the_docs_are_true(page: str, session: str, demo: Path, request: pytest.FixtureRequest) -> None:
     """Each `$ npuscope …` prints the lines below it, in any company; `...` stands for lines left out."""
     (demo / "budget.toml").write_text(blocks((ROOT / "docs/gate.md").read_text(), "toml")[0])
+    for program in blocks((ROOT / "docs" / page).read_text(), "python"):
+        if name := re.match(r"# (\w+\.py)\n", program):  # a page's own program
+            (demo / name[1]).write_text(program)
     for part in session.split("$ npuscope ")[1:]:
         command, _, shown = part.partition("\n")
         words = shlex.split(command)
-        cwd = demo if "demo_out" in command else request.getfixturevalue("shared") / "pypto"
+        ours = "demo_out" in command or (demo / words[1]).exists()
+        cwd = demo if ours else request.getfixturevalue("shared") / "pypto"
         run = subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
         for line in shown.splitlines():
             assert line.strip() in ("...", "") or line in run.stdout.splitlines(), line

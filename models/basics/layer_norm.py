@@ -61,4 +61,4 @@ def run() -> RunResult:
 
 
 if __name__ == "__main__":
-    raise SystemExit(0 if run().passed else 1)
+    raise SystemExit(run().error)  # None: exit code 0; else the mismatches are printed, exit code 1

@@ -39,6 +39,16 @@ class Parameter:
     direction: str | None
 
 
+class Foreign:
+    """An argument that lives elsewhere and knows how to become a tensor of a run."""
+
+    shape: tuple[int, ...]
+    dtype: DataType
+
+    def enter(self, run: Run, parameter: Parameter) -> Tensor:
+        raise NotImplementedError
+
+
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     """The parameters of a tile function with their annotations evaluated where that is possible."""
     closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -93,6 +103,9 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     annotation = parameter.annotation
     if isinstance(value, Tensor):
         return Bound(value)
+    if isinstance(value, Foreign):
+        _check(parameter, value.shape, value.dtype, dynamic, where)
+        return Bound(value.enter(run, parameter))
     if is_torch(value):
         if value.dim() == 0 or isinstance(annotation, types.ScalarType):
             return Bound(_number(value.item(), annotation))

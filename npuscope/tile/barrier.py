@@ -7,56 +7,11 @@ depend on timing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from npuscope.tile.fault import fault
 from npuscope.tile.state import Block, current
-
-
-class _Abandoned(BaseException):
-    """Ends the threads of a launch that failed."""
-
-
-class Strand:
-    """One block in a thread, run in slices: `advance` lets it run to its next barrier or its end."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
-        self.ended = False
-        self.error: BaseException | None = None
-        self._abandoned = False
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[], None]) -> None:
-        self._go.acquire()
-        try:
-            if not self._abandoned:
-                work()
-        except _Abandoned:
-            pass
-        except BaseException as error:
-            self.error = error
-        self.ended = True
-        self._back.release()
-
-    def advance(self) -> None:
-        self._go.release()
-        self._back.acquire()
-        if self.error is not None:
-            raise self.error
-
-    def pause(self) -> None:
-        """Called in the strand: hands over until the next `advance`."""
-        self._back.release()
-        self._go.acquire()
-        if self._abandoned:
-            raise _Abandoned
-
-    def abandon(self) -> None:
-        self._abandoned = True
-        self._go.release()
+from npuscope.tile.strand import Strand
 
 
 class Barrier:

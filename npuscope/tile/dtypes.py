@@ -42,7 +42,9 @@ class DataType:
 
     @property
     def steers(self) -> bool:
-        """Whether lengths, tables and work lists are kept in it: `shapes` mode computes these whole numbers and no others."""
+        """Whether lengths, tables and work lists are kept in it: `shapes` mode computes these whole numbers and no
+        others.
+        """
         return self.is_int and self.bytes >= 4
 
 

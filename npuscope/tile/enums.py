@@ -108,3 +108,17 @@ class MaskPattern:
     P0100 = 5
     P1000 = 6
     P1111 = 7
+
+
+class NotifyOp(enum.Enum):
+    """How a signal reaches a peer's counter."""
+
+    AtomicAdd = "add"
+    Set = "set"
+
+
+class WaitCmp(enum.Enum):
+    """When a counter is what a rank waits for."""
+
+    Eq = "eq"
+    Ge = "ge"

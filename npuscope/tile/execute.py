@@ -76,7 +76,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def record(function: Any, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
+def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
     """Runs an entry function and returns its record.
 
     `shapes` computes no values except whole numbers that steer loops; arguments may then be Placeholder(shape, dtype).
@@ -92,9 +92,11 @@ def run_entry(
     parameters: tuple[door.Parameter, ...],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    rank: Any = None,
 ) -> Any:
-    """One call of an entry function from outside every run."""
+    """One call of an entry function from outside every run; `rank` where a host function called it."""
     run = Run(name, _modes[-1])
+    run.rank = rank
     where = f"{name}()"
     given = dict(zip([p.name for p in parameters], args, strict=False))
     given.update(kwargs)

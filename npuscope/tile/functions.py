@@ -8,6 +8,7 @@ from typing import Any
 
 from npuscope.tile import state
 from npuscope.tile.arguments import Parameter, parameters
+from npuscope.tile.compiled import Compiled
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.execute import Finished, record, run_entry
 from npuscope.tile.fault import fault
@@ -75,17 +76,24 @@ class Entry(TileFunction):
 
     def __call__(self, *args: Any, config: Any = None, device: Any = None, **kwargs: Any) -> Any:
         run = state.under_way()
+        if run is not None and run.host is not None:
+            return run.host.dispatch(self, args, kwargs, device)
         if run is not None:
             return self.inside(run, args, kwargs)
         return run_entry(self.name, self.body, self.parameters, args, kwargs)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Parameter, Any]]:
+        """Each parameter that a call gives, with its value."""
+        given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
+        return [(p, given[p.name]) for p in self.parameters if p.name in given]
 
     def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.execute.record."""
         return record(self, *args, mode=mode, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Finished:
-        """The record without values."""
-        return record(self, *args, mode="shapes", **kwargs)
+    def lower(self, *args: Any, **kwargs: Any) -> Compiled:
+        """The program for these arguments, to look at or to call."""
+        return Compiled(self.name, self, lambda: record(self, *args, mode="shapes", **kwargs))
 
     compile = lower
 
@@ -97,7 +105,7 @@ class Incore(TileFunction):
 
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if run.block is not None:
-            run.block.task.kernel = self.name if run.block.task.kernel == "spmd" else run.block.task.kernel
+            run.block.task.called(self.name)
             return self.body(*args, **kwargs)
         task = open_task(run, self.name, 1, "call", kwargs.pop("deps", None))
         args, kwargs = self._in_gm(run, args, kwargs, task)
@@ -144,8 +152,7 @@ class Extern(Incore):
         if run.block is not None:
             task = run.block.task
             task.options["core"], task.form = core, "extern"
-            if task.kernel == "spmd":
-                task.kernel = self.name
+            task.called(self.name)
             first = run.block.first == 0
         else:
             task = open_task(run, self.name, 1, "extern", kwargs.pop("deps", None), core=core)

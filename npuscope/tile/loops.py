@@ -31,20 +31,17 @@ class Loop:
         self.init_values = None if init_values is None else tuple(init_values)
         self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
         self.swaps = False
-        self.around_chunks = False
+        self.holds_tasks = False
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
         turns: Iterator[Any]
-        if run.auto is not None and self.chunk and (run.block is None or run.auto.held):
-            turns = run.auto.chunks(run, self)
-        elif run.auto is not None and self.around_chunks:
-            run.auto.pause(run)
-            turns = _in_orchestration(run, self)
+        if run.auto is not None and (run.block is None or run.auto.held):
+            turns = run.auto.turns(run, self)
         elif run.block is not None:
-            turns = _in_region(run, run.block, self)
+            turns = in_region(run, run.block, self)
         else:
-            turns = _in_orchestration(run, self)
+            turns = in_orchestration(run, self)
         if self.init_values is None:
             return turns
         return _carrying(run, turns, self.init_values)
@@ -75,7 +72,7 @@ def yield_(*values: Any) -> Any:
     return values if len(values) != 1 else values[0]
 
 
-def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
+def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
     number = run.loops = run.loops + 1
@@ -91,7 +88,7 @@ def _in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
         del turns[depth:]
 
 
-def _in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
+def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     assert block is not None
     if loop.kind == "parallel" and run.auto is None:
         raise fault("pl.parallel inside a task", "Inside a region use pl.range, pl.pipeline or pl.unroll.")
@@ -256,8 +253,8 @@ def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, An
     return loop
 
 
-def around_chunks(loop: Any) -> Any:
-    """Told by the rewritten program: a `chunk=` loop stands inside this one."""
+def holds_tasks(loop: Any) -> Any:
+    """Told by the rewritten program: tasks are made inside this loop."""
     if isinstance(loop, Loop):
-        loop.around_chunks = True
+        loop.holds_tasks = True
     return loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from npuscope.tile import sites
 from npuscope.tile.barrier import Barrier
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
@@ -17,9 +18,21 @@ from npuscope.tile.values import Tensor, Tile
 
 def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, **options: Any) -> TaskDraft:
     """Launches a task; only orchestration may."""
+    if not kernel:
+        kernel = unnamed(run)
     if run.block is not None:
         raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
     return run.recorder.open_task(kernel, blocks, form, deps=flat_ids(deps), manual_scope=run.manual > 0, **options)
+
+
+def unnamed(run: Run) -> str:
+    """A region without name_hint is called after its function and its place in it, as PyPTO does."""
+    site = sites.here()
+    if site not in run.unnamed:
+        function = sites.site(site).function
+        count = sum(name.startswith(f"{function}_incore_") for name in run.unnamed.values())
+        run.unnamed[site] = f"{function}_incore_{count}"
+    return run.unnamed[site]
 
 
 def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
@@ -88,7 +101,7 @@ class At:
         run = current()
         if run.auto is not None:
             run.auto.pause(run)
-        self.task = open_task(run, self.name or "at", 1, "at", self.deps, early=self.early)
+        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early)
         enter(run, self.task)
         return TaskId(self.task.id)
 
@@ -137,7 +150,7 @@ class Spmd:
         run = current()
         if run.auto is not None:
             run.auto.pause(run)
-        self.task = open_task(run, self.name or "spmd", self.blocks, "spmd", self.deps, **self.options)
+        self.task = open_task(run, self.name, self.blocks, "spmd", self.deps, **self.options)
         return TaskId(self.task.id)
 
     def run(self, body: Callable[[Any], Any]) -> Any:

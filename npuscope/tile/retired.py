@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from npuscope.tile.loops import Loop
+from npuscope.tile.loops import Loop, in_orchestration, in_region
 from npuscope.tile.regions import At, enter, leave, open_task
 from npuscope.tile.state import Run, current
 
@@ -23,7 +23,7 @@ def incore(**options: Any) -> At:
 class AutoIncore:
     """A scope in which tasks open by themselves."""
 
-    def __init__(self, split: Any = None, name_hint: str = "auto_incore", **_: Any) -> None:
+    def __init__(self, split: Any = None, name_hint: str = "", **_: Any) -> None:
         self.name = name_hint
         self.held = False
 
@@ -52,7 +52,19 @@ class AutoIncore:
             leave(run)
             self.held = False
 
-    def chunks(self, run: Run, loop: Loop) -> Iterator[Any]:
+    def turns(self, run: Run, loop: Loop) -> Iterator[Any]:
+        """A loop in the scope: cut into tasks, around tasks, or a part of the task that holds it."""
+        if loop.chunk:
+            yield from self._chunks(run, loop)
+        elif loop.holds_tasks:
+            self.pause(run)
+            for i in in_orchestration(run, loop):
+                yield i
+                self.pause(run)
+        else:
+            yield from in_region(run, run.region(loop.kind), loop)
+
+    def _chunks(self, run: Run, loop: Loop) -> Iterator[Any]:
         """The turns of a loop, each chunk of them in a task."""
         self.pause(run)
         turns = range(int(loop.start), int(loop.stop), int(loop.step))

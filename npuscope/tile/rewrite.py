@@ -24,7 +24,8 @@ from npuscope.tile.fault import TileError
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
-_NAMED = {"create_tensor"}
+_NAMED = {"create_tensor", "alloc_window_buffer"}
+_REGIONS = {"at", "spmd", "incore"}
 
 
 def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,8 +148,8 @@ class _Rewriter(ast.NodeTransformer):
                     _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
                 )
             before = _bound_before(node, called)
-            if _holds_chunks(node):
-                node.iter = ast.copy_location(_helper("around_chunks", node.iter), node.iter)
+            if _holds_tasks(node):
+                node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
         elif called == "while_":
             node.body = [_conditional(statement) for statement in node.body]
         self.generic_visit(node)
@@ -218,10 +219,10 @@ def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
     return []
 
 
-def _holds_chunks(node: ast.For) -> bool:
-    """Whether a retired `chunk=` loop stands inside: then this loop runs in orchestration."""
-    inner = (n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.For))
-    return any(isinstance(n.iter, ast.Call) and any(k.arg == "chunk" for k in n.iter.keywords) for n in inner)
+def _holds_tasks(node: ast.For) -> bool:
+    """Whether tasks are made inside (a region, a retired `chunk=` loop): then the loop belongs to orchestration."""
+    calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return any(_called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
 
 
 def _conditional(statement: ast.stmt) -> ast.stmt:

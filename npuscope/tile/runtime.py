@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from npuscope.tile.fault import fault
-from npuscope.tile.loops import around_chunks, carried
+from npuscope.tile.loops import carried, holds_tasks
 from npuscope.tile.regions import Spmd
 from npuscope.tile.tasks import TaskId
 
-__all__ = ["around_chunks", "blocks", "carried", "launch", "left", "names"]
+__all__ = ["blocks", "carried", "holds_tasks", "launch", "left", "names"]
 
 
 class Unbound:

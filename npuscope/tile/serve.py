@@ -7,8 +7,11 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+
+from npuscope.tile.fault import fault
 
 
 @contextmanager
@@ -37,23 +40,58 @@ def _modules() -> dict[str, ModuleType]:
         import npuscope.tile as language
         from npuscope.tile import distributed
 
-        found["pypto"] = pypto = _module("pypto")
-        found["pypto.language"] = language
-        found["pypto.language.distributed"] = distributed
-        found["pypto.runtime"] = _module("pypto.runtime", RunConfig=Anything, execute_distributed=_no_runtime)
-        found["pypto.ir"] = _module("pypto.ir")
-        found["pypto.ir.distributed_compiled_program"] = _module(
-            "pypto.ir.distributed_compiled_program", DistributedConfig=Anything
-        )
-        found["pypto.backend"] = _module("pypto.backend", BackendType=Constants())
-        pypto.language, pypto.runtime, pypto.ir = language, found["pypto.runtime"], found["pypto.ir"]  # type: ignore[attr-defined]
-        pypto.backend = found["pypto.backend"]  # type: ignore[attr-defined]
+        found = {name: _Part(name, members) for name, members in _members().items()}
+        found |= {"pypto.language": language, "pypto.language.distributed": distributed}
         for name, module in found.items():
-            if name != "pypto.language" and not hasattr(module, "__path__"):
-                module.__path__ = []
+            above, _, last = name.rpartition(".")
+            if above and above != "pypto.language":
+                setattr(found[above], last, module)
     if "pypto" in found or not _installed("golden"):
         found["golden"] = importlib.import_module("npuscope.tile.golden")
     return found
+
+
+def _members() -> dict[str, dict[str, Any]]:
+    """What scripts import of PyPTO besides the language: settings, and choices of what does not exist here."""
+    from npuscope.tile.golden import ScalarSpec, TensorSpec
+
+    return {
+        "pypto": {},
+        "pypto.backend": {"BackendType": Constants(), "set_backend_type": _ignored, "reset_for_testing": _ignored},
+        "pypto.ir": {},
+        "pypto.ir.compiled_program": {},
+        "pypto.ir.distributed_compiled_program": {"DistributedConfig": Anything},
+        "pypto.ir.pass_manager": {},
+        "pypto.ir.printer": {},
+        "pypto.passes": {},
+        "pypto.runtime": {
+            "RunConfig": Anything,
+            "ScalarSpec": ScalarSpec,
+            "TensorSpec": TensorSpec,
+            "pto_isa_include_dir": lambda: Path("pto_isa", "include"),
+        },
+    }
+
+
+class _Part(ModuleType):
+    """Stands in for a part of PyPTO; what it lacks is its compiler's or its device runtime's."""
+
+    def __init__(self, name: str, members: dict[str, Any]) -> None:
+        super().__init__(name, self.__doc__)
+        self.__path__: list[str] = []
+        self.__dict__.update(members)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise fault(
+            f"{self.__name__}.{name} belongs to PyPTO's compiler or device runtime, which npuscope does without",
+            "Run the program itself: call its @pl.jit function, or golden.run_jit.",
+        )
+
+
+def _ignored(*_: Any, **__: Any) -> None:
+    """Chooses something that does not exist here."""
 
 
 def _installed(name: str) -> bool:
@@ -61,12 +99,6 @@ def _installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _module(name: str, **members: Any) -> ModuleType:
-    module = ModuleType(name, "Stands in for the part of PyPTO that scripts import and npuscope does not need.")
-    module.__dict__.update(members)
-    return module
 
 
 class Anything(SimpleNamespace):
@@ -81,9 +113,3 @@ class Constants:
 
     def __getattr__(self, name: str) -> str:
         return name
-
-
-def _no_runtime(*_: Any, **__: Any) -> None:
-    from npuscope.tile.fault import fault
-
-    raise fault("this script talks to PyPTO's device runtime itself", "Run its @pl.jit function or golden.run_jit.")

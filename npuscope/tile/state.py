@@ -47,7 +47,10 @@ class Run:
         self.loops = 0  # orchestration loops entered so far
         self.carries: list[Any] = []  # open loops with carried values, innermost last
         self.calls: dict[str, int] = {}
+        self.unnamed: dict[int, str] = {}  # place of a region without a name -> what it is called
         self.auto: Any = None  # the open auto_incore scope
+        self.host: Any = None  # of a host function's run: the ranks it calls
+        self.rank: Any = None  # of a run that a host function called: which rank
         self.no_dep_next: list[Any] = []  # arguments of the call to come that pl.no_dep named
         self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
         self.log_reads: set[int] = set()

@@ -91,7 +91,7 @@ class Tensor(Operand):
         self.buffer, self.offset, self.shape, self.strides = buffer, offset, shape, strides
         self.dtype = dtype or buffer.dtype
         self.valid = valid
-        self.captured = captured or self
+        self.captured = self if captured is None else captured
 
     def __class_getitem__(cls, item: Any) -> signature.TensorType:
         return signature.tensor(item)

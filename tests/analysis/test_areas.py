@@ -16,7 +16,8 @@ from npuscope.analysis.areas import area_of, area_rules
     [
         ("q_proj", "QKV"), ("rope_qkv", "QKV"), ("qk_norm", "QKV"), ("RotaryMul", "QKV"),
         ("fa_fused", "attention"), ("online_softmax", "attention"), ("FusedInferAttentionScore", "attention"),
-        ("out_proj", "out_proj"), ("kv_proj", "QKV"), ("down_dual_proj", "MLP"), ("gate_proj", "MLP"), ("SwiGlu", "MLP"), ("down_proj_residual", "MLP"),
+        ("out_proj", "out_proj"), ("gate_proj", "MLP"), ("SwiGlu", "MLP"), ("down_proj_residual", "MLP"),
+        ("kv_proj", "QKV"), ("down_dual_proj", "MLP"),
         ("RmsNorm", "norm"), ("HcomAllReduce", "comm"), ("ncclKernel_AllReduce_RING", "comm"),
         ("MoeDistributeDispatchV2", "comm"), ("ArgMaxV2", "sampling"), ("Cast", "other"),
     ],

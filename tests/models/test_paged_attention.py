@@ -82,7 +82,9 @@ def test_the_case_of_the_reports_fills_24_blocks_and_reads_the_cache_once() -> N
     assert kernel.gm_written == 640 * 128 * 2
 
 
-@pytest.mark.parametrize("name", ["b2_h10", "b2_h10_kv4_s384_bs128_fp16", "b2_h10_kv2_s384_bs100_fp16"])
+@pytest.mark.parametrize(
+    "name", ["b2_h10", "b2_h10_kv4_s384_bs128_fp16", "b2_h10_kv2_s384_bs100_fp16", "b2_h10_kv0_s384_bs128_fp16"]
+)
 def test_a_name_that_is_no_case_says_so(name: str) -> None:
     with pytest.raises(SystemExit, match=name):
         load("paged_attention_highperf").run(name)

@@ -85,6 +85,15 @@ def copy_of(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
+def to_read(value: Any) -> Any:
+    """A tensor for somebody who shall not change it: NumPy forbids it, of a torch tensor a copy is given."""
+    if not isinstance(value, np.ndarray):
+        return copy_of(value)
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
 def fp32(value: Any) -> npt.NDArray[np.float32]:
     """A tensor's values as the comparators see them."""
     return array_of(value).astype(np.float32, copy=False)

@@ -1,7 +1,8 @@
 """Run a program on inputs made from specs, and hold its outputs against a golden reference.
 
-Order: inputs → golden (on copies) → the program, executed and recorded on the CPU → every output compared. Nothing is
-compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect.
+Order: inputs → golden → the program, executed and recorded on the CPU → every output compared. Nothing is
+compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect, except
+that `compile_cfg["distributed_config"]` says how many ranks there are.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from npuscope.errors import BadInput
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.tile.arguments import Placeholder
+from npuscope.tile.dtypes import of_storage
 from npuscope.tile.golden import data
-from npuscope.tile.golden.arrays import Array, array_of, copy_of, zeros
+from npuscope.tile.golden.arrays import Array, array_of, copy_of, to_read
 from npuscope.tile.golden.comparator import LastWriter, Verdict
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
@@ -56,7 +60,7 @@ class Run(LastWriter, Protocol):
 class Executor(Protocol):
     """Executes a program on arrays, which it writes in place."""
 
-    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"]) -> Run: ...
+    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"], **settings: Any) -> Run: ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class RunResult:
     execution_time: float | None = None
     work_dir: Path | None = None
     bench: Any = None  # for hardware; always None here
-    run: Run | None = None
+    run: Run | None = field(default=None, repr=False)
     compared: bool | None = None  # False: there was no golden; None: it did not come to that
 
     def __str__(self) -> str:
@@ -120,10 +124,10 @@ def run(
 ) -> RunResult:
     """Run a `@pl.program` class or a `@pl.jit` function; specs in the order of its parameters.
 
-    `golden_fn(values)` fills the outputs of a dict of copies in place (scalars are Python numbers). `golden_data` is
-    a folder that `save_data` made, and goes before `golden_fn`; with neither, nothing is compared. `compile_only`
-    records the program without computing. `save_data` keeps inputs and goldens in that folder, or in
-    build_output/<program>/data for True.
+    `golden_fn(values)` fills the outputs in a dict of all tensors and Python numbers by name; inputs are read-only
+    arrays, or copies where they are torch's. `golden_data` is a folder that `save_data` made, and goes before
+    `golden_fn`; with neither, nothing is compared. `compile_only` records the program without computing. `save_data`
+    keeps inputs and goldens in that folder, or in build_output/<program>/data for True.
     """
     if compile_only and runtime_dir is not None:
         return RunResult(False, "runtime_dir is incompatible with compile_only")
@@ -131,6 +135,8 @@ def run(
     for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
         print(f"[RUN]   note: {note}", flush=True)
     execute = executor or _driver.executor or default_executor()
+    if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
+        execute = partial(execute, config=ranks)
     if compile_only or _driver.shapes:
         result = _record_shapes(program, specs, chosen(seed), execute)
     else:
@@ -175,10 +181,13 @@ class _Source:
             return data.load_goldens(self.folder, specs)
         if self.golden_fn is None:
             return None
-        values = {
-            spec.name: python_number(inputs[spec.name]) if isinstance(spec, ScalarSpec) else copy_of(inputs[spec.name])
-            for spec in specs
-        }
+        values: dict[str, Any] = {}
+        for spec in specs:
+            given = inputs[spec.name]
+            if isinstance(spec, ScalarSpec):
+                values[spec.name] = python_number(given)
+            else:
+                values[spec.name] = copy_of(given) if spec.is_output else to_read(given)
         self.golden_fn(values)
         return {spec.name: values[spec.name] for spec in _outputs(specs)}
 
@@ -207,7 +216,7 @@ def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, ex
         return RunResult(False, str(error))
     source.keep(specs, inputs, goldens)
     with _stage("runtime"):
-        ran = execute(program, *_arguments(specs, inputs), mode="values")
+        ran = execute(program, *(_argument(spec, inputs[spec.name]) for spec in specs), mode="values")
     if goldens is None:
         return RunResult(True, work_dir=place, run=ran, compared=False)
     outputs = {spec.name: inputs[spec.name] for spec in _outputs(specs)}
@@ -228,9 +237,11 @@ def _record_shapes(program: Any, specs: Sequence[Spec], seed: Seed, execute: Exe
         values = {}
         for i, spec in enumerate(specs):
             drawn = make(spec, seed) if steering[i] or (i < last and seed.leaves_torch_alone()) else None
-            values[spec.name] = drawn if isinstance(spec, ScalarSpec) or steering[i] else zeros(spec.shape, spec.dtype)
+            if steering[i]:
+                values[spec.name] = drawn
+    given = [_placeholder(s) if s.name not in values else _argument(s, values[s.name]) for s in specs]
     with _stage("record shapes"):
-        return RunResult(True, run=execute(program, *_arguments(specs, values), mode="shapes"))
+        return RunResult(True, run=execute(program, *given, mode="shapes"))
 
 
 def make(spec: Spec, seed: Seed) -> Any:
@@ -245,9 +256,17 @@ def _outputs(specs: Sequence[Spec]) -> list[TensorSpec]:
     return [spec for spec in specs if isinstance(spec, TensorSpec) and spec.is_output]
 
 
-def _arguments(specs: Sequence[Spec], values: Mapping[str, Any]) -> list[Any]:
-    """What the program is called with: arrays that share memory with the tensors, numbers for scalars."""
-    return [python_number(values[s.name]) if isinstance(s, ScalarSpec) else array_of(values[s.name]) for s in specs]
+def _argument(spec: Spec, value: Any) -> Any:
+    """What the program is called with: an array that shares memory with the tensor, a number for a scalar."""
+    return python_number(value) if isinstance(spec, ScalarSpec) else array_of(value)
+
+
+def _placeholder(spec: Spec) -> Placeholder:
+    assert isinstance(spec, TensorSpec)  # scalars steer
+    dtype = of_storage(spec.storage)
+    if dtype is None:
+        raise NpuscopeError(f"'{spec.name}' is of {spec.dtype}, which the chip has not")
+    return Placeholder(tuple(spec.shape), dtype)
 
 
 def default_executor() -> Executor:

@@ -66,7 +66,7 @@ def put(x: Operand, index: Any, value: Any) -> None:
         return
     if is_number(value):
         raise fault(f"a slice of {describe(x)} = {value!r}", "Use pl.full for a tile of one value.")
-    held = getattr(value, "shape", None)
+    held = getattr(value, "valid", None) or getattr(value, "shape", None)  # only the valid part is written
     wanted = [int(n) for n in extents]
     if held is not None and _squeezed(held) != _squeezed(wanted):
         raise fault(f"a slice {wanted} of {describe(x)} cannot take {describe(value)}")

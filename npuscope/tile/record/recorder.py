@@ -59,6 +59,11 @@ class TaskDraft:
         self.groups: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[list[int], Rolled]] = {}
         self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
 
+    def called(self, kernel: str) -> None:
+        """A launch without a name is called after the kernel it dispatches."""
+        if "_incore_" in self.kernel:
+            self.kernel = kernel
+
     def argument(self, key: Key) -> int:
         number = self.by_tensor.get(key)
         if number is None:

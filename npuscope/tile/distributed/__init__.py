@@ -1,0 +1,102 @@
+"""Several ranks: `@pl.jit.host`, and `pypto.language.distributed` (pld) with its windows, signals and remote copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from npuscope.tile import signature
+from npuscope.tile.distributed import remote
+from npuscope.tile.distributed.ranks import host
+from npuscope.tile.distributed.windows import Window, alloc_window_buffer, window
+from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
+from npuscope.tile.fault import fault
+from npuscope.tile.namespace import Namespace, missing
+from npuscope.tile.state import current
+from npuscope.tile.values import Tensor
+
+__all__ = [
+    "AtomicType",
+    "CommCtx",
+    "DistributedTensor",
+    "NotifyOp",
+    "WaitCmp",
+    "alloc_window_buffer",
+    "get_comm_ctx",
+    "host",
+    "nranks",
+    "rank",
+    "remote_load",
+    "remote_store",
+    "system",
+    "tensor",
+    "tile",
+    "window",
+    "world_size",
+]
+
+
+class DistributedTensor:
+    """A parameter that is a window."""
+
+    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+        return signature.tensor(item)
+
+
+@dataclass(frozen=True)
+class CommCtx:
+    """The ranks that share a window."""
+
+    rank: int
+    nranks: int
+
+
+def world_size() -> int:
+    """How many ranks the host function runs on."""
+    host_run = current().host
+    if host_run is None:
+        raise fault("pld.world_size outside a host function", "A kernel asks pld.nranks(pld.get_comm_ctx(window)).")
+    return int(host_run.world_size)
+
+
+def get_comm_ctx(dist_tensor: Any) -> CommCtx:
+    run = current()
+    held = run.rank.windows.get(dist_tensor.buffer.id) if run.rank and isinstance(dist_tensor, Tensor) else None
+    if not isinstance(held, Window):
+        raise fault("pld.get_comm_ctx takes a window that a rank holds")
+    return CommCtx(held.buffer.rank_of(run.rank.device), len(held.buffer.devices))
+
+
+def rank(ctx: CommCtx) -> int:
+    """This rank's number."""
+    return ctx.rank
+
+
+def nranks(ctx: CommCtx) -> int:
+    return ctx.nranks
+
+
+remote_load, remote_store = remote.remote_load, remote.remote_store
+system = Namespace(
+    _label="pld.system",
+    world_size=world_size,
+    get_comm_ctx=get_comm_ctx,
+    rank=rank,
+    nranks=nranks,
+    notify=remote.notify,
+    wait=remote.wait,
+    defer_wait=remote.wait,
+)
+tensor = Namespace(
+    _label="pld.tensor",
+    alloc_window_buffer=alloc_window_buffer,
+    window=window,
+    put=remote.put,
+    get=remote.get,
+    remote_store=remote.remote_store,
+)
+tile = Namespace(_label="pld.tile", remote_load=remote.remote_load, remote_store=remote.remote_store)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("pld", name, globals())

@@ -1,0 +1,201 @@
+"""Several ranks at once: a host function calls entries with `device=`, and they run side by side.
+
+Every such call is a strand with a record of its own. A strand runs until it waits for a signal that is not there yet;
+then another goes on. When all of them wait nobody will ever signal: that is an error, not a hang. Calls on one device
+run in order, and so do calls that share memory of the host where one of them writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from npuscope.tile import sites, state
+from npuscope.tile.arguments import Placeholder
+from npuscope.tile.compiled import Compiled
+from npuscope.tile.distributed.windows import Window
+from npuscope.tile.execute import record, run_entry
+from npuscope.tile.fault import TileError, fault
+from npuscope.tile.functions import Entry, TileFunction
+from npuscope.tile.lanes import AXES
+from npuscope.tile.record.model import Site
+from npuscope.tile.strand import Strand
+from npuscope.tile.values import Tensor
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a strand stopped for."""
+
+    holds: Callable[[], bool]
+    says: Callable[[], str]
+    site: Site
+
+
+class Rank:
+    """One call on one device."""
+
+    def __init__(self, device: int, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.device, self.name = device, entry.name
+        self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
+        self.after: list[Rank] = []
+        self.touches = [_Part.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)]
+        self.waiting: Waiting | None = None
+        given = [_outside(value) for value in args]
+        named = {key: _outside(value) for key, value in kwargs.items()}
+        name = f"{entry.name}@{device}"
+        self.strand = Strand(lambda: run_entry(name, entry.body, entry.parameters, tuple(given), named, rank=self))
+
+    @property
+    def can_go_on(self) -> bool:
+        if self.waiting is not None:
+            return self.waiting.holds()
+        return all(other.strand.ended for other in self.after)
+
+    def wait(self, holds: Callable[[], bool], says: Callable[[], str]) -> None:
+        """Called in the strand: comes back when the condition holds."""
+        if holds():
+            return
+        run, sizes, passes = state.current(), AXES.sizes[:], AXES.passes
+        self.waiting = Waiting(holds, says, sites.site(sites.here()))
+        self.strand.pause()
+        self.waiting = None
+        state.swap(run)
+        AXES.sizes[:], AXES.passes = sizes, passes
+        AXES.epoch += 1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Memory of the host that a call was given."""
+
+    buffer: int
+    first: int
+    last: int
+    writes: bool
+
+    @staticmethod
+    def of(direction: str | None, tensor: Tensor) -> _Part:
+        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
+        return _Part(tensor.buffer.id, tensor.offset, tensor.offset + reach, direction is not None)
+
+    def clashes(self, other: _Part) -> bool:
+        apart = self.buffer != other.buffer or self.last < other.first or other.last < self.first
+        return not apart and (self.writes or other.writes)
+
+
+@dataclass
+class HostRun:
+    """The ranks of one call of a host function."""
+
+    world_size: int
+    ranks: list[Rank] = field(default_factory=list)
+
+    def dispatch(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], device: Any) -> Any:
+        """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
+        number = 0 if device is None else int(device)
+        if not 0 <= number < self.world_size:
+            raise fault(f"device={number} of {self.world_size} ranks")
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Window):
+                value.buffer.devices.add(number)
+        rank = Rank(number, entry, args, kwargs)
+        rank.after = [
+            other
+            for other in self.ranks
+            if other.device == number or any(a.clashes(b) for a in rank.touches for b in other.touches)
+        ]
+        self.ranks.append(rank)
+        written = [v for p, v in entry.arguments(args, kwargs) if p.direction is not None]
+        return written[0] if len(written) == 1 else tuple(written)
+
+    def finish(self) -> None:
+        """All ranks to their end."""
+        live = list(self.ranks)
+        try:
+            while live:
+                ready = [rank for rank in live if rank.can_go_on]
+                if not ready:
+                    raise _deadlock(live)
+                for rank in ready:
+                    if rank.can_go_on:
+                        state.swap(None)
+                        rank.strand.advance()
+                live = [rank for rank in live if not rank.strand.ended]
+        finally:
+            for rank in live:
+                if not rank.strand.ended:
+                    rank.strand.abandon()
+
+
+def _deadlock(live: list[Rank]) -> TileError:
+    stuck = [(rank, rank.waiting) for rank in live if rank.waiting is not None]
+    says = "; ".join(f"rank {rank.device} waits for {w.says()} ({_short(w.site)})" for rank, w in stuck)
+    first = stuck[0][1].site
+    return TileError(
+        f"deadlock: no rank can go on: {says}",
+        path=first.file,
+        line=first.line,
+        remedy="Somebody must notify what these ranks wait for.",
+    )
+
+
+def _short(site: Site) -> str:
+    return f"{site.function}, line {site.line}"
+
+
+def _outside(value: Any) -> Any:
+    """A tensor of the host as an argument from outside."""
+    if not isinstance(value, Tensor):
+        return value
+    return Placeholder(value.shape, value.dtype) if value.buffer.data is None else value.view()
+
+
+class Host(TileFunction):
+    """A host function: hands out windows and calls entries, one for each rank."""
+
+    kind = "host"
+
+    def __call__(self, *args: Any, config: Any = None, **kwargs: Any) -> Any:
+        if state.under_way() is not None:
+            raise fault(f"the host function {self.name} inside a program", "Call it from outside.")
+        size = _world_size(self.name, config)
+
+        def body(**given: Any) -> Any:
+            run = state.current()
+            run.host = host = HostRun(size)
+            result = self.body(**given)
+            try:
+                host.finish()
+            finally:
+                state.swap(run)
+            return result
+
+        return run_entry(self.name, body, self.parameters, args, kwargs)
+
+    def compile(self, *args: Any, config: Any = None, **kwargs: Any) -> Compiled:
+        """Ready to be called with the arguments."""
+
+        def run(*given: Any, **named: Any) -> Any:
+            return self(*given, config=named.pop("config", None) or config, **named)
+
+        return Compiled(self.name, run, lambda: record(self, *args, config=config, mode="shapes", **kwargs))
+
+    lower = compile
+
+
+def _world_size(name: str, config: Any) -> int:
+    settings = getattr(config, "distributed_config", None) or config
+    devices = getattr(settings, "device_ids", None)
+    if devices is None:
+        raise TileError(
+            f"{name}() runs on several ranks and nobody says how many",
+            remedy="Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
+        )
+    return len(devices)
+
+
+def host(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`@pl.jit.host`."""
+    return (lambda f: Host(f, **options)) if function is None else Host(function, **options)
