@@ -19,6 +19,7 @@ from qwen3_14b.config import Qwen3
 
 Array = npt.NDArray[Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
+_BLOCK = 1 << 17  # pairs of values
 _QUANTILES = np.array([NormalDist().inv_cdf((i + 0.5) / 256) for i in range(256)], dtype=np.float32)
 
 
@@ -125,13 +126,17 @@ def normal(name: str, count: int, seed: int, mean: float, std: float) -> Array:
 
 
 def _looked_up(name: str, count: int, seed: int, table: Array) -> Array:
-    """`count` entries of a table of 256, drawn two bytes at a time."""
+    """`count` entries of a table of 256, drawn two bytes at a time, a block that stays in the cache at a time."""
     bits = table.dtype.itemsize * 8
     single, double = (np.uint8, np.uint16) if bits == 8 else (np.uint16, np.uint32)
     low, high = np.meshgrid(table.view(single).astype(double), table.view(single).astype(double))
     pairs = (low | (high << double(bits))).reshape(-1)
-    raw = np.random.PCG64([seed, crc32(name.encode())]).random_raw(-(-count // 8))
-    return pairs.take(raw.view(np.uint16), mode="clip").view(table.dtype)[:count]
+    found = np.empty(-(-count // 8) * 4, dtype=double)
+    bytes_of = np.random.PCG64([seed, crc32(name.encode())])
+    for at in range(0, len(found), _BLOCK):
+        part = found[at : at + _BLOCK]
+        pairs.take(bytes_of.random_raw(len(part) // 4).view(np.uint16), out=part, mode="clip")
+    return found.view(table.dtype)[:count]
 
 
 def all_weights(model: Qwen3, seed: int = 0) -> dict[str, Array]:
