@@ -42,7 +42,7 @@ class Parameter:
     def rows_at_run_time(self) -> bool:
         """Whether the outermost extent is a run-time dimension."""
         shape = self.annotation.shape if isinstance(self.annotation, types.TensorType) else None
-        return bool(shape) and isinstance(shape[0], types.DynVar)
+        return shape is not None and len(shape) > 0 and isinstance(shape[0], types.DynVar)
 
 
 class Foreign:
