@@ -20,10 +20,16 @@ _OURS: dict[int, bool] = {}
 _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 
-def _is_ours(code: CodeType) -> bool:
+def _look(code: CodeType) -> bool:
     _KEPT.append(code)
     ours = _OURS[id(code)] = code.co_filename.startswith((_HERE, "<frozen", "<string>"))
     return ours
+
+
+def is_ours(code: CodeType) -> bool:
+    """Whether code is npuscope's and not the user's."""
+    ours = _OURS.get(id(code))
+    return _look(code) if ours is None else ours
 
 
 def here() -> int:
@@ -32,7 +38,7 @@ def here() -> int:
     while True:
         code = frame.f_code
         ours = _OURS.get(id(code))
-        if not (_is_ours(code) if ours is None else ours):
+        if not (_look(code) if ours is None else ours):
             break
         if frame.f_back is None:
             return number(Site("<none>", 0, ""))

@@ -8,6 +8,7 @@ from typing import Any
 from npuscope.tile import sites
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, shape_of
 from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_box, write_box
@@ -169,7 +170,7 @@ def create_tile(
     run.region("create_tile")
     extents, kind = shape_of(shape), dtype_of(dtype, "create_tile")
     array = None
-    if run.computes:
+    if run.computes or kind.steers:
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
     tile = Tile(array, extents, kind, None, _space(target_memory))
     run.emit("create", "view", (), tile)
@@ -205,6 +206,10 @@ def gather_row(
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
+    if into.array is not None and run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
+    if into.array is not None and tile.array is None:
+        into.array = None
     if into.array is not None and tile.array is not None:
         array = tile.array[tuple([span(0, n) for n in (valid or box)])]
         where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])
