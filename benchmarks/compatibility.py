@@ -17,10 +17,10 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -80,7 +80,7 @@ def tried(checkout: Checkout, script: str, python: str, timeout: float) -> Outco
     """One script in a process of its own."""
     about = Outcome(checkout.path.name, script, cards((checkout.path / script).read_text(errors="replace")), "failed")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    begin = time.monotonic()
+    begin = _children()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
             [python, "-m", "npuscope", "run", script, "--json"],
@@ -88,22 +88,27 @@ def tried(checkout: Checkout, script: str, python: str, timeout: float) -> Outco
             env=environment,
             stdout=out,
             stderr=err,
-            preexec_fn=_limited,
+            preexec_fn=lambda: _limited(timeout),
         )
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return replace(about, result="time", reason=f"not done after {timeout:.0f} s", seconds=timeout)
+        code = process.wait()
+        seconds = _children() - begin
+        if code in (-signal.SIGXCPU, -signal.SIGKILL) and seconds >= timeout:
+            return replace(about, result="time", reason=f"not done after {timeout:.0f} CPU seconds", seconds=seconds)
         out.seek(0)
         err.seek(0)
-        return _judged(about, out.read(), err.read(), process.returncode, time.monotonic() - begin, checkout.path)
+        return _judged(about, out.read(), err.read(), code, seconds, checkout.path)
 
 
-def _limited() -> None:
+def _children() -> float:
+    """CPU seconds of the processes that ended so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _limited(seconds: float) -> None:
     size = GIGABYTES << 30
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
 
 
 def _judged(about: Outcome, out: str, err: str, code: int, seconds: float, path: Path) -> Outcome:
@@ -133,9 +138,8 @@ HEAD = """# Which public PyPTO scripts run
 
 Written by `benchmarks/compatibility.py`; every script below was run as it is by `npuscope run FILE`, without arguments, in its
 own checkout, which npuscope does not change. *passed*: the script compared its outputs with its own golden reference
-and they agreed. *ran*: it ran to its end and compares nothing. Seconds are wall seconds on a shared 2-core machine and include
-the script's own making of inputs and golden reference in torch, often most of it. *several* cards: ranks run side by side in
-one process. Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time
+and they agreed. *ran*: it ran to its end and compares nothing. Seconds are CPU seconds and include the script's own making of
+inputs and golden reference in torch, often most of it. *several* cards: ranks run side by side in one process. Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time
 dimension.
 
 To repeat it:
@@ -187,7 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="+", help="CHECKOUT:FOLDER,FOLDER")
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--timeout", type=float, default=300, help="CPU seconds for one script")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--again", choices=["failed", "time", "all"])
