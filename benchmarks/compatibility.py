@@ -2,12 +2,13 @@
 
     python benchmarks/compatibility.py CHECKOUT:FOLDER,FOLDER … [--python PYTHON] [--timeout SECONDS]
 
-e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that has a
-`__main__` and uses the tile language is run in a process of its own as a user would, by `npuscope run FILE --json` in the
-checkout with no arguments, and the list is written to docs/compatibility.md. PYTHON needs torch, for the scripts do.
+e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that
+has a `__main__` and uses the tile language is run in a process of its own as a user would, by `npuscope run FILE --json`
+in the checkout with no arguments, and the list is written to docs/compatibility.md. PYTHON needs torch, for the scripts
+do.
 
-`--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or `--again failed`
-says so.
+`--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or
+`--again failed` says so.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Checkout:
         for folder in self.folders:
             for file in sorted((self.path / folder).rglob("*.py")):
                 text = file.read_text(errors="replace")
-                if "__main__" in text and (LANGUAGE in text or "import" in text and "golden" in text):
+                if "__main__" in text and (LANGUAGE in text or "golden" in text):
                     found.append((len(text), str(file.relative_to(self.path))))
         return [script for _, script in sorted(found)]
 
@@ -136,11 +137,14 @@ def _sentence(text: str, path: Path) -> str:
 
 HEAD = """# Which public PyPTO scripts run
 
-Written by `benchmarks/compatibility.py`; every script below was run as it is by `npuscope run FILE`, without arguments, in its
-own checkout, which npuscope does not change. *passed*: the script compared its outputs with its own golden reference
-and they agreed. *ran*: it ran to its end and compares nothing. Seconds are CPU seconds and include the script's own making of
-inputs and golden reference in torch, often most of it. *several* cards: ranks run side by side in one process. Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time
-dimension.
+Written by `benchmarks/compatibility.py`: every script below was run as it is by `npuscope run FILE`, without arguments,
+in its own checkout.
+
+- *passed*: the script compared its outputs with its own golden reference and they agreed. *ran*: it ran to its end and
+  compares nothing.
+- Seconds are CPU seconds and include the script's own making of inputs and golden reference in torch, often most of it.
+- *several* cards: the ranks run side by side in one process.
+- Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time dimension.
 
 To repeat it:
 
