@@ -39,7 +39,9 @@ def command(
     counts = count_graphs(list(run.recordings), graphs, area_rules(areas))
     if json:
         findings = [finding for recording in run.recordings for finding in recording.findings]
-        print_json({"passed": run.passed, **counts.as_dict(), "findings": [f.message for f in findings]})
+        failures = [result.error for result in run.results if not result.passed]
+        report = {"passed": run.passed, "failures": failures, **counts.as_dict()}
+        print_json({**report, "findings": [f.message for f in findings]})
     else:
         print(run_text(file, run, counts))
     if run.passed is False:
