@@ -204,28 +204,28 @@ def _retired(chunk: Any) -> None:
         current().recorder.notes.append("chunk= was retired in June 2026 (pypto#1895): write the tile loop out")
 
 
-def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
     """Sequential."""
     _retired(chunk)
     return Loop("range", bounds, init_values=init_values, chunk=chunk)
 
 
-def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
     """Iterations that the program says are independent; orchestration only."""
     _retired(chunk)
     return Loop("parallel", bounds, init_values=init_values, chunk=chunk)
 
 
-def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, **_: Any) -> Loop:
+def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, attrs: Any = None) -> Loop:
     """Sequential, with buffers for `stage` turns at once; inside a region only."""
     if not isinstance(stage, int) or stage < 1:
         raise fault(f"pl.pipeline needs stage= of at least 1, not {stage!r}")
     return Loop("pipeline", bounds, stage=stage, init_values=init_values)
 
 
-def unroll(*bounds: Any, **options: Any) -> Loop:
+def unroll(*bounds: Any, init_values: Any = None, attrs: Any = None) -> Loop:
     """Written out turn by turn; literal bounds, nothing carried."""
-    if options.get("init_values") is not None:
+    if init_values is not None:
         raise fault("pl.unroll carries no values", "Use pl.range with init_values.")
     if not all(isinstance(b, int) for b in bounds):
         raise fault("pl.unroll needs bounds known when the program is read")

@@ -88,7 +88,6 @@ class At:
         allow_early_resolve: bool = False,
         name_hint: str = "",
         windowize: bool = False,
-        **_: Any,
     ) -> None:
         self.name = name_hint
         self.deps, self.no_dep, self.early = deps, no_dep_args or (), allow_early_resolve
@@ -126,16 +125,13 @@ class Spmd:
         name_hint: str = "",
         optimizations: Any = None,
         deps: Any = None,
-        no_dep_args: Sequence[Any] | None = None,
         allow_early_resolve: bool = False,
         predicate: Any = None,
-        **_: Any,
     ) -> None:
         self.blocks = int(core_num)
         if self.blocks < 0:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = name_hint
-        self.no_dep = no_dep_args or ()
         self.skip = predicate is not None and not bool(predicate)
         self.deps = deps
         self.options = {
@@ -178,7 +174,8 @@ class Spmd:
                 run.recorder.close_block(block, done)
                 first += done
         run.block = None
-        mark_no_dep(run, task, self.no_dep)
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
         return last[0]
 
     def _block(
@@ -203,7 +200,7 @@ class Spmd:
 class Scope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
-    def __init__(self, mode: Any = None, manual: bool = False, **_: Any) -> None:
+    def __init__(self, mode: Any = None, manual: bool = False) -> None:
         self.manual = manual or getattr(mode, "value", mode) == "manual"
 
     def __enter__(self) -> None:
@@ -241,8 +238,8 @@ def spmd(core_num: Any, **options: Any) -> Spmd:
     return Spmd(core_num, **options)
 
 
-def scope(mode: Any = None, **options: Any) -> Scope:
-    return Scope(mode, **options)
+def scope(*, mode: Any = None) -> Scope:
+    return Scope(mode)
 
 
 def manual_scope() -> Scope:

@@ -16,7 +16,7 @@ from npuscope.tile.values import Shape, Tensor, Tile
 
 
 def slice(
-    x: Any,
+    input: Any,
     shape: Sequence[Any],
     offset: Sequence[Any],
     valid_shape: Sequence[Any] | None = None,
@@ -25,7 +25,7 @@ def slice(
     clamp: bool = False,
 ) -> Any:
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
-    run = current()
+    run, x = current(), input
     box = shape_of(shape)
     if len(box) != len(offset):
         raise fault(f"pl.slice: shape {list(box)} and offset {list(offset)!r} differ in length")

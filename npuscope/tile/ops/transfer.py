@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuscope.tile import sites
+from npuscope.tile.dtypes import DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
@@ -14,7 +15,7 @@ from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_b
 from npuscope.tile.ops.slicing import inside
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current
-from npuscope.tile.values import Tensor, Tile, strided
+from npuscope.tile.values import Shape, Tensor, Tile, strided
 
 
 def _space(target: Any) -> str | None:
@@ -29,7 +30,6 @@ def load(
     target_memory: Any = MemorySpace.Vec,
     clamp: bool = False,
     transpose: bool = False,
-    **_: Any,
 ) -> Tile:
     """GM to Vec or Mat; only the valid part is read."""
     run = current()
@@ -53,13 +53,15 @@ def load(
     return tile
 
 
-def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_) -> Any:
+def store(
+    tile: Any, offsets: Sequence[Any], output_tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_
+) -> Any:
     """Any on-chip space to GM, the valid region only."""
     run = current()
     run.region("store")
-    if not isinstance(tensor, Tensor):
-        raise fault(f"pl.store writes to a GM tensor, not {describe(tensor)}")
-    return store_box(run, run.tile(tile, "store"), tensor, offsets, atomic)
+    if not isinstance(output_tensor, Tensor):
+        raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
+    return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
 
 
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
@@ -124,7 +126,7 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     return target
 
 
-def move(tile: Any, target_memory: Any = MemorySpace.Vec, **_: Any) -> Tile:
+def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
     """Between on-chip spaces."""
     run = current()
     run.region("move")
@@ -139,19 +141,19 @@ def move(tile: Any, target_memory: Any = MemorySpace.Vec, **_: Any) -> Tile:
 
 def create_tensor(
     shape: Sequence[Any],
-    dtype: Any = None,
+    dtype: Any,
     layout: Any = None,
     manual_dep: bool = False,
     init_value: Any = None,
+    *,
     name: str = "",
-    **_: Any,
 ) -> Any:
     """A GM tensor; inside a region a local tile. Uninitialised unless init_value is given."""
     run = current()
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
     if run.block is not None:
-        return create_tile(extents, kind, None, fill=init_value)
+        return _local(run, extents, kind, None, init_value)
     return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
 
 
@@ -160,17 +162,20 @@ def create_tile(
     dtype: Any,
     target_memory: Any = MemorySpace.Vec,
     transpose: Any = None,
-    fill: Any = None,
-    **_: Any,
+    *,
+    flat_layout: Any = None,
 ) -> Tile:
     """An on-chip buffer; poison until written."""
     run = current()
     run.region("create_tile")
-    extents, kind = shape_of(shape), dtype_of(dtype, "create_tile")
+    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), _space(target_memory), None)
+
+
+def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
     array = None
     if run.computes:
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
-    tile = Tile(array, extents, kind, None, _space(target_memory))
+    tile = Tile(array, extents, kind, None, space)
     run.emit("create", "view", (), tile)
     return tile
 
@@ -181,18 +186,17 @@ def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile
 
 
 def gather_row(
-    target: Any,
-    source: Any,
+    dst: Any,
+    src: Any,
     dst_offset: Sequence[Any],
     src_offset: Sequence[Any],
     shapes: Sequence[Any],
     transpose: bool = False,
     *,
     valid_shape: Sequence[Any] | None = None,
-    **_: Any,
 ) -> Any:
     """Copies one GM window into a tile, in place."""
-    run = current()
+    run, source = current(), src
     run.region("gather_row")
     if not isinstance(source, Tensor):
         raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
@@ -200,7 +204,7 @@ def gather_row(
     valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False)
     tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
     within = valid or box
-    into = run.tile(target, "gather_row")
+    into = run.tile(dst, "gather_row")
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
