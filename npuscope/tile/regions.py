@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from npuscope.tile import sites
+from npuscope.tile.aiv import check_block
 from npuscope.tile.barrier import Barrier
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
@@ -56,8 +57,15 @@ def leave(run: Run) -> None:
     block = run.block
     assert block is not None
     end_pass(run)
-    run.recorder.close_block(block, 1)
+    close(run, block, 1)
     run.block = None
+
+
+def close(run: Run, block: Block, count: int) -> None:
+    """Ends a block that stood for `count` blocks."""
+    if block.splits:
+        check_block(run.recorder, block)
+    run.recorder.close_block(block, count)
 
 
 def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
@@ -171,7 +179,7 @@ class Spmd:
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
                 done = end_pass(run)
-                run.recorder.close_block(block, done)
+                close(run, block, done)
                 first += done
         run.block = None
         mark_no_dep(run, task, run.no_dep_next)
@@ -184,7 +192,7 @@ class Spmd:
         block = run.block = Block(task, k, k, self.blocks)
         block.barrier = barrier
         result = body(k)
-        run.recorder.close_block(block, 1)
+        close(run, block, 1)
         if k == self.blocks - 1:
             last[0] = result
 

@@ -40,6 +40,12 @@ def _product(
     if k != inner:
         raise fault(f"pl.{name}: {describe(left)} times {describe(right)}: {k} columns meet {inner} rows")
     integer = left.dtype.is_int
+    if k % (32 if left.dtype.bytes == 1 else 16) or n % 16:
+        run.recorder.finding(
+            "alignment",
+            f"pl.{name} of {describe(left)} and {describe(right)}: the cube works in steps of "
+            f"{32 if left.dtype.bytes == 1 else 16} along K and 16 along columns, not {k} and {n}",
+        )
     dtype: DataType = INT32 if integer else FP32
     batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
     shape = (*batch, m, n)

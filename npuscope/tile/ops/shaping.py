@@ -76,7 +76,12 @@ def transpose(input: Any, axis1: int, axis2: int, tmp_tile: Any = None) -> Any:
         shape, strides = list(x.shape), list(x.strides)
         shape[axis1], shape[axis2] = shape[axis2], shape[axis1]
         strides[axis1], strides[axis2] = strides[axis2], strides[axis1]
-        return Tensor(x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype)
+        valid = None if x.valid is None else list(x.valid)
+        if valid is not None:
+            valid[axis1], valid[axis2] = valid[axis2], valid[axis1]
+        return Tensor(
+            x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
+        )
     tile = run.tile(x, "transpose")
     return _transposed(tile, axis1, axis2, "transpose", "vector")
 
@@ -107,12 +112,21 @@ def concat(src0: Any, src1: Any) -> Tile:
     first = tiles[0]
     if any(t.shape[:-1] != first.shape[:-1] or t.dtype is not first.dtype for t in tiles):
         raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
-    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype)
+    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype, _beside(*tiles))
     run.region("concat")
     run.emit("concat", "vector", tuple(tiles), result)
     if all(t.array is not None for t in tiles):
         result.array = np.concatenate([t.array for t in tiles], axis=-1)
     return result
+
+
+def _beside(first: Tile, second: Tile) -> Shape | None:
+    """The valid region of two tiles side by side: a gap in the first cannot be followed by data of the second."""
+    if first.valid is None and second.valid is None:
+        return None
+    one, other = first.valid or first.shape, second.valid or second.shape
+    columns = one[-1] + (other[-1] if one[-1] == first.shape[-1] else 0)
+    return (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
 
 
 def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
@@ -202,6 +216,8 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     run = current()
     run.region("arange")
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
+    if any(n != 1 for n in extents[:-1]):
+        raise fault(f"pl.arange makes one row, not {list(extents)}")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
     first = lanes.of(start)
@@ -249,6 +265,8 @@ def aiv_shard(x: Any) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     block = run.region("aiv_shard")
+    if not block.split:
+        raise fault("pl.aiv_shard outside a pl.split_aiv region")
     tile = run.tile(x, "aiv_shard")
     if block.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
@@ -274,9 +292,27 @@ def aiv_shard(x: Any) -> Tile:
 
 
 def aic_gather(x: Any) -> Tile:
-    """A vector value goes back to the cube: both lanes' halves; here a value is whole already."""
+    """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
+    block = run.region("aic_gather")
+    if not block.split:
+        raise fault("pl.aic_gather outside a pl.split_aiv region")
     tile = run.tile(x, "aic_gather")
-    result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
+    if block.half is None:
+        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
+        run.emit("aic_gather", "move", (tile,), result)
+        return result
+    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
+    result = Tile(None, shape, tile.dtype, None, "Mat")
     run.emit("aic_gather", "move", (tile,), result)
+    if int(block.aiv) == 0:  # the other half is not there yet: poison
+        block.gathered.append(tile.array)
+        other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))
+        halves = [tile.array, other]
+    else:
+        halves = [block.gathered.pop(0) if block.gathered else None, tile.array]
+    arrays = [half for half in halves if half is not None]
+    if len(arrays) == 2:
+        result.array = np.concatenate(arrays, axis=axis)
     return result

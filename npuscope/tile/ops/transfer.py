@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuscope.tile import sites
-from npuscope.tile.dtypes import DataType
+from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, shape_of
-from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_box, write_box
+from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.ops.slicing import inside
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current
@@ -67,6 +67,8 @@ def store(
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
     """Writes source's valid region into target; use the value returned."""
     run = current()
+    if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
+        raise fault("pl.assemble with atomic= adds to GM from inside a task")
     if isinstance(target, Tile) and target.block is not run.block:
         target = run.promoted(target)
     if isinstance(target, Tensor):
@@ -80,7 +82,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     box = tile.valid or tile.shape
     if len(box) != len(target.shape) or len(offset) != len(box):
         raise fault(f"pl.assemble: {describe(tile)} at {list(offset)!r} into {describe(target)}")
-    check_bounds("assemble", target.shape, offset, box, "the tile")
+    check_room("assemble", target, offset, box, "the tile")
     if tile.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
     result = Tile(None, target.shape, target.dtype, target.valid, target.space)
@@ -123,6 +125,7 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype, adds=False)
+    target.buffer.store_count += 1
     return target
 
 
@@ -131,7 +134,10 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
     run = current()
     run.region("move")
     source = run.tile(tile, "move")
-    result = Tile(source.share(), source.shape, source.dtype, source.valid, _space(target_memory))
+    space = _space(target_memory)
+    if space in ("GM", None) or (space == "Acc" and source.space == "Acc"):
+        raise fault(f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}")
+    result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
     run.emit("move", "move", (source,), result)
     return result
 
@@ -152,6 +158,8 @@ def create_tensor(
     run = current()
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
+    if init_value and kind in (FP16, BF16):
+        raise fault(f"pl.create_tensor: {kind} can start as 0 only, not {init_value!r}", "Fill it in a task.")
     if run.block is not None:
         return _local(run, extents, kind, None, init_value)
     return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
