@@ -1,4 +1,4 @@
-"""What transformers' Qwen3 makes of the small model's weights: 48 greedy tokens of four prompts, and a digest of the logits.
+"""What transformers' Qwen3 makes of the small model's weights: 48 greedy tokens of four prompts, some of the logits.
 
     python benchmarks/record_qwen3.py        # needs torch and transformers; writes tests/data/qwen3_small.npz
 
@@ -88,15 +88,15 @@ def main() -> None:
         kept[f"{name}_top_logits"] = np.take_along_axis(logits, best, axis=-1)
         kept[f"{name}_watched"] = logits[..., list(WATCHED)]
     difference = np.stack([found for _, found in narrow]) - np.stack([found for _, found in exact])
-    kept["bf16_error"] = np.sqrt(np.mean(difference**2, axis=-1)).astype(
-        np.float32
-    )  # per row and step, over the vocabulary
+    # per row and step, over the vocabulary
+    kept["bf16_error"] = np.sqrt(np.mean(difference**2, axis=-1)).astype(np.float32)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(RECORD, **kept)
     gap = kept["fp32_top_logits"][..., 0] - kept["fp32_top_logits"][..., 1]
     print(f"{RECORD}: {RECORD.stat().st_size} bytes; smallest gap between best and second logit {gap.min():.2g}")
     print(
-        f"bf16 logits differ by {kept['bf16_error'].mean():.2g} (rms), best token equal in {np.mean(kept['bf16_top'][..., 0] == kept['tokens']):.0%}"
+        f"bf16 logits differ by {kept['bf16_error'].mean():.2g} (rms), "
+        f"best token equal in {np.mean(kept['bf16_top'][..., 0] == kept['tokens']):.0%}"
     )
     for row in kept["tokens"]:
         print(" ".join(map(str, row)))

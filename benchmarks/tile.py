@@ -124,7 +124,7 @@ def torch_layer(model: Qwen3, inputs: dict[str, Any]) -> Callable[[], object]:
     from npuscope.tile.arguments import to_torch
 
     t = {name: to_torch(value) for name, value in inputs.items()}
-    heads, kv_heads, dim = model.heads, model.kv_heads, model.head_dim
+    heads, kv_heads, dim = model.q_heads, model.kv_heads, model.head_dim
     gates = [t[name] for name in ("w_gate", "w_up", "w_down")]
     lengths = t["seq_lens"].tolist()
     pages = t["block_table"].view(model.rows, -1)

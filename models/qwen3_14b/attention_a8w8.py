@@ -1,9 +1,10 @@
 """Attention of the A8W8 layer: QK-norm, RoPE, cache, paged attention in small tiles, its merge.
 
-Unfused: qk_norm and v_norm per KV head (scaling the projections back where those have not), then rope_qkv over (KV head,
-row), every query head rotated by itself. Fused: one kernel per KV head does norm and RoPE. Its faulty form rotates all rows
-and heads of the KV head at once with the first rows of the tables, as a prefill kernel may, where row i of a tile is token i;
-in decode the rows are (sequence, head) pairs, and every one of them must turn by its own sequence's position.
+Unfused: qk_norm and v_norm per KV head (scaling the projections back where those have not), then rope_qkv over (KV
+head, row), every query head rotated by itself. Fused: one kernel per KV head does norm and RoPE. Its faulty form
+rotates all rows and heads of the KV head at once with the first rows of the tables, as a prefill kernel may, where row
+i of a tile is token i; in decode the rows are (sequence, head) pairs, and every one of them must turn by its own
+sequence's position.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b import parts, parts_a8w8
 from qwen3_14b.config import PAGE, Q_PAD, ROWS, Qwen3
 from qwen3_14b.flags import Flags
@@ -158,7 +158,7 @@ def make_attention(model: Qwen3, flags: Flags) -> Any:
                     cache_base + (page * KV_HEADS + kv) * PAGE + token % PAGE, item * Q_PAD, valid,
                 )  # fmt: skip
 
-        with pl.spmd(2 * CUBES, name_hint="online_softmax", deps=[fa_tid]) as softmax_tid:
+        with pl.spmd(2 * CUBES, name_hint="online_softmax", deps=[fa_tid]) as _softmax_tid:
             block = pl.get_block_idx()
             for lane in pl.range(block, ROWS * KV_HEADS, 2 * CUBES):
                 row = lane // KV_HEADS

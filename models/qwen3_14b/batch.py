@@ -1,7 +1,7 @@
 """What a decode step is told about its rows: sequence lengths, where their KV pages lie, the rotary tables.
 
-A row of length 0 takes no part (the padding of a batch, a sequence that has not begun). Pages are scattered over the pool by
-a seeded permutation, so a program that reads the wrong page gives wrong numbers.
+A row of length 0 takes no part (the padding of a batch, a sequence that has not begun). Pages are scattered over the
+pool by a seeded permutation, so a program that reads the wrong page gives wrong numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def block_table(model: Qwen3, seed: int = 0) -> Array:
 
 
 def slot_mapping(model: Qwen3, table: Array, seq_lens: Array) -> Array:
-    """[rows]: the slot (page * 128 + offset) where the newest token of each row is written; 0 for a row that takes no part."""
+    """[rows]: the slot (page * 128 + offset) of each row's newest token; 0 for a row that takes no part."""
     position = np.maximum(seq_lens - 1, 0)
     page = table.reshape(model.rows, model.seq_pages)[np.arange(model.rows), position // PAGE]
     return np.where(seq_lens > 0, page * PAGE + position % PAGE, 0).astype(np.int32)

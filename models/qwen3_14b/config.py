@@ -1,7 +1,7 @@
 """Dimensions: of the model, of its tiles, of one run. Frozen, because tile programs fold them as constants.
 
-QWEN3_14B has the tiles of the layer of June 2026 (24 kernels, 419 tasks); SMALL takes every path of the same code (several K
-splits, N tiles, KV pages; a batch that is padded) in milliseconds.
+QWEN3_14B has the tiles of the layer of June 2026 (24 kernels, 419 tasks); SMALL takes every path of the same code
+(several K splits, N tiles, KV pages; a batch that is padded) in milliseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Q_PAD = 16  # the query heads of one KV head, padded to a cube tile
 
 @dataclass(frozen=True)
 class Tiles:
-    """Widths in elements. A `slab` is what one task of the MLP reads of the hidden dimension and one of down_proj writes."""
+    """Widths in elements. A `slab` of the hidden states: what one task of the MLP reads, one of down_proj writes."""
 
     chunk: int = 256  # vector work
     slab: int = 1024
@@ -39,7 +39,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Qwen3:
-    """One model as one program runs it. `storage` is "bf16" or "fp32": what weights, KV cache and activations are kept in."""
+    """One model as one program runs it. `storage`: what weights, KV cache and activations are kept in, bf16 or fp32."""
 
     hidden: int
     layers: int
@@ -58,12 +58,13 @@ class Qwen3:
     def __post_init__(self) -> None:
         t = self.tiles
         whole = [
-            (self.hidden, t.slab), (t.slab, t.chunk), (t.slab, t.qkv_tk), (self.q_width, t.qkv_n), (self.kv_width, t.qkv_n),
-            (t.qkv_n, t.qkv_tn), (self.hidden, t.out_n), (t.slab, t.out_n), (self.q_width, t.out_k), (t.out_k, t.tk),
-            (self.intermediate, t.mlp_n), (t.mlp_n, t.chunk), (t.slab, t.tk), (t.mlp_n, t.tk), (self.hidden, t.lm_tk),
+            (self.hidden, t.slab), (t.slab, t.chunk), (t.slab, t.qkv_tk), (t.slab, t.out_n), (t.slab, t.tk),
+            (self.q_width, t.qkv_n), (self.kv_width, t.qkv_n), (t.qkv_n, t.qkv_tn), (self.hidden, t.out_n),
+            (self.q_width, t.out_k), (t.out_k, t.tk), (self.intermediate, t.mlp_n), (t.mlp_n, t.chunk), (t.mlp_n, t.tk),
+            (self.hidden, t.lm_tk), (self.lm_tiles, t.sample_blocks), (self.max_seq, PAGE), (PAGE, t.a8_attn),
             (self.q_width, t.a8_tn), (self.kv_width, t.a8_tn), (self.hidden, t.a8_tk), (self.hidden, 2 * t.a8_out_n),
-            (self.q_width, t.a8_out_k), (t.a8_out_k, t.a8_tk), (self.hidden, 2 * t.a8_tn), (PAGE, t.a8_attn),
-            (self.intermediate, 2 * t.a8_down_tk), (self.q_width, t.chunk), (self.lm_tiles, t.sample_blocks), (ROWS * self.kv_heads, self.rope_blocks), (self.max_seq, PAGE),
+            (self.q_width, t.a8_out_k), (t.a8_out_k, t.a8_tk), (self.hidden, 2 * t.a8_tn), (self.q_width, t.chunk),
+            (self.intermediate, 2 * t.a8_down_tk), (ROWS * self.kv_heads, self.rope_blocks),
         ]  # fmt: skip
         for size, part in whole:
             if size % part:

@@ -20,7 +20,7 @@ import numpy as np
 
 import npuscope.tile as pl
 from npuscope.tile.golden import TensorSpec, ratio_allclose, run_jit
-from qwen3_14b import decode_layer, golden, weights
+from qwen3_14b import decode_layer, golden
 from qwen3_14b.config import ROWS, Qwen3
 from qwen3_14b.layer import make_layer
 from qwen3_14b.parts import inverse_rms, store_type
@@ -35,8 +35,8 @@ def make_program(model: Qwen3) -> Any:
 
     @pl.jit
     def decode(
-        token_ids: pl.Tensor, embed: pl.Tensor, input_rms_weight: pl.Tensor, wq: pl.Tensor, wk: pl.Tensor, wv: pl.Tensor,
-        q_norm_weight: pl.Tensor, k_norm_weight: pl.Tensor, wo: pl.Tensor, post_rms_weight: pl.Tensor,
+        token_ids: pl.Tensor, embed: pl.Tensor, input_rms_weight: pl.Tensor, wq: pl.Tensor, wk: pl.Tensor,
+        wv: pl.Tensor, q_norm_weight: pl.Tensor, k_norm_weight: pl.Tensor, wo: pl.Tensor, post_rms_weight: pl.Tensor,
         w_gate: pl.Tensor, w_up: pl.Tensor, w_down: pl.Tensor, seq_lens: pl.Tensor, block_table: pl.Tensor,
         slot_mapping: pl.Tensor, rope_cos: pl.Tensor, rope_sin: pl.Tensor, k_cache: pl.InOut[pl.Tensor],
         v_cache: pl.InOut[pl.Tensor], final_norm_weight: pl.Tensor, lm_head: pl.Tensor, logits: pl.Out[pl.Tensor],
@@ -196,8 +196,10 @@ def make_golden(model: Qwen3, step: Any = golden.step) -> Any:
 
 
 def tolerances(model: Qwen3) -> dict[str, Any]:
-    """Logits are of the order of 1: a BF16 step of the last activations moves them by a few hundredths. A sampled token may
-    be another one only where the golden finds it as good, within that."""
+    """Logits are of the order of 1: a BF16 step of the last activations moves them by a few hundredths.
+
+    A sampled token may be another one only where the golden finds it as good, within that.
+    """
     bound = 5e-2 if model.storage == "bf16" else 1e-3
 
     def as_good(actual: Any, expected: Any, *, expected_outputs: dict[str, Any], **_: Any) -> tuple[bool, str]:

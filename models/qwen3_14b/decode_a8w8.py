@@ -1,7 +1,7 @@
 """One whole decode step of the A8W8 model: token ids in, token ids out (decode.py with the A8W8 layer).
 
-    python models/qwen3_14b/decode_a8w8.py --small
-    npuscope graph models/qwen3_14b/decode_a8w8.py -- --layers 40 --max-seq 512
+python models/qwen3_14b/decode_a8w8.py --small
+npuscope graph models/qwen3_14b/decode_a8w8.py -- --layers 40 --max-seq 512
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from qwen3_14b.layer_a8w8 import make_layer
 from qwen3_14b.parts import store_type
 
 
-def make_program(model: Qwen3, chosen: Flags = Flags()) -> Any:  # noqa: B008
+def make_program(model: Qwen3, chosen: Flags = Flags()) -> Any:
     """decode_a8w8(token_ids, …, logits, sampled): one step of all rows, in windows of 16."""
-    layer_of, embed_rows, head = make_layer(model, chosen), decode.make_embed(model), decode.make_head(model, narrow=True)
+    layer_of, embed_rows, head = (
+        make_layer(model, chosen),
+        decode.make_embed(model),
+        decode.make_head(model, narrow=True),
+    )
     STORE, HIDDEN, LAYERS, WINDOWS = store_type(model), model.hidden, model.layers, model.windows
     SEQ_PAGES, VOCAB_PADDED = model.seq_pages, model.vocab_padded
 
     @pl.jit
     def decode_a8w8(
-        token_ids: pl.Tensor, embed: pl.Tensor, input_rms_weight: pl.Tensor, wq: pl.Tensor, wk: pl.Tensor, wv: pl.Tensor,
-        q_norm_weight: pl.Tensor, k_norm_weight: pl.Tensor, wo: pl.Tensor, post_rms_weight: pl.Tensor,
+        token_ids: pl.Tensor, embed: pl.Tensor, input_rms_weight: pl.Tensor, wq: pl.Tensor, wk: pl.Tensor,
+        wv: pl.Tensor, q_norm_weight: pl.Tensor, k_norm_weight: pl.Tensor, wo: pl.Tensor, post_rms_weight: pl.Tensor,
         w_gate: pl.Tensor, w_up: pl.Tensor, w_down: pl.Tensor, wq_scale: pl.Tensor, wk_scale: pl.Tensor,
         wv_scale: pl.Tensor, wo_scale: pl.Tensor, w_gate_scale: pl.Tensor, w_up_scale: pl.Tensor, seq_lens: pl.Tensor,
         block_table: pl.Tensor, slot_mapping: pl.Tensor, rope_cos: pl.Tensor, rope_sin: pl.Tensor,

@@ -143,16 +143,18 @@ def make_golden(model: Qwen3) -> Any:
 
 
 def tolerances(model: Qwen3, names: tuple[str, ...] = ("out", "normed_out")) -> dict[str, Any]:
-    """BF16: sums of another order flip roundings, and one flip of an activation is 2^-9 of it; a few elements in a thousand
-    then differ by a BF16 step of the sums they enter, more of them the more layers there are. FP32: only the order of sums
-    differs."""
+    """BF16: sums of another order flip roundings; one flip of an activation is 2^-9 of it.
+
+    A few elements in a thousand then differ by a BF16 step of the sums they enter, more of them the more layers there
+    are. FP32: only the order of sums differs.
+    """
     bound, share = (2e-4, 0.0) if model.storage == "fp32" else (1e-2, 0.002 * 4 ** (model.layers - 1))
     close = ratio_allclose(atol=bound, rtol=bound, max_error_ratio=min(share, 0.05))
     return {**dict.fromkeys(names, close), **dict.fromkeys(("k_cache", "v_cache"), written_rows(model, close))}
 
 
 def written_rows(model: Qwen3, close: Any) -> Any:
-    """Compares what the step wrote of a cache, and that it wrote nothing else (a full-size cache has 67 million elements)."""
+    """Compares the rows of a cache that the step wrote, and sees that it wrote no others (of 524,288)."""
 
     def compare(actual: Any, expected: Any, *, inputs: dict[str, Any], **others: Any) -> tuple[bool, str]:
         live = np.flatnonzero(inputs["seq_lens"])

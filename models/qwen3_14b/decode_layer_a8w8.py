@@ -26,7 +26,7 @@ from qwen3_14b.layer_a8w8 import make_layer
 from qwen3_14b.parts import store_type
 
 
-def make_program(model: Qwen3, chosen: Flags = Flags()) -> Any:  # noqa: RUF009
+def make_program(model: Qwen3, chosen: Flags = Flags()) -> Any:
     """All layers of the model, from hidden states to hidden states."""
     layer_of = make_layer(model, chosen)
     STORE = store_type(model)
@@ -111,8 +111,10 @@ def make_golden(model: Qwen3) -> Any:
 
 
 def tolerances(model: Qwen3) -> dict[str, Any]:
-    """Integer sums are exact. What differs is the order of fp32 sums before a rounding; one flip of a quantised activation
-    is 1/127 of its row's largest, so the rare outlier may be larger than in BF16."""
+    """Integer sums are exact. What differs is the order of fp32 sums before a rounding.
+
+    One flip of a quantised activation is 1/127 of its row's largest, so the rare outlier may be larger than in BF16.
+    """
     bound, share = (2e-4, 0.005) if model.storage == "fp32" else (2e-2, 0.005 * 4 ** (model.layers - 1))
     close = ratio_allclose(atol=bound, rtol=bound, max_error_ratio=min(share, 0.05))
     written = decode_layer.written_rows(model, close)

@@ -1,4 +1,4 @@
-"""Greedy decoding of a batch of prompts, whatever computes the step: the tile program, the NumPy golden, transformers."""
+"""Greedy decoding of a batch of prompts, whatever computes the step: a tile program or the NumPy golden."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def greedy(
 
 
 def stepper(model: Qwen3, tensors: dict[str, Any], run: Callable[[dict[str, Any]], object]) -> Step:
-    """A step over one set of tensors (a program's arguments by name), which `run` reads and writes as the program does."""
+    """A step over one set of tensors (a program's arguments by name); `run` uses them as the program does."""
 
     def step(tokens: Array, lengths: Array) -> tuple[Array, Array]:
         tensors["token_ids"][:, 0], tensors["seq_lens"][:] = tokens, lengths

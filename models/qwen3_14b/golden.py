@@ -1,8 +1,8 @@
 """The decode step in plain NumPy: what the tile programs are compared with.
 
-It rounds to the storage type exactly where the programs do and follows their order of scaling (1/rms is applied after the
-projections), but none of their tiling, except that attention is partial per KV page: the probabilities are rounded to BF16
-relative to their page's maximum, which no untiled softmax would reproduce. Arithmetic is float32.
+It rounds to the storage type exactly where the programs do and follows their order of scaling (1/rms is applied after
+the projections), but none of their tiling, except that attention is partial per KV page: the probabilities are rounded
+to BF16 relative to their page's maximum, which no untiled softmax would reproduce. Arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def rows_of(tensors: dict[str, Any]) -> Rows:
 
 
 def attention(model: Qwen3, rows: Rows, q: F32, k_cache: Array, v_cache: Array, tile: int = PAGE) -> F32:
-    """Attention of rotated, rounded q [rows, q_width] over one layer's paged cache, partial per `tile` tokens of a page."""
+    """Attention of rotated, rounded q [rows, q_width] over one layer's paged cache, in parts of `tile` tokens."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray
     out = np.zeros((model.rows, model.q_width), dtype=np.float32)
     paged = (model.pages, model.kv_heads, PAGE, model.head_dim)
@@ -126,7 +126,7 @@ def layer(
     k_cache: Array,
     v_cache: Array,
 ) -> tuple[F32, F32]:
-    """One layer: (hidden in fp32, hidden * gamma rounded) to the same of the next layer. The caches are written in place."""
+    """One layer: (hidden in fp32, hidden * gamma rounded) to the same of the next layer. Writes the caches in place."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray
 
     def of(name: str) -> Array:
@@ -157,7 +157,7 @@ def layer(
 def step(
     model: Qwen3, weights: dict[str, Array], rows: Rows, tokens: Array, k_cache: Array, v_cache: Array
 ) -> tuple[F32, Array]:
-    """One decode step: token ids [rows] to (logits [rows, vocab_padded], greedy token ids). The caches are written in place."""
+    """One decode step: token ids [rows] to (logits [rows, vocab_padded], greedy ids). Writes the caches in place."""
     keep = to_bf16 if model.storage == "bf16" else np.asarray
     hidden = widen(weights["embed"][tokens])
     normed = keep(hidden * widen(weights["input_rms_weight"][:1]))

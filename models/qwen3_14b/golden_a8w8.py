@@ -1,7 +1,7 @@
 """The A8W8 layer in NumPy: activations quantised per row, INT8 weights with a scale per column, exact integer sums.
 
-Residual and down projection are in the storage type. Whatever the flags, the numbers are these: fused or not, the kernels
-round at the same places. (The faulty batched RoPE is the exception, and this is what it is held against.)
+Residual and down projection are in the storage type. Whatever the flags, the numbers are these: fused or not, the
+kernels round at the same places. (The faulty batched RoPE is the exception, and this is what it is held against.)
 """
 
 from __future__ import annotations

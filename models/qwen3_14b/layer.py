@@ -1,8 +1,8 @@
 """The Qwen3 decode layer of June 2026 as an inline function: 24 kernels, 419 tasks at full size.
 
-The layer is a manual scope (its edges are only those declared) except for its last kernel. Residual in fp32. RMS norms are
-split: x * gamma goes into the projections, 1 / rms is applied to what comes out, so that the reduction runs beside them.
-Projections are split along K; the parts add up in GM with atomic adds, into zeros that a seed task has put there.
+The layer is a manual scope (its edges are only those declared) except for its last kernel. Residual in fp32. RMS norms
+are split: x * gamma goes into the projections, 1 / rms is applied to what comes out, so that the reduction runs beside
+them. Projections are split along K; the parts add up in GM with atomic adds, into zeros that a seed task has put there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b import parts
 from qwen3_14b.config import PAGE, Q_PAD, ROWS, Qwen3
 

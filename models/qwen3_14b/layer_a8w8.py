@@ -1,8 +1,8 @@
 """The A8W8 decode layer as an inline function, in the variants of flags.py.
 
-By default 324 tasks: QKV 28 (20 + 4 + 4 N tiles), out_proj 40, MLP 224 (68 gate, 68 up, 68 silu, 20 down), 32 others. Tasks
-that write parts of one tensor opt out of its dependencies (`no_dep_args`); those who read it wait for all of them by id.
-Hidden states are kept in the storage type between layers.
+By default 324 tasks: QKV 28 (20 + 4 + 4 N tiles), out_proj 40, MLP 224 (68 gate, 68 up, 68 silu, 20 down), 32 others.
+Tasks that write parts of one tensor opt out of its dependencies (`no_dep_args`); those who read it wait for all of them
+by id. Hidden states are kept in the storage type between layers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b import attention_a8w8, mlp_a8w8, parts, parts_a8w8
 from qwen3_14b.config import ROWS, Qwen3
 from qwen3_14b.flags import Flags

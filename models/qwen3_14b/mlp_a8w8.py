@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b import parts, parts_a8w8
 from qwen3_14b.config import ROWS, Qwen3
 from qwen3_14b.flags import Flags
@@ -18,7 +17,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
     t, STORE = model.tiles, parts.store_type(model)
     HIDDEN, INTER, CHUNK, EPS, MEAN = model.hidden, model.intermediate, t.chunk, model.eps, 1.0 / model.hidden
     MLP_N, DOWN_N, DOWN_TK, PAIR_TK = flags.mlp_tn or t.a8_tn, t.a8_tn, t.a8_down_tk, t.tk
-    if INTER % MLP_N or MLP_N % CHUNK and CHUNK % MLP_N:
+    if INTER % MLP_N or (MLP_N % CHUNK and CHUNK % MLP_N):
         raise ValueError(f"MLP_TN {MLP_N}: it must divide {INTER} and be a multiple of {CHUNK}")
     SILU_CHUNK = min(CHUNK, MLP_N)
     MLP_TILES, DOWN_TILES = INTER // MLP_N, HIDDEN // DOWN_N
@@ -151,7 +150,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                     down = pl.assemble(down, acc, [0, n0])
                 down_tids[n] = down_tid
 
-        with pl.spmd(DOWN_TILES, name_hint="down_cast_residual", deps=[down_tids]) as cast_tid:
+        with pl.spmd(DOWN_TILES, name_hint="down_cast_residual", deps=[down_tids]) as _cast_tid:
             c = pl.get_block_idx() * DOWN_N
             total = down[0:ROWS, c : c + DOWN_N]
             for part in pl.range(1, PARTS):

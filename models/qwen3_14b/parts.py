@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b.config import Q_PAD, ROWS, Qwen3
 
 
@@ -91,7 +90,7 @@ def rotated(model: Qwen3) -> Any:
 
 
 def work_list(model: Qwen3, tokens: int, heads: int) -> Any:
-    """The attention tiles that exist, without gaps: table[i] = (row * heads + head) * parts + part, and how many there are.
+    """The attention tiles that exist, without gaps: table[i] = (row * heads + head) * parts + part, and their number.
 
     `tokens` of a tile, `heads` that are items of their own (1 where one item does all KV heads).
     """
@@ -114,7 +113,7 @@ def work_list(model: Qwen3, tokens: int, heads: int) -> Any:
 
 
 def attend(model: Qwen3, tokens: int) -> Any:
-    """One KV head's queries against `tokens` cached tokens of which `valid` exist: partial output, maximum and sum to GM."""
+    """One KV head's queries against `tokens` cached tokens, `valid` of which exist: partial output, maximum, sum."""
     group, dim, store = model.group, model.head_dim, store_type(model)
     scale = model.head_dim**-0.5
 
@@ -141,7 +140,7 @@ def attend(model: Qwen3, tokens: int) -> Any:
 
 
 def merge(model: Qwen3) -> Any:
-    """The partial outputs of one (row, KV head) rescaled to one maximum, summed, divided, into the row of the output."""
+    """The partial outputs of one (row, KV head) rescaled to one maximum, summed, divided, into the output's row."""
     group, dim, store = model.group, model.head_dim, store_type(model)
 
     @pl.jit.inline

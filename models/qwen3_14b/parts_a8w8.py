@@ -1,17 +1,16 @@
-"""What the kernels of the A8W8 layer do inside a task, beside parts.py: quantise, multiply whole numbers, scale back."""
+"""What kernels of the A8W8 layer do inside a task, beside parts.py: quantise, multiply whole numbers, scale back."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import npuscope.tile as pl
-
 from qwen3_14b.config import ROWS
 from qwen3_14b.golden_a8w8 import SMALLEST_AMAX
 
 
 def quantise(width: int, chunk: int, transposed: bool) -> Any:
-    """x [ROWS, width] to INT8 with a scale per row. `transposed`: the rows' maxima are kept as a row while they are found."""
+    """x [ROWS, width] to INT8 with a scale per row. `transposed`: the rows' maxima are found as a row, not a column."""
 
     @pl.jit.inline
     def quantised(x: pl.Tensor, whole: pl.Tensor, scales: pl.Tensor):
@@ -87,7 +86,7 @@ def dual_tile(tk: int, tn: int, steps: int) -> Any:
 
 
 def down_pair(tk: int, tn: int, steps: int) -> Any:
-    """Two neighbouring N tiles of down_proj over one part of K, every tile's place in memory said, partial sums stored."""
+    """Two neighbouring N tiles of down_proj over one part of K, every tile's memory space said, partial sums stored."""
 
     @pl.jit.inline
     def tile(

@@ -1,11 +1,11 @@
-"""Does a variant of the A8W8 model still write sense? 16 or 48 greedy tokens, and if not, which tensor went wrong first.
+"""Does a variant of the A8W8 model still write sense? 16 or 48 greedy tokens; if not, which tensor went wrong first?
 
     python models/qwen3_14b/quality.py --tokens 48 --fused-qkv-dequant --fused-qk-norm
     python models/qwen3_14b/quality.py --tokens 48 --fused-qkv-dequant --fused-qk-norm --batched-q-rope    # fails
 
 The small model decodes four prompts. It passes if no row repeats itself and every token is the golden's choice too (the
-golden reads the same text), but for near ties. A variant that fails is run for one step beside the default flags, and the
-first tensor whose bits differ is named.
+golden reads the same text), but for near ties. A variant that fails is run for one step beside the default flags, and
+the first tensor whose bits differ is named.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Quality:
 
     def text(self) -> str:
         rows = [f"row {i}: {report.text()}" for i, report in enumerate(self.repetitions)]
-        agreed = f"{np.mean(self.lost == 0):.0%} of the tokens are the golden's, the worst loses {np.max(self.lost):.2g}"
+        agreed = (
+            f"{np.mean(self.lost == 0):.0%} of the tokens are the golden's, the worst loses {np.max(self.lost):.2g}"
+        )
         return "\n".join([*rows, agreed, "PASS" if self.passed else "FAIL"])
 
 

@@ -1,7 +1,8 @@
 """Weights from a seed: nothing is stored, every tensor has a stream of its own, every value is exact in BF16.
 
-One random byte is one of 256 quantiles of a normal distribution. Two bytes at a time through a table make the 660 MB of a
-full-size layer in about a second; because the values are exact in BF16, the FP32 and BF16 models have the same weights.
+One random byte is one of 256 quantiles of a normal distribution. Two bytes at a time through a table make the 660 MB of
+a full-size layer in about a second; because the values are exact in BF16, the FP32 and BF16 models have the same
+weights.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from qwen3_14b.config import Qwen3
 
 Array = npt.NDArray[Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
+_BLOCK = 1 << 17  # pairs of values
 _QUANTILES = np.array([NormalDist().inv_cdf((i + 0.5) / 256) for i in range(256)], dtype=np.float32)
 
 
@@ -30,7 +32,7 @@ def is_norm(name: str) -> bool:
 
 
 def shapes(model: Qwen3) -> dict[str, tuple[int, int]]:
-    """Name to shape, layers stacked along the rows; matrices as (in, out), but the LM head as it is published, (out, in)."""
+    """Name to shape, layers stacked along the rows; matrices are (in, out), the LM head, as published, (out, in)."""
     h, layers = model.hidden, model.layers
     return {
         "input_rms_weight": (layers, h),
@@ -50,9 +52,10 @@ def shapes(model: Qwen3) -> dict[str, tuple[int, int]]:
     }
 
 
-# Greedy text of random weights is worth looking at only if it neither stands still nor forgets where it is. So, as in trained
-# models, one coordinate is large and the same for every token; queries and keys read it strongly, nothing else reads or
-# writes it. Attention is then sharp and positional: the next token is a function of tokens at certain distances.
+# Greedy text of random weights is worth looking at only if it neither stands still nor forgets where it is. So, as in
+# trained models, one coordinate is large and the same for every token; queries and keys read it strongly, nothing else
+# reads or writes it. Attention is then sharp and positional: the next token is a function of tokens at certain
+# distances.
 _ANCHOR = 8.0  # coordinate 0 of every embedding
 _ANCHOR_GAIN = {"wq": 8.0, "wk": 8.0, "wv": 0.0, "w_gate": 0.0, "w_up": 0.0}  # of row 0, over the other rows'
 _NORM_MEAN = {"q_norm_weight": 2.5, "k_norm_weight": 2.5}
@@ -60,7 +63,7 @@ _GAIN = {"wo": 3.0}
 
 
 def draw(name: str, model: Qwen3, seed: int = 0) -> Array:
-    """One tensor, norms in fp32, matrices in the model's storage type and at the scale of what they multiply, up to a gain."""
+    """One tensor, norms in fp32, matrices in the model's storage type; sums of theirs are of the order of a gain."""
     rows, columns = shapes(model)[name]
     if is_norm(name):
         mean = _NORM_MEAN.get(name, 1.0)
@@ -80,7 +83,7 @@ def draw(name: str, model: Qwen3, seed: int = 0) -> Array:
 
 
 def draw_int8(name: str, model: Qwen3, seed: int = 0) -> Array:
-    """The same matrix in INT8, from the same bytes: times int8_scales it is the BF16 matrix, up to rounding and factors."""
+    """The same matrix in INT8, from the same bytes: times int8_scales it is the BF16 one up to rounding and factors."""
     rows, columns = shapes(model)[name]
     step, deviation = _int8_step(name, model), _deviation(name, model)
     values = _looked_up(name, rows * columns, seed, _levels(deviation / step)).reshape(rows, columns)
@@ -123,13 +126,17 @@ def normal(name: str, count: int, seed: int, mean: float, std: float) -> Array:
 
 
 def _looked_up(name: str, count: int, seed: int, table: Array) -> Array:
-    """`count` entries of a table of 256, drawn two bytes at a time."""
+    """`count` entries of a table of 256, drawn two bytes at a time, a block that stays in the cache at a time."""
     bits = table.dtype.itemsize * 8
     single, double = (np.uint8, np.uint16) if bits == 8 else (np.uint16, np.uint32)
     low, high = np.meshgrid(table.view(single).astype(double), table.view(single).astype(double))
     pairs = (low | (high << double(bits))).reshape(-1)
-    raw = np.random.PCG64([seed, crc32(name.encode())]).random_raw(-(-count // 8))
-    return pairs.take(raw.view(np.uint16), mode="clip").view(table.dtype)[:count]
+    found = np.empty(-(-count // 8) * 4, dtype=double)
+    bytes_of = np.random.PCG64([seed, crc32(name.encode())])
+    for at in range(0, len(found), _BLOCK):
+        part = found[at : at + _BLOCK]
+        pairs.take(bytes_of.random_raw(len(part) // 4).view(np.uint16), out=part, mode="clip")
+    return found.view(table.dtype)[:count]
 
 
 def all_weights(model: Qwen3, seed: int = 0) -> dict[str, Array]:

@@ -77,7 +77,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def record(function: Any, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
+def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
     """Runs an entry function and returns its record.
 
     `shapes` computes no values except whole numbers that steer loops; arguments may then be Placeholder(shape, dtype).

@@ -1,4 +1,4 @@
-"""The A8W8 layer: groups per layer as its issue counted them, every flag, and the fault that text repetition came from."""
+"""The A8W8 layer: groups per layer as its issue counted them, every flag, and the fault that made text repeat."""
 
 from __future__ import annotations
 
