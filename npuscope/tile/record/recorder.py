@@ -135,6 +135,10 @@ class Recorder:
             self._keys.append(key)
         return found
 
+    def key(self, number: int) -> Key:
+        """What `number` counted."""
+        return self._keys[number]
+
     def close_loop(self, frame: Frame, block: BlockDraft) -> None:
         """Ends a loop: it becomes one item of its parent."""
         frame.open = False
@@ -226,7 +230,7 @@ class _Finish:
     def _item(self, number: int) -> Op | Loop:
         item = self._items.get(number)
         if item is None:
-            key = self.recorder._keys[number]
+            key = self.recorder.key(number)
             item = self._items[number] = self._loop(key) if key[0] == "loop" else self._op(key)
         return item
 
