@@ -34,10 +34,11 @@ def test_the_demo_prints_what_the_readme_shows(demo: Path) -> None:
 
 
 def test_the_five_things_to_try_work(demo: Path) -> None:
-    commands = next(block for block in blocks(README, "") if "npuscope whatif" in block)
+    commands = next(block for block in blocks(README, "") if "npuscope forward" in block)
     for line in commands.splitlines():
         words = shlex.split(line.partition("#")[0])
-        run = subprocess.run([PROGRAM, *words[1:]], cwd=demo, capture_output=True, text=True, timeout=60)
+        cwd = ROOT if words[2].startswith("models/") else demo
+        run = subprocess.run([PROGRAM, *words[1:]], cwd=cwd, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stderr
 
 
@@ -82,10 +83,10 @@ def test_sessions_in_the_docs_are_true(page: str, session: str, demo: Path, requ
         command, _, shown = part.partition("\n")
         words = shlex.split(command)
         ours = "demo_out" in command or (demo / words[1]).exists()
-        cwd = demo if ours else request.getfixturevalue("shared") / "pypto"
+        cwd = ROOT if words[1].startswith("models/") else demo if ours else request.getfixturevalue("shared") / "pypto"
         run = subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
         for line in shown.splitlines():
-            assert line.strip() in ("...", "") or line in run.stdout.splitlines(), line
+            assert line.strip() in ("...", "") or line in (run.stdout + run.stderr).splitlines(), line
 
 
 def test_the_rules_shown_for_areas_are_rules(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ class Parameter:
     annotation: Any
     direction: str | None
 
+    @property
+    def rows_at_run_time(self) -> bool:
+        """Whether the outermost extent is a run-time dimension."""
+        shape = self.annotation.shape if isinstance(self.annotation, types.TensorType) else None
+        return shape is not None and len(shape) > 0 and isinstance(shape[0], types.DynVar)
+
 
 class Foreign:
     """An argument that lives elsewhere and knows how to become a tensor of a run."""
@@ -139,6 +145,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
         direction=parameter.direction or "In",
         written=written or not run.computes,
     )
+    buffer.rows_at_run_time = parameter.rows_at_run_time
     tensor = Tensor(buffer, 0, array.shape, contiguous(array.shape))
 
     def give_back() -> None:
@@ -162,6 +169,7 @@ def _placeholder(
         direction=parameter.direction or "In",
         written=True,
     )
+    buffer.rows_at_run_time = parameter.rows_at_run_time
     return Tensor(buffer, 0, value.shape, contiguous(value.shape))
 
 

@@ -49,6 +49,11 @@ class TileFunction:
         """The same function as a method of a program."""
         return type(self)(self.function, owner, **self.options)
 
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Parameter, Any]]:
+        """Each parameter that a call gives, with its value."""
+        given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
+        return [(p, given[p.name]) for p in self.parameters if p.name in given]
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         run = state.under_way()
         if run is None:
@@ -59,6 +64,9 @@ class TileFunction:
         """Called by a program: spliced in."""
         count = run.calls[self.name] = run.calls.get(self.name, 0) + 1
         run.recorder.layers.append(f"{self.name}#{count}")
+        for parameter, value in self.arguments(args, kwargs):
+            if parameter.rows_at_run_time and isinstance(value, Tensor):
+                value.bind_dynamic(0, None)
         try:
             return self.body(*args, **kwargs)
         finally:
@@ -81,11 +89,6 @@ class Entry(TileFunction):
         if run is not None:
             return self.inside(run, args, kwargs)
         return run_entry(self.name, self.body, self.parameters, args, kwargs)
-
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Parameter, Any]]:
-        """Each parameter that a call gives, with its value."""
-        given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
-        return [(p, given[p.name]) for p in self.parameters if p.name in given]
 
     def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.execute.record."""

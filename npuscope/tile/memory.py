@@ -15,7 +15,18 @@ class Buffer:
     something (None: all do).
     """
 
-    __slots__ = ("data", "dtype", "id", "known", "manual_dep", "name", "shape", "store_count", "written")
+    __slots__ = (
+        "data",
+        "dtype",
+        "id",
+        "known",
+        "manual_dep",
+        "name",
+        "rows_at_run_time",
+        "shape",
+        "store_count",
+        "written",
+    )
 
     def __init__(
         self,
@@ -32,6 +43,7 @@ class Buffer:
         self.written = written  # flat
         self.known = True  # shapes mode: no uncomputed value was stored here
         self.manual_dep = manual_dep
+        self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
         self.store_count = 0
 
 

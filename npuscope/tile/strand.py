@@ -45,11 +45,14 @@ class Strand:
 
     def pause(self) -> None:
         """Called in the strand: hands over until the next `advance`."""
-        self._back.release()
-        self._go.acquire()
+        if not self._abandoned:
+            self._back.release()
+            self._go.acquire()
         if self._abandoned:
             raise _Abandoned
 
     def abandon(self) -> None:
+        """Ends the work where it stands; its own clean-up is done when this returns."""
         self._abandoned = True
         self._go.release()
+        self._back.acquire()

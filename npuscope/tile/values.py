@@ -98,6 +98,8 @@ class Tensor(Operand):
 
     def bind_dynamic(self, axis: int, variable: Any) -> None:
         """Names a run-time dimension; the extent is already known here."""
+        if axis == 0 and self.shape == self.buffer.shape:
+            self.buffer.rows_at_run_time = True
 
     def view(self) -> npt.NDArray[Any]:
         """The elements in storage type, aliasing GM."""

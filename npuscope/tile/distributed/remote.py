@@ -30,7 +30,9 @@ _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
 
 def _window(run: Run, value: Any, op: str) -> Window:
     run.region(op)
-    window: Window | None = run.rank.windows.get(value.buffer.id) if run.rank is not None and isinstance(value, Tensor) else None
+    window: Window | None = (
+        run.rank.windows.get(value.buffer.id) if run.rank is not None and isinstance(value, Tensor) else None
+    )
     if window is None:
         raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
     return window

@@ -56,10 +56,14 @@ def load_box(
     kept: Shape | None = None,
     op: str = "load",
     prologue: bool = False,
+    reach: Shape | None = None,
 ) -> Tile:
-    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped."""
+    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
+
+    `reach`: the part that exists of a box that hangs over; the rest is poison.
+    """
     strides = strides or tensor.strides
-    box = valid or shape
+    box = reach or valid or shape
     tile = Tile(None, kept or shape, tensor.dtype, valid if kept is None else _dropped(valid, shape, kept), space)
     buffer = tensor.buffer
     number = run.touch(tensor, "read")
@@ -87,7 +91,7 @@ def load_box(
     if box == shape:
         array = storage.load(view, tensor.dtype)
     else:
-        array = storage.new(shape, tensor.dtype, 0)
+        array = storage.new(shape, tensor.dtype, 0 if reach is None else storage.poison(tensor.dtype))
         array[tuple([slice(n) for n in box])] = storage.load(view, tensor.dtype)
     tile.array = array if kept is None else array.reshape(kept)
     return tile

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from npuscope.tile import lanes
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, shape_of
@@ -37,11 +38,12 @@ def slice(
     elif isinstance(x, Tensor):
         if len(box) != len(x.shape):
             raise fault(f"pl.slice: a box {list(box)} of a tensor {describe(x)}")
-        valid = inside(x, box, offset, valid, clamp)
+        reach = None if valid or clamp else overhang(run, x, box, offset, "slice")
+        valid = inside(x, reach or box, offset, valid, clamp)
         dropped = None if drop_dims is None else tuple(int(d) for d in drop_dims)
         if run.block is None:
             return _view(x, box, offset, valid, dropped)
-        tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped))
+        tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped), reach=reach)
     else:
         raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
     if pad_value is not None and tile.valid is not None:
@@ -49,6 +51,29 @@ def slice(
 
         return shaping.fillpad(tile, pad_value)
     return tile
+
+
+def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) -> Shape | None:
+    """What exists of a load that runs past the last row of a parameter whose number of rows the program does not know.
+
+    The chip reads on into whatever lies there. Programs do it where they drop those rows later, so it is a finding and
+    the rows hold poison; past every other edge it is an error.
+    """
+    if not x.buffer.rows_at_run_time or run.block is None or x.valid is not None:
+        return None
+    last = np.max(lanes.of(offset[0]))
+    if last + box[0] <= x.shape[0]:
+        return None
+    first = int(offset[0])
+    rows = x.shape[0] - first
+    if not 0 < rows < box[0]:
+        return None
+    run.recorder.finding(
+        "out_of_bounds",
+        f"pl.{op} reads rows {first} to {first + box[0]} of {x.buffer.name} {list(x.shape)}: "
+        f"{box[0] - rows} of them lie outside and hold anything",
+    )
+    return (rows, *box[1:])
 
 
 def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Shape | None:

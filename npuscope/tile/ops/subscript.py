@@ -66,9 +66,10 @@ def put(x: Operand, index: Any, value: Any) -> None:
         return
     if is_number(value):
         raise fault(f"a slice of {describe(x)} = {value!r}", "Use pl.full for a tile of one value.")
-    held = getattr(value, "valid", None) or getattr(value, "shape", None)  # only the valid part is written
     wanted = [int(n) for n in extents]
-    if held is not None and _squeezed(held) != _squeezed(wanted):
+    # The slice may be as large as the tile or as the part of it that is written, its valid one.
+    held = [_squeezed(shape) for shape in (getattr(value, "shape", None), getattr(value, "valid", None)) if shape]
+    if held and _squeezed(wanted) not in held:
         raise fault(f"a slice {wanted} of {describe(x)} cannot take {describe(value)}")
     if isinstance(x, Tile):
         _put_tile(x, value, offsets)

@@ -11,7 +11,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, shape_of
 from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_box, write_box
-from npuscope.tile.ops.slicing import inside
+from npuscope.tile.ops.slicing import inside, overhang
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current
 from npuscope.tile.values import Tensor, Tile, strided
@@ -43,8 +43,9 @@ def load(
     box = shape_of(shapes)
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
-    valid = inside(tensor, box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
-    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory))
+    reach = None if valid_shape or clamp else overhang(run, tensor, box, offsets, "load")
+    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
+    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory), reach=reach)
     if transpose:
         from npuscope.tile.ops import shaping
 

@@ -69,7 +69,8 @@ class RunWork(Tabular):
 
     def title(self) -> str:
         return (
-            f"{self.tasks:,} tasks with {self.blocks:,} blocks of {len(self.kernels):,} kernels: {self.flops:,} FLOPs, "
+            f"{_many(self.tasks, 'task')} with {_many(self.blocks, 'block')} of {_many(len(self.kernels), 'kernel')}: "
+            f"{self.flops:,} FLOPs, "
             f"{self.gm_read:,} bytes read from GM, {self.gm_written:,} written"
         )
 
@@ -140,3 +141,7 @@ def _work_of(body: Body) -> _BodyWork:
         for access in op.accesses:
             (read if access.mode == "read" else written)[access.argument] += times * prod(access.shape)
     return _BodyWork(ops, flops, dict(read), dict(written))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

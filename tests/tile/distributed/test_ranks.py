@@ -1,0 +1,132 @@
+"""Several ranks run side by side: they signal, copy into each other's windows, and never hang."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+import npuscope.tile.distributed as pld
+from npuscope.tile.execute import collecting
+from npuscope.tile.fault import TileError
+
+N, W = 3, 32
+
+
+def ranks(n: int) -> SimpleNamespace:
+    return SimpleNamespace(device_ids=list(range(n)))
+
+
+@pl.jit
+def shift(
+    x: pl.Tensor[[1, W], pl.FP32],
+    y: pl.Out[pl.Tensor[[1, W], pl.FP32]],
+    box: pld.DistributedTensor[[1, W], pl.FP32],
+    arrived: pld.DistributedTensor[[1, 1], pl.INT32],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="push"):
+        ctx = pld.get_comm_ctx(box)
+        right = (pld.rank(ctx) + 1) % pld.nranks(ctx)
+        pld.tensor.put(dst=box, peer=right, src=x)
+        pld.system.notify(target=arrived, peer=right, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
+        pld.system.wait(signal=arrived, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+        pl.store(pl.load(box, [0, 0], [1, W]), [0, 0], y)
+    return y
+
+
+@pl.jit.host
+def ring(x: pl.Tensor[[N, 1, W], pl.FP32], y: pl.Out[pl.Tensor[[N, 1, W], pl.FP32]]):
+    box_buf = pld.alloc_window_buffer([1, W], dtype=pl.FP32)
+    arrived_buf = pld.alloc_window_buffer(4)
+    for r in pl.range(pld.world_size()):
+        box = pld.window(box_buf, [1, W], dtype=pl.FP32)
+        arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
+        shift(x[r], y[r], box, arrived, device=r)
+
+
+def test_every_rank_gets_its_neighbours_row() -> None:
+    x = np.random.default_rng(1).normal(size=(N, 1, W)).astype(np.float32)
+    y = np.zeros_like(x)
+    with collecting() as found:
+        ring(x, y, config=ranks(N))
+    np.testing.assert_array_equal(y, np.roll(x, 1, axis=0))
+    recorded = {run.recording.program: run.recording for run in found}
+    assert sorted(recorded) == ["ring", "shift@0", "shift@1", "shift@2"]
+    middle = recorded["shift@1"]
+    assert [task.kernel for task in middle.tasks] == ["push", "take"]
+    ops = [op for body in middle.bodies for op in body.items]
+    assert [(op.name, dict(op.attributes)["peer"]) for op in ops if "peer" in dict(op.attributes)] == [
+        ("put", 2),
+        ("notify", 2),
+    ]
+
+
+def test_without_values_ranks_are_recorded_and_nobody_waits() -> None:
+    x = np.zeros((N, 1, W), np.float32)
+    with collecting() as found:
+        ring.lower(x, x.copy(), config=ranks(N)).functions  # noqa: B018
+    assert sum(len(run.recording.tasks) for run in found) == 2 * N
+
+
+@pl.jit
+def deaf(
+    y: pl.Out[pl.Tensor[[1, W], pl.FP32]],
+    arrived: pld.DistributedTensor[[1, 1], pl.INT32],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
+        pld.system.wait(signal=arrived, offsets=[0, 0], expected=2, cmp=pld.WaitCmp.Ge)
+        pl.store(pl.full([1, W], dtype=pl.FP32, value=1.0), [0, 0], y)
+    return y
+
+
+@pl.jit.host
+def nobody_speaks(y: pl.Out[pl.Tensor[[2, 1, W], pl.FP32]]):
+    arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        deaf(y[r], pld.window(arrived_buf, [1, 1], dtype=pl.INT32), device=r)
+
+
+def test_a_wait_that_nobody_answers_is_an_error_that_names_every_rank() -> None:
+    with pytest.raises(TileError) as caught:
+        nobody_speaks(np.zeros((2, 1, W), np.float32), config=ranks(2))
+    said = str(caught.value)
+    assert "deadlock" in said and "test_ranks.py" in said
+    assert "rank 0 waits for arrived[0, 0] >= 2, which is 0" in said
+    assert "rank 1 waits for arrived[0, 0] >= 2, which is 0" in said
+
+
+@pl.jit
+def double(x: pl.Tensor[[1, W], pl.FP32], y: pl.Out[pl.Tensor[[1, W], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.mul(pl.load(x, [0, 0], [1, W]), 2.0), [0, 0], y)
+    return y
+
+
+@pl.jit.host
+def chain(x: pl.Tensor[[1, W], pl.FP32], y: pl.Tensor[[1, W], pl.FP32], z: pl.Out[pl.Tensor[[1, W], pl.FP32]]):
+    double(x, y, device=1)
+    double(y, z, device=0)
+
+
+def test_calls_that_share_memory_of_the_host_run_in_order() -> None:
+    x, y, z = np.ones((1, W), np.float32), np.zeros((1, W), np.float32), np.zeros((1, W), np.float32)
+    chain(x, y, z, config=ranks(2))
+    assert z[0, 0] == 4.0
+
+
+@pl.jit.host
+def beyond(x: pl.Tensor[[1, W], pl.FP32], y: pl.Out[pl.Tensor[[1, W], pl.FP32]]):
+    double(x, y, device=2)
+
+
+def test_mistakes_are_the_users() -> None:
+    x = np.ones((1, W), np.float32)
+    with pytest.raises(TileError, match="device=2 of 2 ranks"):
+        beyond(x, x.copy(), config=ranks(2))
+    with pytest.raises(TileError, match="nobody says how many"):
+        beyond(x, x.copy())
+    with pytest.raises(AttributeError, match=r"pld.tensor.puts.*pld.tensor.put"):
+        pld.tensor.puts  # noqa: B018
