@@ -153,7 +153,7 @@ class Incore(TileFunction):
                 task.argument((value.buffer.id, value.offset, value.shape, value.strides))
 
     def _kept_word(self, run: Run, task: Any, given: dict[str, Any]) -> None:
-        """A pl.Out parameter is written, and not read before: the runtime neither copies it in nor waits for writers."""
+        """A pl.Out parameter is written and not read before: the runtime copies nothing in and waits for no writer."""
         for parameter in self.parameters:
             value = given[parameter.name]
             if parameter.direction != "Out" or not isinstance(value, Tensor):

@@ -211,11 +211,16 @@ class _Rewriter(ast.NodeTransformer):
                 value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
                 statements += [ast.Assign([ast.Name(n, ast.Store())], value), _unbound_deleted(n)]
         for statement in statements:
-            ast.copy_location(statement, node)
-            for child in ast.walk(statement):
-                if isinstance(child, ast.expr | ast.stmt) and not hasattr(child, "lineno"):
-                    ast.copy_location(child, node)
+            _place(statement, node)
         return statements
+
+
+def _place(made: ast.stmt, node: ast.stmt) -> None:
+    """Puts what was made on the first line of what it stands for: Python takes a method call's line from its end."""
+    for child in ast.walk(made):
+        if isinstance(child, ast.expr | ast.stmt) and (child is made or not hasattr(child, "lineno")):
+            ast.copy_location(child, node)
+            child.end_lineno, child.end_col_offset = node.lineno, node.col_offset
 
 
 def _unbound_deleted(name: str) -> ast.stmt:

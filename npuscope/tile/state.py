@@ -171,16 +171,21 @@ class Run:
             if number not in block.written:
                 argument.read_first = True
         if mode != "read":
-            if tensor.buffer.read_only or block.task.declared.get(tensor.buffer.id) == "In":
-                where = "entry" if tensor.buffer.read_only else "kernel"
-                raise fault(
-                    f"pl.{op} writes to {tensor.buffer.name} {list(tensor.shape)} {tensor.dtype}, an input of the {where}",
-                    "Declare it pl.Out[…] or pl.InOut[…].",
-                )
+            if block.task.declared.get(tensor.buffer.id) == "In" or tensor.buffer.read_only:
+                self._check_direction(tensor, op)
             argument.writes = True
             block.written.add(number)
             tensor.buffer.store_count += 1
         return number
+
+    def _check_direction(self, tensor: Tensor, op: str) -> None:
+        """A kernel may not write to its inputs. An entry may, on the chip; the host then keeps what it had."""
+        assert self.block is not None
+        about = f"pl.{op} writes to {tensor.buffer.name} {list(tensor.shape)} {tensor.dtype}, an input of"
+        if self.block.task.declared.get(tensor.buffer.id) == "In":
+            raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
+        self.recorder.finding("direction", f"{about} the entry: nothing is copied back to the host")
+        tensor.buffer.read_only = False  # said once
 
     # --- tiles
 
