@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from npuscope import progress
 from npuscope.tile import sites
 from npuscope.tile.record.frames import Frame, Offset, Rolled
 from npuscope.tile.record.model import (
@@ -111,6 +112,8 @@ class Recorder:
         options["layer"] = self.layers[-1] if self.layers else ""
         task = TaskDraft(len(self.tasks), kernel, sites.here(), blocks, form, options)
         self.tasks.append(task)
+        if len(self.tasks) % 32 == 0:
+            progress.report(f"{self.program}: tasks", len(self.tasks), 0)
         return task
 
     def close_block(self, block: BlockDraft, count: int) -> None:
