@@ -111,6 +111,13 @@ def run_entry(
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
+        for parameter in parameters:
+            value = bound[parameter.name].value
+            if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+                run.recorder.finding(
+                    "direction",
+                    f"{name}() never writes to {parameter.name} {list(value.shape)}, which is declared pl.Out",
+                )
         for entry in bound.values():
             if entry.give_back is not None:
                 entry.give_back()

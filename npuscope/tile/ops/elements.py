@@ -47,9 +47,9 @@ def read(src: Any, offset: Any) -> Any:
     ones = (1,) * len(where)
     check_bounds("read", x.shape, where, ones, x.buffer.name)
     start = position(x, where)
-    if run.block is None:
+    if run.block is None and not run.asks_dispatch:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
-    else:
+    elif run.block is not None:
         number = run.touch(x, "read")
         run.emit("read", "scalar", (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
@@ -101,7 +101,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     check_bounds("write", x.shape, where, ones, x.buffer.name)
     start = position(x, where)
     run.region("write")
-    number = run.touch(x, "write")
+    number = run.touch(x, "write", "write")
     run.emit("write", "scalar", (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
     if isinstance(value, Unknown):

@@ -165,7 +165,7 @@ def store_box(
     adds = atomic is AtomicType.Add
     start = position(tensor, offset)
     mode = "add" if adds else "write"
-    number = run.touch(tensor, mode)
+    number = run.touch(tensor, mode, op)
     access = (number, mode, box, tensor.strides)
     run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
     buffer = tensor.buffer

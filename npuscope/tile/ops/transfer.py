@@ -44,7 +44,7 @@ def load(
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
     reach = None if valid_shape or clamp else overhang(run, tensor, box, offsets, "load")
-    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
+    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory), reach=reach)
     if transpose:
         from npuscope.tile.ops import shaping
@@ -210,7 +210,7 @@ def gather_row(
     if not isinstance(source, Tensor):
         raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
     box = shape_of(shapes)
-    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False)
+    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
     tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
     within = valid or box
     into = run.tile(dst, "gather_row")
