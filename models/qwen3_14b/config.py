@@ -69,6 +69,10 @@ class Qwen3:
         for size, part in whole:
             if size % part:
                 raise ValueError(f"{part} does not divide {size}: every tile of this program is a whole one")
+        if min(self.layers, self.batch, self.max_seq) < 1:
+            raise ValueError(
+                f"{self.layers} layers, {self.batch} rows, {self.max_seq} tokens: there must be some of each"
+            )
         if self.group > Q_PAD:
             raise ValueError(f"{self.group} query heads share a KV head; a tile has {Q_PAD} rows")
 
