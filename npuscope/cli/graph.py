@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
 
 
 class By(StrEnum):
@@ -60,7 +61,8 @@ def command(
     check_outputs([file], deps, names, dot, trace)
     check_timeless(trace)
     rules = area_rules(areas)
-    run = run_script(file, arguments or [], "values" if values else "shapes")
+    with progress_bar():
+        run = run_script(file, arguments or [], "values" if values else "shapes")
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
     if deps or dot or trace:
@@ -80,4 +82,4 @@ def command(
     else:
         print_text(graph_text(file, run.passed, counts), filter(None, (deps, names, dot, trace)))
     if run.passed is False:
-        raise typer.Exit(1)
+        raise typer.Exit(run.exit_code or 1)

@@ -17,6 +17,7 @@ from npuscope.tile import arguments as door
 from npuscope.tile import state
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
+from npuscope.tile.mistakes import explained
 from npuscope.tile.numeric.allocation import keep_freed_memory
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
@@ -98,8 +99,7 @@ def run_entry(
     run = Run(name, _modes[-1])
     run.rank = rank
     where = f"{name}()"
-    given = dict(zip([p.name for p in parameters], args, strict=False))
-    given.update(kwargs)
+    given = door.by_name(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
@@ -107,8 +107,8 @@ def run_entry(
     AXES.sizes.clear()
     AXES.passes = ()
     try:
-        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters if p.name in given}
-        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
+        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
         for entry in bound.values():

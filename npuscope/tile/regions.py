@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from npuscope.tile import sites
+from npuscope.tile.aiv import check_block
 from npuscope.tile.barrier import Barrier
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
@@ -56,8 +57,15 @@ def leave(run: Run) -> None:
     block = run.block
     assert block is not None
     end_pass(run)
-    run.recorder.close_block(block, 1)
+    close(run, block, 1)
     run.block = None
+
+
+def close(run: Run, block: Block, count: int) -> None:
+    """Ends a block that stood for `count` blocks."""
+    if block.splits:
+        check_block(run.recorder, block)
+    run.recorder.close_block(block, count)
 
 
 def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
@@ -88,7 +96,6 @@ class At:
         allow_early_resolve: bool = False,
         name_hint: str = "",
         windowize: bool = False,
-        **_: Any,
     ) -> None:
         self.name = name_hint
         self.deps, self.no_dep, self.early = deps, no_dep_args or (), allow_early_resolve
@@ -126,16 +133,13 @@ class Spmd:
         name_hint: str = "",
         optimizations: Any = None,
         deps: Any = None,
-        no_dep_args: Sequence[Any] | None = None,
         allow_early_resolve: bool = False,
         predicate: Any = None,
-        **_: Any,
     ) -> None:
         self.blocks = int(core_num)
         if self.blocks < 0:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = name_hint
-        self.no_dep = no_dep_args or ()
         self.skip = predicate is not None and not bool(predicate)
         self.deps = deps
         self.options = {
@@ -175,10 +179,11 @@ class Spmd:
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
                 done = end_pass(run)
-                run.recorder.close_block(block, done)
+                close(run, block, done)
                 first += done
         run.block = None
-        mark_no_dep(run, task, self.no_dep)
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
         return last[0]
 
     def _block(
@@ -187,7 +192,7 @@ class Spmd:
         block = run.block = Block(task, k, k, self.blocks)
         block.barrier = barrier
         result = body(k)
-        run.recorder.close_block(block, 1)
+        close(run, block, 1)
         if k == self.blocks - 1:
             last[0] = result
 
@@ -203,7 +208,7 @@ class Spmd:
 class Scope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
-    def __init__(self, mode: Any = None, manual: bool = False, **_: Any) -> None:
+    def __init__(self, mode: Any = None, manual: bool = False) -> None:
         self.manual = manual or getattr(mode, "value", mode) == "manual"
 
     def __enter__(self) -> None:
@@ -241,8 +246,8 @@ def spmd(core_num: Any, **options: Any) -> Spmd:
     return Spmd(core_num, **options)
 
 
-def scope(mode: Any = None, **options: Any) -> Scope:
-    return Scope(mode, **options)
+def scope(*, mode: Any = None) -> Scope:
+    return Scope(mode)
 
 
 def manual_scope() -> Scope:

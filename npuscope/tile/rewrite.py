@@ -21,6 +21,7 @@ from typing import Any
 from npuscope.tile import runtime
 from npuscope.tile.exposed import assigned, exposed, swapped
 from npuscope.tile.fault import TileError
+from npuscope.tile.grammar import called, check
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
@@ -42,15 +43,24 @@ def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    check(definition, function.__code__.co_filename, lambda name: _held(function, cells, name))
     definition.decorator_list = []
     definition.returns = None
     arguments = definition.args
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         argument.annotation = None
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     definition = _Rewriter(definition, has_self).visit(definition)
     return _compiled(function, definition, cells)
+
+
+def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -> Any:
+    """What a global or closure name stands for."""
+    try:
+        return cells[name].cell_contents if name in cells else function.__globals__.get(name)
+    except ValueError:  # an empty cell
+        return None
 
 
 def _compiled(
@@ -76,16 +86,6 @@ def _compiled(
 
 def _code_named(code: CodeType, name: str) -> CodeType:
     return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
-
-
-def _called(node: ast.expr) -> str:
-    """The last name of what a call calls: `spmd` of `pl.spmd(...)`."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        if isinstance(node.func, ast.Name):
-            return node.func.id
-    return ""
 
 
 def _helper(name: str, *args: ast.expr) -> ast.Call:
@@ -126,20 +126,20 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
     def visit_With(self, node: ast.With) -> Any:
-        if len(node.items) == 1 and _called(node.items[0].context_expr) in ("spmd",):
+        if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
         self.generic_visit(node)
         return node
 
     def visit_For(self, node: ast.For) -> Any:
-        called = _called(node.iter)
-        if called == "spmd":
+        name = called(node.iter)
+        if name == "spmd":
             if not isinstance(node.target, ast.Name):
                 raise TileError("a pl.spmd loop has one name as its target", line=node.lineno)
             return self._blocks(node, node.iter, node.target.id, None)
         before: list[ast.stmt] = []
-        if called in _LOOPS:
+        if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
             if read:
@@ -147,11 +147,12 @@ class _Rewriter(ast.NodeTransformer):
                 node.iter = ast.copy_location(
                     _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
                 )
-            before = _bound_before(node, called)
+            before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
-        elif called == "while_":
+        elif name == "while_":
             node.body = [_conditional(statement) for statement in node.body]
+            before = _bound_before(node)
         self.generic_visit(node)
         return [*(ast.copy_location(s, node) for s in before), node] if before else node
 
@@ -167,6 +168,7 @@ class _Rewriter(ast.NodeTransformer):
         for statement in body:
             flat.extend(statement if isinstance(statement, list) else [statement])
         parameters = [ast.arg(target or "__npuscope_index"), *(ast.arg(n) for n in taken)]
+        flat = [*(_unbound_deleted(n) for n in taken), *flat]
         function = ast.FunctionDef(
             name=name,
             args=ast.arguments([], parameters, None, [], [], None, []),
@@ -188,7 +190,7 @@ class _Rewriter(ast.NodeTransformer):
         for n in made:
             if n in outside:
                 value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
-                statements.append(ast.Assign([ast.Name(n, ast.Store())], value))
+                statements += [ast.Assign([ast.Name(n, ast.Store())], value), _unbound_deleted(n)]
         for statement in statements:
             ast.copy_location(statement, node)
             for child in ast.walk(statement):
@@ -197,21 +199,28 @@ class _Rewriter(ast.NodeTransformer):
         return statements
 
 
+def _unbound_deleted(name: str) -> ast.stmt:
+    """`if x is UNBOUND: del x`: Python then says itself that the name has no value, at the line that uses it."""
+    unbound = ast.Attribute(ast.Name(_HELPER, ast.Load()), "UNBOUND", ast.Load())
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [unbound])
+    return ast.If(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
+
+
 def _name(value: ast.expr, name: str) -> None:
     """Tells create_tensor the name it is bound to."""
-    if isinstance(value, ast.Call) and _called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+    if isinstance(value, ast.Call) and called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
         value.keywords.append(ast.keyword("name", ast.Constant(name)))
 
 
-def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
+def _bound_before(node: ast.For) -> list[ast.stmt]:
     """`a, b = init_values` before a loop whose last statement is `a, b = pl.yield_(...)`."""
-    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "carried" else node.iter
+    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and called(node.iter) == "carried" else node.iter
     assert isinstance(call, ast.Call)
     init = next((k.value for k in call.keywords if k.arg == "init_values"), None)
     if init is None:
         return []
     for statement in reversed(node.body):
-        if isinstance(statement, ast.Assign) and _called(statement.value) == "yield_":
+        if isinstance(statement, ast.Assign) and called(statement.value) == "yield_":
             target = statement.targets[0]
             if not isinstance(target, ast.Tuple):
                 target = ast.Tuple([target], ast.Store())
@@ -222,11 +231,11 @@ def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
 def _holds_tasks(node: ast.For) -> bool:
     """Whether tasks are made inside (a region, a retired `chunk=` loop): then the loop belongs to orchestration."""
     calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return any(_called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
+    return any(called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
 
 
 def _conditional(statement: ast.stmt) -> ast.stmt:
-    if isinstance(statement, ast.Expr) and _called(statement.value) == "cond":
+    if isinstance(statement, ast.Expr) and called(statement.value) == "cond":
         test = ast.UnaryOp(ast.Not(), statement.value)
         return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
     return statement

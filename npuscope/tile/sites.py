@@ -20,9 +20,14 @@ _OURS: dict[int, bool] = {}
 _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 
+def is_ours(file: str) -> bool:
+    """Whether a file is npuscope's or Python's, not the user's."""
+    return file.startswith((_HERE, "<frozen", "<string>"))
+
+
 def _is_ours(code: CodeType) -> bool:
     _KEPT.append(code)
-    ours = _OURS[id(code)] = code.co_filename.startswith((_HERE, "<frozen", "<string>"))
+    ours = _OURS[id(code)] = is_ours(code.co_filename)
     return ours
 
 

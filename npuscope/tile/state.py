@@ -31,6 +31,9 @@ class Block(BlockDraft):
         self.whole: dict[int, tuple[Tensor, int, Tile]] = {}
         self.aiv: Any = 0
         self.half: str | None = None  # inside split_aiv: the axis that each lane has half of
+        self.splits = False  # a split_aiv region was opened
+        self.split = False  # and is open
+        self.gathered: list[npt.NDArray[Any] | None] = []  # what lane 0 gave to aic_gather, for lane 1 to join
         self.barrier: Any = None
 
 
@@ -127,6 +130,10 @@ class Run:
         """Writes one op down as the newest item of the innermost open loop."""
         block = self.block
         assert block is not None
+        if block.splits:
+            from npuscope.tile import aiv
+
+            aiv.check_op(name, plane, operands, block.split, block.half)
         frame = block.frame
         key = (
             "op",

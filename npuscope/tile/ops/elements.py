@@ -34,9 +34,9 @@ def _flat(x: Any, index: Any) -> list[Any]:
     raise fault(f"{len(index)} indices for {describe(x)}")
 
 
-def read(x: Any, index: Any) -> Any:
+def read(src: Any, offset: Any) -> Any:
     """One element as a scalar."""
-    run = current()
+    run, x, index = current(), src, offset
     if isinstance(x, Tile):
         if x.block is run.block:
             return _read_tile(run, x, _flat(x, index))
@@ -82,9 +82,9 @@ def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
     return int(value) if x.dtype.is_int else np.float32(value)
 
 
-def write(x: Any, index: Any, value: Any) -> Any:
+def write(dst: Any, offset: Any, value: Any) -> Any:
     """One element in place."""
-    run = current()
+    run, x, index = current(), dst, offset
     if not is_number(value):
         raise fault(f"pl.write takes a scalar, not {describe(value)}")
     if isinstance(x, Tile):

@@ -17,7 +17,7 @@ from npuscope.tile.values import Shape, Tensor, Tile
 
 
 def slice(
-    x: Any,
+    input: Any,
     shape: Sequence[Any],
     offset: Sequence[Any],
     valid_shape: Sequence[Any] | None = None,
@@ -26,7 +26,7 @@ def slice(
     clamp: bool = False,
 ) -> Any:
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
-    run = current()
+    run, x = current(), input
     box = shape_of(shape)
     if len(box) != len(offset):
         raise fault(f"pl.slice: shape {list(box)} and offset {list(offset)!r} differ in length")
@@ -114,9 +114,10 @@ def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Sha
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
     if clamp:
         valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
-    if x.valid is not None and valid is None:
-        limits = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(box, x.valid, offset, strict=True))
-        valid = None if limits == box else limits
+    if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):
+        raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
+    if x.valid is not None:
+        valid = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(valid or box, x.valid, offset, strict=True))
     within = valid or box
     check_bounds("slice", x.shape, offset, within, "the tile")
     tile = Tile(None, box, x.dtype, valid if valid != box else None, x.space)
