@@ -1,6 +1,6 @@
 """One program per mistake that the language names: the sentence has the op and the shapes, and the user's line."""
 
-# ruff: noqa: F841, B007, RUF059  (programs that stop before they use what they bind)
+# ruff: noqa: F841, B007, RUF059, SIM117  (programs that stop before they use what they bind)
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def a_load_in_orchestration(x: X, y: Y):
 
 @mistakes("a task inside the task outer")
 def a_task_in_a_task(x: X, y: Y):
-    with pl.at(level=CORE, name_hint="outer"), pl.at(level=CORE):  # here
-        y[:] = x
+    with pl.at(level=CORE, name_hint="outer"):
+        with pl.at(level=CORE):  # here
+            y[:] = x
 
 
 @mistakes("a task inside the task outer")
@@ -64,8 +65,9 @@ def a_launch_in_a_task(x: X, y: Y):
 
 @mistakes("a scope inside a task")
 def a_scope_in_a_task(x: X, y: Y):
-    with pl.at(level=CORE), pl.scope():  # here
-        y[:] = x
+    with pl.at(level=CORE):
+        with pl.scope():  # here
+            y[:] = x
 
 
 @mistakes("task_dummy inside a task")
@@ -76,14 +78,16 @@ def a_dummy_in_a_task(x: X, y: Y):
 
 @mistakes("a manual scope inside a manual scope")
 def nested_manual_scopes(x: X, y: Y):
-    with pl.manual_scope(), pl.manual_scope():  # here
-        pass
+    with pl.manual_scope():
+        with pl.manual_scope():  # here
+            pass
 
 
 @mistakes("an automatic scope inside a manual scope")
 def an_automatic_scope_in_a_manual_one(x: X, y: Y):
-    with pl.manual_scope(), pl.scope():  # here
-        pass
+    with pl.manual_scope():
+        with pl.scope():  # here
+            pass
 
 
 @mistakes("pl.pipeline outside a task")
