@@ -3,7 +3,7 @@
     python benchmarks/compatibility.py CHECKOUT:FOLDER,FOLDER … [--python PYTHON] [--timeout SECONDS]
 
 e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that
-has a `__main__` and uses the tile language is run in a process of its own as a user would, by `npuscope run FILE --json`
+has a `__main__` and uses the tile language is run in a process of its own as a user would, by `npuscope run FILE`
 in the checkout with no arguments, and the list is written to docs/compatibility.md. PYTHON needs torch, for the scripts
 do.
 

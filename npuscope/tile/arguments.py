@@ -39,6 +39,15 @@ class Parameter:
     direction: str | None
     default: Any = inspect.Parameter.empty
 
+    def room(self) -> npt.NDArray[Any] | None:
+        """An array of the declared shape, where it is declared in full."""
+        wanted = self.annotation
+        if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
+            return None
+        if wanted.dtype.storage is None or not all(isinstance(n, int | np.integer) for n in wanted.shape):
+            return None
+        return np.zeros(tuple(int(n) for n in wanted.shape), wanted.dtype.storage)
+
     @property
     def rows_at_run_time(self) -> bool:
         """Whether the outermost extent is a run-time dimension."""
@@ -79,8 +88,19 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
 def by_name(
     function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by parameter; each must be there, once, and no others."""
+    """The arguments of a call by parameter; each must be there, once, and no others.
+
+    Outputs may be left out, all of them: they are made, and the program returns them.
+    """
     names = [p.name for p in wanted]
+    outputs = [p for p in wanted if p.direction == "Out"]
+    if outputs and len(args) == len(names) - len(outputs) and not kwargs:
+        made = {p.name: p.room() for p in outputs}
+        inputs = [name for name in names if name not in made]
+        missing = [name for name, room in made.items() if room is None]
+        if missing:
+            raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
+        return {**made, **dict(zip(inputs, args, strict=True))}
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     if len(args) > len(names):
         raise fault(f"{function}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")

@@ -133,6 +133,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and len(target.elts) == 1 and called(node.value) == "yield_":
+            node.targets = target.elts  # `(x,) = pl.yield_(v)` means `x = pl.yield_(v)`
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             _name(node.value, node.targets[0].id)
         return node
