@@ -111,13 +111,8 @@ def run_entry(
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
-        for parameter in parameters:
-            value = bound[parameter.name].value
-            if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
-                run.recorder.finding(
-                    "direction",
-                    f"{name}() never writes to {parameter.name} {list(value.shape)}, which is declared pl.Out",
-                )
+        if run.host is None:  # a host function writes nothing itself
+            _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
             if entry.give_back is not None:
                 entry.give_back()
@@ -129,6 +124,14 @@ def run_entry(
     for listener in _listeners:
         listener(finished)
     return result
+
+
+def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+    for parameter in parameters:
+        value = bound[parameter.name].value
+        if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+            about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
+            run.recorder.finding("direction", f"{name}() never writes to {about}")
 
 
 def _out(run: Run, value: Any) -> Any:

@@ -179,8 +179,12 @@ class Run:
         return number
 
     def _check_direction(self, tensor: Tensor, op: str) -> None:
-        """A kernel may not write to its inputs. An entry may, on the chip; the host then keeps what it had."""
+        """A kernel may not write to its inputs (windows have no direction). An entry may, on the chip; the host then
+        keeps what it had.
+        """
         assert self.block is not None
+        if self.rank is not None and tensor.buffer.id in self.rank.windows:
+            return
         about = f"pl.{op} writes to {tensor.buffer.name} {list(tensor.shape)} {tensor.dtype}, an input of"
         if self.block.task.declared.get(tensor.buffer.id) == "In":
             raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
