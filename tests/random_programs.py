@@ -199,7 +199,7 @@ class Writer:
 
     def split(self, depth: int, loops: int) -> None:
         name = self.name("v")
-        self.emit(depth, f"for {name} in pl.split_aiv(2):")
+        self.emit(depth, f"for {name} in pl.split_aiv(2, mode=pl.SplitMode.NONE):")
         self.loops.append(name)
         self.statements(depth + 1, self.random.randint(1, 2), loops + 1)
         self.loops.pop()

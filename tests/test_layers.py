@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[1] / "npuscope"
 ORDER = [
     "errors",
     "engine",
+    "progress",
     "trace",
     "device",
     "analysis",

@@ -253,12 +253,12 @@ def make_rotated_queries(model: Qwen3, flags: Flags) -> Any:
         padding = pl.full([Q_PAD - GROUP, HEAD_DIM], dtype=pl.FP32, value=0.0)
         if BATCHED:
             # The fault: rows 0, 1, 2, … of the tables, where each row's own position is wanted.
-            cos = rope_cos[0 : ROWS * GROUP, :]
-            sin = rope_sin[0 : ROWS * GROUP, :]
+            cos = rope_cos[0 : ROWS * GROUP, 0:HALF]
+            sin = rope_sin[0 : ROWS * GROUP, 0:HALF]
             low = q_heads[:, 0:HALF]
             high = q_heads[:, HALF:HEAD_DIM]
-            turned_low = pl.sub(pl.mul(low, cos[:, 0:HALF]), pl.mul(high, sin[:, 0:HALF]))
-            turned_high = pl.add(pl.mul(high, cos[:, HALF:HEAD_DIM]), pl.mul(low, sin[:, HALF:HEAD_DIM]))
+            turned_low = pl.sub(pl.mul(low, cos), pl.mul(high, sin))
+            turned_high = pl.add(pl.mul(high, cos), pl.mul(low, sin))
             turned = pl.concat(turned_low, turned_high)
         for row in pl.range(ROWS):
             length = pl.read(seq_lens, [row])

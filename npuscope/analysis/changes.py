@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope import progress
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Tabular, microseconds, percent
 from npuscope.analysis.work import LONGEST, NEVER, Work
 from npuscope.errors import NpuscopeError
-from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from npuscope import progress
 from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
 from npuscope.analysis.fan_out import FanOut, fan_out_of
@@ -20,7 +21,6 @@ from npuscope.analysis.repetition import Steps, steps_of
 from npuscope.analysis.table import Tabular
 from npuscope.analysis.verdict import Verdict, verdict_of
 from npuscope.analysis.work import Work
-from npuscope.trace import progress
 from npuscope.trace.core import Trace
 
 

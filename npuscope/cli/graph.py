@@ -4,6 +4,8 @@ Examples:
 
   npuscope graph decode_layer.py
 
+  npuscope graph decode_layer.py --html graph.html
+
   npuscope graph decode_layer.py --deps deps.json --dot layer.dot --by kernel
 
   npuscope graph decode_layer.py --values --json -- --max-seq 512   (arguments after -- are the program's)
@@ -16,7 +18,8 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
 
 
 class By(StrEnum):
@@ -39,6 +42,7 @@ def command(
     dot: Annotated[str | None, typer.Option("--dot", help="Write the graph for Graphviz here.")] = None,
     by: Annotated[By, typer.Option("--by", help="What a node of the --dot file is.")] = By.task,
     trace: Annotated[str | None, typer.Option("--trace", help="Write a trace without times here (.npu).")] = None,
+    html: HtmlFile = None,
     areas: AreasFile = None,
     json: JsonFlag = False,
 ) -> None:
@@ -57,10 +61,11 @@ def command(
     from npuscope.tile.script import run_script
 
     names = None if deps is None else str(Path(deps).with_name("name_map.json"))
-    check_outputs([file], deps, names, dot, trace)
+    check_outputs([file], deps, names, dot, trace, html)
     check_timeless(trace)
     rules = area_rules(areas)
-    run = run_script(file, arguments or [], "values" if values else "shapes")
+    with progress_bar():
+        run = run_script(file, arguments or [], "values" if values else "shapes")
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
     if deps or dot or trace:
@@ -75,9 +80,17 @@ def command(
         write_texts(texts)
         if trace is not None:
             timeless_trace(recording, graph).write(trace)
+    if html is not None:
+        from npuscope.report.graph_page import graph_page
+        from npuscope.report.graph_text import VERDICTS
+        from npuscope.tile.graph.by_kernel import kernel_graph
+
+        pairs = zip(run.recordings, graphs, strict=True)
+        drawn = [(recording.program, kernel_graph(recording, graph)) for recording, graph in pairs]
+        write_texts({html: graph_page(file, VERDICTS[run.passed], counts, drawn)})
     if json:
         print_json({"passed": run.passed, **counts.as_dict()})
     else:
-        print_text(graph_text(file, run.passed, counts), filter(None, (deps, names, dot, trace)))
+        print_text(graph_text(file, run.passed, counts), filter(None, (deps, names, dot, trace, html)))
     if run.passed is False:
-        raise typer.Exit(1)
+        raise typer.Exit(run.exit_code or 1)

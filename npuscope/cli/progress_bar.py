@@ -17,7 +17,7 @@ PATIENCE_S = 1.0
 @contextmanager
 def progress_bar() -> Iterator[None]:
     """Draw what the block's readers and writers report."""
-    from npuscope.trace import progress
+    from npuscope import progress
 
     if not sys.stderr.isatty():
         yield
@@ -46,8 +46,8 @@ class _Bar:
             self._progress = Progress(console=Console(stderr=True), transient=True)
             self._progress.start()
         if what not in self._tasks:
-            self._tasks[what] = self._progress.add_task(what, total=total)
-        self._progress.update(self._tasks[what], completed=done, total=total)
+            self._tasks[what] = self._progress.add_task(what, total=total or None)
+        self._progress.update(self._tasks[what], completed=done, total=total or None)
 
     def close(self) -> None:
         if self._progress is not None:

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from npuscope.cli.output import AreasFile, JsonFlag, print_json
+from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
@@ -32,13 +33,16 @@ def command(
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.script import run_script
 
-    run = run_script(file, arguments or [], "values", echo=not json)
+    with progress_bar():
+        run = run_script(file, arguments or [], "values", echo=not json)
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, area_rules(areas))
     if json:
         findings = [finding for recording in run.recordings for finding in recording.findings]
-        print_json({"passed": run.passed, **counts.as_dict(), "findings": [f.message for f in findings]})
+        failures = [result.error for result in run.results if not result.passed]
+        report = {"passed": run.passed, "failures": failures, **counts.as_dict()}
+        print_json({**report, "findings": [f.message for f in findings]})
     else:
         print(run_text(file, run, counts))
     if run.passed is False:
-        raise typer.Exit(1)
+        raise typer.Exit(run.exit_code or 1)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from npuscope.tile import signature as types
 from npuscope.tile.dtypes import DataType, of_storage
-from npuscope.tile.fault import TileError
+from npuscope.tile.fault import fault
 from npuscope.tile.memory import contiguous
 from npuscope.tile.ops.checks import is_number
 from npuscope.tile.state import Run
@@ -37,6 +37,16 @@ class Parameter:
     name: str
     annotation: Any
     direction: str | None
+    default: Any = inspect.Parameter.empty
+
+    def room(self) -> npt.NDArray[Any] | None:
+        """An array of the declared shape, where it is declared in full."""
+        wanted = self.annotation
+        if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
+            return None
+        if wanted.dtype.storage is None or not all(isinstance(n, int | np.integer) for n in wanted.shape):
+            return None
+        return np.zeros(tuple(int(n) for n in wanted.shape), wanted.dtype.storage)
 
     @property
     def rows_at_run_time(self) -> bool:
@@ -69,10 +79,43 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     except Exception:  # an annotation that cannot be evaluated says nothing; Python itself would not have asked
         hints = {k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
     found = []
-    for name in inspect.signature(function).parameters:
+    for name, parameter in inspect.signature(function).parameters.items():
         annotation = hints.get(name)
-        found.append(Parameter(name, types.bare(annotation), types.direction(annotation)))
+        found.append(Parameter(name, types.bare(annotation), types.direction(annotation), parameter.default))
     return tuple(found)
+
+
+def with_outputs(
+    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
+    outputs = [p for p in wanted if p.direction == "Out"]
+    required = [p for p in wanted if p.default is inspect.Parameter.empty]
+    if not outputs or len(args) != len(required) - len(outputs) or kwargs:
+        return by_name(function, wanted, args, kwargs)
+    made = {p.name: p.room() for p in outputs}
+    missing = [name for name, room in made.items() if room is None]
+    if missing:
+        raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
+    return {**by_name(function, tuple(p for p in wanted if p.name not in made), args, kwargs), **made}
+
+
+def by_name(
+    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by parameter; each must be there, once, and no others."""
+    names = [p.name for p in wanted]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if len(args) > len(names):
+        raise fault(f"{function}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")
+    for name in kwargs:
+        if name not in names:
+            raise fault(f"{function}() has no parameter {name}", f"It has {', '.join(names)}.")
+    given = {**{p.name: p.default for p in wanted if p.default is not inspect.Parameter.empty}, **given}
+    for name in names:
+        if name not in given:
+            raise fault(f"{function}() needs the argument {name}")
+    return given
 
 
 def is_torch(value: Any) -> bool:
@@ -128,7 +171,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
         return Bound(value)
     dtype = of_storage(array.dtype)
     if dtype is None:
-        raise TileError(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
+        raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
     _check(parameter, array.shape, dtype, dynamic, where)
     flat = array.reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
@@ -158,7 +201,7 @@ def _placeholder(
     run: Run, parameter: Parameter, value: Placeholder, dynamic: dict[types.DynVar, int], where: str
 ) -> Tensor:
     if run.computes:
-        raise TileError(f"{where}: the argument {parameter.name} is a placeholder", remedy="Record it in shapes mode.")
+        raise fault(f"{where}: the argument {parameter.name} is a placeholder", "Record it in shapes mode.")
     _check(parameter, value.shape, value.dtype, dynamic, where)
     buffer = run.new_buffer(
         parameter.name,
@@ -192,17 +235,17 @@ def _check(
     if not isinstance(wanted, types.TensorType):
         return
     if wanted.dtype is not None and wanted.dtype is not dtype:
-        raise TileError(f"{where}: {parameter.name} is declared {wanted.dtype}, the argument is {dtype}")
+        raise fault(f"{where}: {parameter.name} is declared {wanted.dtype}, the argument is {dtype}")
     if wanted.shape is None:
         return
     if len(wanted.shape) != len(shape):
         declared = [getattr(n, "name", n) for n in wanted.shape]
-        raise TileError(f"{where}: {parameter.name} is declared {declared}, the argument has shape {list(shape)}")
+        raise fault(f"{where}: {parameter.name} is declared {declared}, the argument has shape {list(shape)}")
     for axis, (want, have) in enumerate(zip(wanted.shape, shape, strict=True)):
         if isinstance(want, types.DynVar):
             want = dynamic.setdefault(want, have)
         if isinstance(want, int | np.integer) and int(want) != have:
-            raise TileError(
+            raise fault(
                 f"{where}: axis {axis} of {parameter.name} is declared {int(want)}, "
                 f"the argument has shape {list(shape)}"
             )

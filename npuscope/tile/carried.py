@@ -30,7 +30,7 @@ _UNBOUND = object()
 def user_frame() -> FrameType | None:
     """The innermost frame of user code that led here."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and sites.is_ours(frame.f_code):
+    while frame is not None and sites.is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -17,6 +17,7 @@ from npuscope.tile import arguments as door
 from npuscope.tile import state
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
+from npuscope.tile.mistakes import explained
 from npuscope.tile.numeric.allocation import keep_freed_memory
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
@@ -119,17 +120,18 @@ def _run(
     run.rank = rank
     run.lanes = run.lanes and lanes
     where = f"{name}()"
-    given = dict(zip([p.name for p in parameters], args, strict=False))
-    given.update(kwargs)
+    given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
     AXES.reset()
     try:
-        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters if p.name in given}
-        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"):
+        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
+        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
+        if run.host is None:  # a host function writes nothing itself
+            _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
             if entry.give_back is not None:
                 entry.give_back()
@@ -138,6 +140,14 @@ def _run(
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
+
+
+def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+    for parameter in parameters:
+        value = bound[parameter.name].value
+        if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+            about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
+            run.recorder.finding("direction", f"{name}() never writes to {about}")
 
 
 def _out(run: Run, value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from npuscope.tile import lanes, sites
 from npuscope.tile.carried import MUTABLE, State, held, user_frame
+from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.ops.checks import is_number
@@ -94,7 +95,7 @@ def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
 def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     assert block is not None
     if loop.kind == "parallel" and run.auto is None:
-        raise fault("pl.parallel inside a task", "Inside a region use pl.range, pl.pipeline or pl.unroll.")
+        run.recorder.finding("parallel", "pl.parallel inside a task runs in order, as pl.range does")
     kind = "range" if loop.kind == "parallel" else loop.kind
     frame = Frame(block.frame, (kind, loop.stage, sites.here()))
     block.frame = frame
@@ -180,7 +181,7 @@ class While:
                 else:
                     AXES.open(1)
                 try:
-                    yield carry[0] if len(carry[0]) != 1 else carry[0][0]
+                    yield carry[0]
                 finally:
                     del turns[depth:]
                     if frame is not None:
@@ -200,14 +201,23 @@ class SplitAiv:
     """`for lane in pl.split_aiv(2, mode=...)`: the body on each of the two vector cores."""
 
     def __init__(self, n: int, mode: Any) -> None:
-        self.n, self.mode = int(n), mode
+        if n != 2:
+            raise fault(f"pl.split_aiv({n}): a core group has 2 vector cores")
+        if not isinstance(mode, SplitMode):
+            raise fault(f"pl.split_aiv needs mode=pl.SplitMode.…, not {mode!r}")
+        self.n, self.mode = n, mode
 
     def __iter__(self) -> Iterator[int]:
         run = current()
         block = run.region("split_aiv")
+        if block.split:
+            raise fault("pl.split_aiv inside a pl.split_aiv region")
+        if block.task.form == "call":
+            raise fault("pl.split_aiv inside an incore function", "Open it in a pl.at region.")
+        block.splits = block.split = True
         frame = Frame(block.frame, ("split_aiv", 1, sites.here()))
         block.frame = frame
-        half = None if self.mode is None or self.mode.value == "none" else self.mode.value
+        half = None if self.mode is SplitMode.NONE else self.mode.value
         try:
             for lane in range(self.n):
                 block.aiv, block.half = lane, half
@@ -218,7 +228,8 @@ class SplitAiv:
                     AXES.close()
                 frame.turn(1)
         finally:
-            block.aiv, block.half = 0, None
+            block.aiv, block.half, block.split = 0, None, False
+            block.gathered.clear()
             if frame.items:  # left by break
                 frame.turn(1)
             run.recorder.close_loop(frame, block)
@@ -229,28 +240,28 @@ def _retired(chunk: Any) -> None:
         current().recorder.notes.append("chunk= was retired in June 2026 (pypto#1895): write the tile loop out")
 
 
-def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
     """Sequential."""
     _retired(chunk)
     return Loop("range", bounds, init_values=init_values, chunk=chunk)
 
 
-def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, **_: Any) -> Loop:
+def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
     """Iterations that the program says are independent; orchestration only."""
     _retired(chunk)
     return Loop("parallel", bounds, init_values=init_values, chunk=chunk)
 
 
-def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, **_: Any) -> Loop:
+def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, attrs: Any = None) -> Loop:
     """Sequential, with buffers for `stage` turns at once; inside a region only."""
     if not isinstance(stage, int) or stage < 1:
         raise fault(f"pl.pipeline needs stage= of at least 1, not {stage!r}")
     return Loop("pipeline", bounds, stage=stage, init_values=init_values)
 
 
-def unroll(*bounds: Any, **options: Any) -> Loop:
+def unroll(*bounds: Any, init_values: Any = None, attrs: Any = None) -> Loop:
     """Written out turn by turn; literal bounds, nothing carried."""
-    if options.get("init_values") is not None:
+    if init_values is not None:
         raise fault("pl.unroll carries no values", "Use pl.range with init_values.")
     if not all(isinstance(b, int) for b in bounds):
         raise fault("pl.unroll needs bounds known when the program is read")
@@ -266,7 +277,7 @@ def cond(condition: Any) -> bool:
     return bool(condition)
 
 
-def split_aiv(n: int, *, mode: Any = None) -> SplitAiv:
+def split_aiv(n: int, *, mode: Any) -> SplitAiv:
     return SplitAiv(n, mode)
 
 

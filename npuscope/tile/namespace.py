@@ -183,7 +183,8 @@ def language() -> dict[str, Any]:
     found |= {name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name != "MaskPattern"}
     found["Mem"] = enums.MemorySpace
     found |= {
-        name: getattr(signature, name) for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "DynVar", "dynamic")
+        name: getattr(signature, name)
+        for name in ("Out", "InOut", "Scalar", "Array", "Tuple", "TensorView", "DynVar", "dynamic")
     }
     found |= {"Tensor": values.Tensor, "Tile": values.Tile, "TaskId": tasks.TaskId}
     found |= {

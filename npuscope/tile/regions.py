@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from npuscope.tile import sites
+from npuscope.tile.aiv import check_block
 from npuscope.tile.barrier import Barrier
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
@@ -22,6 +23,9 @@ def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, *
         kernel = unnamed(run)
     if run.block is not None:
         raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
+    if run.cluster is not None:
+        task: TaskDraft = run.cluster.task_of(run, blocks, form)
+        return task
     return run.recorder.open_task(kernel, blocks, form, deps=flat_ids(deps), manual_scope=run.manual > 0, **options)
 
 
@@ -48,7 +52,8 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
 
 
 def enter(run: Run, task: TaskDraft) -> None:
-    run.block = Block(task, 0, 0, 1)
+    kept = None if run.cluster is None else run.cluster.block
+    run.block = Block(task, 0, 0, 1) if kept is None else kept
     AXES.open(1)
 
 
@@ -56,8 +61,18 @@ def leave(run: Run) -> None:
     block = run.block
     assert block is not None
     end_pass(run)
-    run.recorder.close_block(block, 1)
     run.block = None
+    if run.cluster is not None:
+        run.cluster.block = block  # stays open for the rest of the cluster
+    else:
+        close(run, block, 1)
+
+
+def close(run: Run, block: Block, count: int) -> None:
+    """Ends a block that stood for `count` blocks."""
+    if block.splits:
+        check_block(run.recorder, block)
+    run.recorder.close_block(block, count)
 
 
 def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
@@ -88,7 +103,6 @@ class At:
         allow_early_resolve: bool = False,
         name_hint: str = "",
         windowize: bool = False,
-        **_: Any,
     ) -> None:
         self.name = name_hint
         self.deps, self.no_dep, self.early = deps, no_dep_args or (), allow_early_resolve
@@ -126,17 +140,14 @@ class Spmd:
         name_hint: str = "",
         optimizations: Any = None,
         deps: Any = None,
-        no_dep_args: Sequence[Any] | None = None,
         allow_early_resolve: bool = False,
         predicate: Any = None,
-        **_: Any,
     ) -> None:
         self.blocks = int(core_num)
         if self.blocks < 0:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = name_hint
-        self.no_dep = no_dep_args or ()
-        self.skip = predicate is not None and not bool(predicate)
+        self.skip = predicate is not None and not _holds(predicate)
         self.deps = deps
         self.options = {
             "sync_start": bool(sync_start),
@@ -175,10 +186,11 @@ class Spmd:
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
                 done = end_pass(run)
-                run.recorder.close_block(block, done)
+                close(run, block, done)
                 first += done
         run.block = None
-        mark_no_dep(run, task, self.no_dep)
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
         return last[0]
 
     def _block(
@@ -187,7 +199,7 @@ class Spmd:
         block = run.block = Block(task, k, k, self.blocks)
         block.barrier = barrier
         result = body(k)
-        run.recorder.close_block(block, 1)
+        close(run, block, 1)
         if k == self.blocks - 1:
             last[0] = result
 
@@ -200,19 +212,32 @@ class Spmd:
         """Never reached: the rewriter replaces the statement."""
 
 
+def _holds(predicate: Any) -> bool:
+    """The runtime asks for the element when it dispatches; the orchestration does not wait for it."""
+    if not callable(predicate):
+        return bool(predicate)
+    run = current()
+    run.asks_dispatch = True
+    try:
+        return bool(predicate())
+    finally:
+        run.asks_dispatch = False
+
+
 class Scope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
-    def __init__(self, mode: Any = None, manual: bool = False, **_: Any) -> None:
+    def __init__(self, mode: Any = None, manual: bool = False) -> None:
         self.manual = manual or getattr(mode, "value", mode) == "manual"
 
     def __enter__(self) -> None:
         run = current()
         if run.block is not None:
             raise fault("a scope inside a task", "Scopes belong to orchestration.")
+        if run.manual:
+            kind = "a manual scope" if self.manual else "an automatic scope"
+            raise fault(f"{kind} inside a manual scope", "Close the manual scope first.")
         if self.manual:
-            if run.manual:
-                raise fault("a manual scope inside a manual scope")
             run.manual += 1
 
     def __exit__(self, *_: Any) -> None:
@@ -221,16 +246,33 @@ class Scope:
 
 
 class Cluster:
-    """Groups work for one cluster of cores; changes no values."""
+    """Regions that one cluster of cores runs together: one task."""
 
-    def __init__(self, **_: Any) -> None:
-        pass
+    def __init__(self, name_hint: str = "") -> None:
+        self.name = name_hint
+        self.task: TaskDraft | None = None
+        self.block: Block | None = None
 
     def __enter__(self) -> None:
-        pass
+        run = current()
+        if run.block is not None or run.cluster is not None:
+            raise fault("pl.cluster inside a task or another cluster")
+        run.cluster = self
 
-    def __exit__(self, *_: Any) -> None:
-        pass
+    def task_of(self, run: Run, blocks: int, form: str) -> TaskDraft:
+        """The cluster's task; a launch of many blocks stands alone in it."""
+        if self.task is None:
+            name = self.name or unnamed(run).replace("_incore_", "_cluster_")
+            self.task = run.recorder.open_task(name, blocks, form, deps=(), manual_scope=run.manual > 0)
+        elif form == "spmd" or self.task.form == "spmd":
+            raise fault("a pl.spmd launch stands alone in its pl.cluster")
+        return self.task
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        run = current()
+        run.cluster = None
+        if kind is None and self.block is not None:
+            close(run, self.block, 1)
 
 
 def at(*args: Any, **options: Any) -> At:
@@ -241,16 +283,16 @@ def spmd(core_num: Any, **options: Any) -> Spmd:
     return Spmd(core_num, **options)
 
 
-def scope(mode: Any = None, **options: Any) -> Scope:
-    return Scope(mode, **options)
+def scope(*, mode: Any = None) -> Scope:
+    return Scope(mode)
 
 
 def manual_scope() -> Scope:
     return Scope(manual=True)
 
 
-def cluster(**options: Any) -> Cluster:
-    return Cluster(**options)
+def cluster(*, name_hint: str = "") -> Cluster:
+    return Cluster(name_hint)
 
 
 def no_dep(tensor: Any) -> Any:

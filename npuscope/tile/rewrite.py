@@ -21,6 +21,9 @@ from typing import Any
 from npuscope.tile import runtime
 from npuscope.tile.exposed import assigned, exposed
 from npuscope.tile.fault import TileError
+from npuscope.tile.grammar import called, check, rebound
+from npuscope.tile.record.model import Site
+from npuscope.tile.sites import number
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
@@ -42,15 +45,32 @@ def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    file = function.__code__.co_filename
+
+    def resolve(name: str) -> Any:
+        return _held(function, cells, name)
+
+    check(definition, file, resolve)
+    again = rebound(definition, resolve)
     definition.decorator_list = []
     definition.returns = None
     arguments = definition.args
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         argument.annotation = None
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     definition = _Rewriter(definition, has_self).visit(definition)
-    return _compiled(function, definition, cells)
+    new = _compiled(function, definition, cells)
+    new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
+    return new
+
+
+def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -> Any:
+    """What a global or closure name stands for."""
+    try:
+        return cells[name].cell_contents if name in cells else function.__globals__.get(name)
+    except ValueError:  # an empty cell
+        return None
 
 
 def _compiled(
@@ -78,16 +98,6 @@ def _code_named(code: CodeType, name: str) -> CodeType:
     return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
 
 
-def _called(node: ast.expr) -> str:
-    """The last name of what a call calls: `spmd` of `pl.spmd(...)`."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        if isinstance(node.func, ast.Name):
-            return node.func.id
-    return ""
-
-
 def _helper(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(ast.Name(_HELPER, ast.Load()), name, ast.Load()), list(args), [])
 
@@ -112,8 +122,20 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if called(node) in ("spmd", "spmd_submit"):
+            for option in node.keywords:
+                if option.arg == "predicate":
+                    nothing = ast.arguments([], [], None, [], [], None, [])
+                    option.value = ast.copy_location(ast.Lambda(nothing, option.value), option.value)
+        return node
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and len(target.elts) == 1 and called(node.value) == "yield_":
+            node.targets = target.elts  # `(x,) = pl.yield_(v)` means `x = pl.yield_(v)`
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             _name(node.value, node.targets[0].id)
         return node
@@ -126,28 +148,29 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
     def visit_With(self, node: ast.With) -> Any:
-        if len(node.items) == 1 and _called(node.items[0].context_expr) in ("spmd",):
+        if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
         self.generic_visit(node)
         return node
 
     def visit_For(self, node: ast.For) -> Any:
-        called = _called(node.iter)
-        if called == "spmd":
+        name = called(node.iter)
+        if name == "spmd":
             if not isinstance(node.target, ast.Name):
                 raise TileError("a pl.spmd loop has one name as its target", line=node.lineno)
             return self._blocks(node, node.iter, node.target.id, None)
         before: list[ast.stmt] = []
-        if called in _LOOPS:
+        if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
             node.iter = ast.copy_location(_helper("carried", node.iter, _strings(sorted(read)), _locals()), node.iter)
-            before = _bound_before(node, called)
+            before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
-        elif called == "while_":
+        elif name == "while_":
             node.body = [_conditional(statement) for statement in node.body]
+            before = _bound_before(node)
         self.generic_visit(node)
         return [*(ast.copy_location(s, node) for s in before), node] if before else node
 
@@ -163,6 +186,7 @@ class _Rewriter(ast.NodeTransformer):
         for statement in body:
             flat.extend(statement if isinstance(statement, list) else [statement])
         parameters = [ast.arg(target or "__npuscope_index"), *(ast.arg(n) for n in taken)]
+        flat = [*(_unbound_deleted(n) for n in taken), *flat]
         function = ast.FunctionDef(
             name=name,
             args=ast.arguments([], parameters, None, [], [], None, []),
@@ -184,30 +208,42 @@ class _Rewriter(ast.NodeTransformer):
         for n in made:
             if n in outside:
                 value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
-                statements.append(ast.Assign([ast.Name(n, ast.Store())], value))
+                statements += [ast.Assign([ast.Name(n, ast.Store())], value), _unbound_deleted(n)]
         for statement in statements:
-            ast.copy_location(statement, node)
-            for child in ast.walk(statement):
-                if isinstance(child, ast.expr | ast.stmt) and not hasattr(child, "lineno"):
-                    ast.copy_location(child, node)
+            _place(statement, node)
         return statements
+
+
+def _place(made: ast.stmt, node: ast.stmt) -> None:
+    """Puts what was made on the first line of what it stands for: Python takes a method call's line from its end."""
+    for child in ast.walk(made):
+        if isinstance(child, ast.expr | ast.stmt) and (child is made or not hasattr(child, "lineno")):
+            ast.copy_location(child, node)
+            child.end_lineno, child.end_col_offset = node.lineno, node.col_offset
+
+
+def _unbound_deleted(name: str) -> ast.stmt:
+    """`if x is UNBOUND: del x`: Python then says itself that the name has no value, at the line that uses it."""
+    unbound = ast.Attribute(ast.Name(_HELPER, ast.Load()), "UNBOUND", ast.Load())
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [unbound])
+    return ast.If(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
 
 
 def _name(value: ast.expr, name: str) -> None:
     """Tells create_tensor the name it is bound to."""
-    if isinstance(value, ast.Call) and _called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+    if isinstance(value, ast.Call) and called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
         value.keywords.append(ast.keyword("name", ast.Constant(name)))
 
 
-def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
+def _bound_before(node: ast.For) -> list[ast.stmt]:
     """`a, b = init_values` before a loop whose last statement is `a, b = pl.yield_(...)`."""
-    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "carried" else node.iter
+    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and called(node.iter) == "carried" else node.iter
     assert isinstance(call, ast.Call)
     init = next((k.value for k in call.keywords if k.arg == "init_values"), None)
     if init is None:
         return []
     for statement in reversed(node.body):
-        if isinstance(statement, ast.Assign) and _called(statement.value) == "yield_":
+        if isinstance(statement, ast.Assign) and called(statement.value) == "yield_":
             target = statement.targets[0]
             if not isinstance(target, ast.Tuple):
                 target = ast.Tuple([target], ast.Store())
@@ -218,11 +254,11 @@ def _bound_before(node: ast.For, called: str) -> list[ast.stmt]:
 def _holds_tasks(node: ast.For) -> bool:
     """Whether tasks are made inside (a region, a retired `chunk=` loop): then the loop belongs to orchestration."""
     calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return any(_called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
+    return any(called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
 
 
 def _conditional(statement: ast.stmt) -> ast.stmt:
-    if isinstance(statement, ast.Expr) and _called(statement.value) == "cond":
+    if isinstance(statement, ast.Expr) and called(statement.value) == "cond":
         test = ast.UnaryOp(ast.Not(), statement.value)
         return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
     return statement

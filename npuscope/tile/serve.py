@@ -61,11 +61,12 @@ def _members() -> dict[str, dict[str, Any]]:
         "pypto.ir": {},
         "pypto.ir.compiled_program": {},
         "pypto.ir.distributed_compiled_program": {"DistributedConfig": Anything},
-        "pypto.ir.pass_manager": {},
+        "pypto.ir.pass_manager": {"OptimizationStrategy": Constants()},
         "pypto.ir.printer": {},
         "pypto.passes": {},
         "pypto.runtime": {
             "RunConfig": Anything,
+            "run": _run,
             "ScalarSpec": ScalarSpec,
             "TensorSpec": TensorSpec,
             "pto_isa_include_dir": lambda: Path("pto_isa", "include"),
@@ -88,6 +89,11 @@ class _Part(ModuleType):
             f"{self.__name__}.{name} belongs to PyPTO's compiler or device runtime, which npuscope does without",
             "Run the program itself: call its @pl.jit function, or golden.run_jit.",
         )
+
+
+def _run(program: Any, *args: Any, config: Any = None) -> Any:
+    """Runs a program on these tensors; without tensors it is ready to be called with them."""
+    return program(*args, config=config) if args else program
 
 
 def _ignored(*_: Any, **__: Any) -> None:

@@ -82,6 +82,13 @@ class Array:
         return ArrayType(item[0], item[1])
 
 
+class TensorView:
+    """How a tensor parameter is laid out; here tensors know themselves."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+
 class Tuple:
     def __class_getitem__(cls, item: Any) -> Any:
         return item

@@ -20,16 +20,15 @@ _OURS: dict[int, bool] = {}
 _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 
-def _look(code: CodeType) -> bool:
+def is_ours(file: str) -> bool:
+    """Whether a file is npuscope's or Python's, not the user's."""
+    return file.startswith((_HERE, "<frozen", "<string>"))
+
+
+def _is_ours(code: CodeType) -> bool:
     _KEPT.append(code)
-    ours = _OURS[id(code)] = code.co_filename.startswith((_HERE, "<frozen", "<string>"))
+    ours = _OURS[id(code)] = is_ours(code.co_filename)
     return ours
-
-
-def is_ours(code: CodeType) -> bool:
-    """Whether code is npuscope's and not the user's."""
-    ours = _OURS.get(id(code))
-    return _look(code) if ours is None else ours
 
 
 def here() -> int:
@@ -38,7 +37,7 @@ def here() -> int:
     while True:
         code = frame.f_code
         ours = _OURS.get(id(code))
-        if not (_look(code) if ours is None else ours):
+        if not (_is_ours(code) if ours is None else ours):
             break
         if frame.f_back is None:
             return number(Site("<none>", 0, ""))

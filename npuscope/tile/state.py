@@ -34,6 +34,9 @@ class Block(BlockDraft):
         self.barriers = 0  # met so far
         self.aiv: Any = 0
         self.half: str | None = None  # inside split_aiv: the axis that each lane has half of
+        self.splits = False  # a split_aiv region was opened
+        self.split = False  # and is open
+        self.gathered: list[npt.NDArray[Any] | None] = []  # what lane 0 gave to aic_gather, for lane 1 to join
         self.barrier: Any = None
 
     def version(self, buffer: Buffer) -> tuple[int, int, int]:
@@ -61,6 +64,7 @@ class Run:
         self.block: Block | None = None
         self.buffers: list[Buffer] = []
         self.manual = 0  # open manual scopes
+        self.cluster: Any = None  # the open pl.cluster
         self.loops = 0  # orchestration loops entered so far
         self.carries: list[Any] = []  # open loops with carried values, innermost last
         self.calls: dict[str, int] = {}
@@ -68,6 +72,7 @@ class Run:
         self.auto: Any = None  # the open auto_incore scope
         self.host: Any = None  # of a host function's run: the ranks it calls
         self.rank: Any = None  # of a run that a host function called: which rank
+        self.asks_dispatch = False  # an element is read for a predicate: by the runtime, not by the orchestration
         self.no_dep_next: list[Any] = []  # arguments of the call to come that pl.no_dep named
         self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
         self.log_reads: set[int] = set()
@@ -91,6 +96,7 @@ class Run:
         if not written and self.computes:
             mask = np.zeros(int(np.prod(shape, dtype=np.int64)), np.bool_)
         buffer = Buffer(id, name or f"tensor_{id}", shape, dtype, data, mask, manual_dep)
+        buffer.read_only = origin == "parameter" and direction == "In"
         self.buffers.append(buffer)
         self.recorder.buffers.append(
             model.Buffer(
@@ -144,6 +150,10 @@ class Run:
         """Writes one op down as the newest item of the innermost open loop."""
         block = self.block
         assert block is not None
+        if block.splits:
+            from npuscope.tile import aiv
+
+            aiv.check_op(name, plane, operands, block.split, block.half)
         frame = block.frame
         key = (
             "op",
@@ -166,7 +176,7 @@ class Run:
         if offsets:
             frame.offsets.extend(offsets)
 
-    def touch(self, tensor: Tensor, mode: str) -> int:
+    def touch(self, tensor: Tensor, mode: str, op: str = "store") -> int:
         """Notes that the task reads or writes a captured tensor; its argument number."""
         block = self.block
         assert block is not None
@@ -178,10 +188,25 @@ class Run:
             if number not in block.written:
                 argument.read_first = True
         if mode != "read":
+            if block.task.declared.get(tensor.buffer.id) == "In" or tensor.buffer.read_only:
+                self._check_direction(tensor, op)
             argument.writes = True
             block.written.add(number)
             block.stored(tensor.buffer)
         return number
+
+    def _check_direction(self, tensor: Tensor, op: str) -> None:
+        """A kernel may not write to its inputs (windows have no direction). An entry may, on the chip; the host then
+        keeps what it had.
+        """
+        assert self.block is not None
+        if self.rank is not None and tensor.buffer.id in self.rank.windows:
+            return
+        about = f"pl.{op} writes to {tensor.buffer.name} {list(tensor.shape)} {tensor.dtype}, an input of"
+        if self.block.task.declared.get(tensor.buffer.id) == "In":
+            raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
+        self.recorder.finding("direction", f"{about} the entry: nothing is copied back to the host")
+        tensor.buffer.read_only = False  # said once
 
     # --- tiles
 

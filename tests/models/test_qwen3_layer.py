@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from typing import Any
 
@@ -139,6 +140,32 @@ def test_a_layer_that_forgets_a_page_fails() -> None:
     assert not result.passed
 
 
+def test_a_cache_row_written_beside_its_slot_is_seen() -> None:
+    model = sized(SMALL, layers=1)
+    tensors = {spec.name: spec.create_tensor() for spec in decode_layer.specs(model)}
+    compare = decode_layer.tolerances(model)["k_cache"]
+    mine, others = tensors["k_cache"].copy(), {"rtol": 0.0, "atol": 0.0, "actual_outputs": {}, "expected_outputs": {}}
+    assert compare(mine, tensors["k_cache"], inputs=tensors, **others)[0]
+    page, offset = divmod(int(tensors["slot_mapping"][0]), 128)
+    mine.reshape(model.pages, model.kv_heads, 128, model.head_dim)[page, 0, offset - 1, 0] += 1  # the token before
+    ok, message = compare(mine, tensors["k_cache"], inputs=tensors, **others)
+    assert (ok, message.strip()) == (False, "rows that no token of this step belongs to were written")
+
+
+def test_sampling_takes_the_first_of_equal_logits_and_never_the_padding() -> None:
+    model = sized(SMALL, layers=1, storage="fp32")
+    specs = decode.specs(model)
+    tensors = {spec.name: spec.create_tensor() for spec in specs}
+    tensors["lm_head"][: model.vocab] = 0
+    tensors["lm_head"][
+        : model.vocab, 0
+    ] = -1  # coordinate 0 is positive in every row: all logits are equal and negative
+    decode.make_program(model)(*(tensors[spec.name] for spec in specs))
+    assert np.all(tensors["logits"][:, : model.vocab] < 0)
+    assert np.all(tensors["logits"][:, model.vocab :] == 0)
+    assert tensors["sampled"].tolist() == [[0]] * 16
+
+
 def test_recording_without_computing_tells_the_same() -> None:
     model = sized(SMALL, layers=1)
     program, specs = decode_layer.make_program(model), decode_layer.specs(model)
@@ -164,6 +191,15 @@ def test_a_step_is_embedding_layers_head_and_sampling() -> None:
 def test_sizes_that_tiles_do_not_divide_are_refused() -> None:
     with pytest.raises(ValueError, match="100 does not divide 256"):
         sized(SMALL, tiles=replace(SMALL.tiles, slab=100))
+    for option, message in (
+        ("--max-seq=1000", "128 does not divide 1000"),
+        ("--batch=0", "0 rows"),
+        ("--layers=0", "0 l"),
+    ):
+        parser = argparse.ArgumentParser()
+        decode_layer.arguments(parser)
+        with pytest.raises(SystemExit, match=message):
+            decode_layer.chosen(parser.parse_args([option]))
 
 
 def test_rounding_is_away_from_zero_at_ties() -> None:

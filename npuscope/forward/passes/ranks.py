@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from npuscope import progress
 from npuscope.engine import run
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes.export import CLEAN, fill, is_export, selected, write_pass
@@ -18,7 +19,7 @@ from npuscope.forward.passes.found import WINDOWS, Passes, passes
 from npuscope.forward.passes.skew import RankPasses, Skew, skew
 from npuscope.forward.passes.statistics import statistics
 from npuscope.forward.passes.tracks import with_tracks
-from npuscope.trace import progress, read
+from npuscope.trace import read
 from npuscope.trace.core import Trace
 from npuscope.trace.readers.recognise import captures_of
 from npuscope.trace.schema import is_work

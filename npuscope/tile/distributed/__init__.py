@@ -91,6 +91,7 @@ tensor = Namespace(
     _label="pld.tensor",
     alloc_window_buffer=alloc_window_buffer,
     window=window,
+    barrier=remote.barrier,
     put=remote.put,
     get=remote.get,
     remote_store=remote.remote_store,

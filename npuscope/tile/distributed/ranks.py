@@ -7,7 +7,7 @@ run in order, and so do calls that share memory of the host where one of them wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,7 +177,8 @@ class Host(TileFunction):
         """Ready to be called with the arguments."""
 
         def run(*given: Any, **named: Any) -> Any:
-            return self(*given, config=named.pop("config", None) or config, **named)
+            named["config"] = named["config"] if _devices(named.get("config")) else config
+            return self(*given, **named)
 
         return Compiled(self.name, run, lambda: record(self, *args, config=config, mode="shapes", **kwargs))
 
@@ -185,14 +186,18 @@ class Host(TileFunction):
 
 
 def _world_size(name: str, config: Any) -> int:
-    settings = getattr(config, "distributed_config", None) or config
-    devices = getattr(settings, "device_ids", None)
-    if devices is None:
+    devices = _devices(config)
+    if not devices:
         raise TileError(
             f"{name}() runs on several ranks and nobody says how many",
             remedy="Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
         )
     return len(devices)
+
+
+def _devices(config: Any) -> Sequence[int]:
+    """Of a DistributedConfig, or of a RunConfig that holds one."""
+    return getattr(getattr(config, "distributed_config", None) or config, "device_ids", None) or ()
 
 
 def host(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -89,6 +89,21 @@ def wait(signal: Any, offsets: Sequence[Any], expected: Any, *, cmp: WaitCmp = W
     )
 
 
+def barrier(signal: Any) -> Any:
+    """Every rank that has this window reaches this before any goes on; the counters are zero again after."""
+    run = current()
+    window = _window(run, signal, "tensor.barrier")
+    mine, count = window.buffer.rank_of(run.rank.device), len(window.buffer.devices)
+    slots = [[int(i) for i in np.unravel_index(k, signal.shape)] for k in range(count)]
+    for peer in range(count):
+        notify(signal, peer, slots[mine], 1)
+    for slot in slots:
+        wait(signal, slot, 1)
+        if run.computes:
+            signal.buffer.data[int(position(signal, slot))] -= 1
+    return signal
+
+
 # --- data
 
 

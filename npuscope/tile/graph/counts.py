@@ -51,7 +51,9 @@ def count_graphs(recordings: list[Recording], graphs: list[Graph], rules: Rules)
     work = summarise(recordings)
     kernels = work.frame().select(
         "kernel",
-        pl.Series("area", [area_of(k.kernel, rules) for k in work.kernels], dtype=pl.String),
+        pl.Series(
+            "area", ["no work" if k.unit == "none" else area_of(k.kernel, rules) for k in work.kernels], dtype=pl.String
+        ),
         "unit",
         "tasks",
         "blocks",

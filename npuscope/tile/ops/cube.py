@@ -40,6 +40,12 @@ def _product(
     if k != inner:
         raise fault(f"pl.{name}: {describe(left)} times {describe(right)}: {k} columns meet {inner} rows")
     integer = left.dtype.is_int
+    if k % (32 if left.dtype.bytes == 1 else 16) or n % 16:
+        run.recorder.finding(
+            "alignment",
+            f"pl.{name} of {describe(left)} and {describe(right)}: the cube works in steps of "
+            f"{32 if left.dtype.bytes == 1 else 16} along K and 16 along columns, not {k} and {n}",
+        )
     dtype: DataType = INT32 if integer else FP32
     batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
     shape = (*batch, m, n)
@@ -74,16 +80,16 @@ def _valid(
 
 
 def matmul(
-    x: Any,
-    y: Any,
+    lhs: Any,
+    rhs: Any,
     out_dtype: Any = None,
     a_trans: bool = False,
     b_trans: bool = False,
     c_matrix_nz: bool = False,
 ) -> Tile:
-    """x · y in the accumulator's type, or narrowed to out_dtype."""
+    """lhs · rhs in the accumulator's type, or narrowed to out_dtype."""
     run = current()
-    tile = _product(run, "matmul", x, y, a_trans, b_trans, None)
+    tile = _product(run, "matmul", lhs, rhs, a_trans, b_trans, None)
     if out_dtype is not None and isinstance(out_dtype, DataType) and out_dtype is not tile.dtype:
         if not (tile.dtype is FP32 and out_dtype.is_float):
             raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
@@ -96,29 +102,29 @@ def matmul(
 
 
 def matmul_acc(
-    acc: Any, x: Any, y: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None, **_: Any
+    acc: Any, lhs: Any, rhs: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None
 ) -> Tile:
-    """acc + x · y; where init_cond holds the product alone."""
+    """acc + lhs · rhs; where init_cond holds the product alone."""
     run = current()
     keep = init_cond is None or not bool(init_cond)
-    return _product(run, "matmul_acc", x, y, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
+    return _product(run, "matmul_acc", lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
 
 
 def matmul_dual_acc(
-    acc_a: Any, acc_b: Any, x: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
+    acc_a: Any, acc_b: Any, lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
 ) -> tuple[Tile, Tile]:
-    """Two accumulators fed by one left operand: (acc_a + x · rhs_a, acc_b + x · rhs_b)."""
+    """Two accumulators fed by one left operand: (acc_a + lhs · rhs_a, acc_b + lhs · rhs_b)."""
     run = current()
     first = None if acc_a is None else run.tile(acc_a, "matmul_dual_acc")
     second = None if acc_b is None else run.tile(acc_b, "matmul_dual_acc")
-    one = _product(run, "matmul_dual_acc", x, rhs_a, a_trans, b_trans, first)
-    return one, _product(run, "matmul_dual_acc", x, rhs_b, a_trans, b_trans, second)
+    one = _product(run, "matmul_dual_acc", lhs, rhs_a, a_trans, b_trans, first)
+    return one, _product(run, "matmul_dual_acc", lhs, rhs_b, a_trans, b_trans, second)
 
 
-def matmul_bias(x: Any, y: Any, bias: Any) -> Tile:
-    """x · y + bias, the bias a row."""
+def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
+    """lhs · rhs + bias, the bias a row."""
     run = current()
-    tile = _product(run, "matmul_bias", x, y, False, False, None)
+    tile = _product(run, "matmul_bias", lhs, rhs, False, False, None)
     row = run.tile(bias, "matmul_bias")
     if row.shape[-1] != tile.shape[-1]:
         raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
@@ -127,21 +133,21 @@ def matmul_bias(x: Any, y: Any, bias: Any) -> Tile:
     return tile
 
 
-def batch_matmul(x: Any, y: Any, **_: Any) -> Tile:
-    return matmul(x, y)
+def batch_matmul(lhs: Any, rhs: Any) -> Tile:
+    return matmul(lhs, rhs)
 
 
-def batch_matmul_acc(acc: Any, x: Any, y: Any, **_: Any) -> Tile:
-    return matmul_acc(acc, x, y)
+def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Tile:
+    return matmul_acc(acc, lhs, rhs)
 
 
-def gemv(x: Any, y: Any, **_: Any) -> Tile:
-    return matmul(x, y)
+def gemv(lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul(lhs, rhs)
 
 
-def gemv_acc(acc: Any, x: Any, y: Any, **_: Any) -> Tile:
-    return matmul_acc(acc, x, y)
+def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul_acc(acc, lhs, rhs)
 
 
-def gemv_bias(x: Any, y: Any, bias: Any, **_: Any) -> Tile:
-    return matmul_bias(x, y, bias)
+def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul_bias(lhs, rhs, bias)

@@ -34,9 +34,9 @@ def _flat(x: Any, index: Any) -> list[Any]:
     raise fault(f"{len(index)} indices for {describe(x)}")
 
 
-def read(x: Any, index: Any) -> Any:
+def read(src: Any, offset: Any) -> Any:
     """One element as a scalar."""
-    run = current()
+    run, x, index = current(), src, offset
     if isinstance(x, Tile):
         if x.block is run.block:
             return _read_tile(run, x, _flat(x, index))
@@ -47,9 +47,9 @@ def read(x: Any, index: Any) -> Any:
     ones = (1,) * len(where)
     check_bounds("read", x.shape, where, ones, x.buffer.name)
     start = position(x, where)
-    if run.block is None:
+    if run.block is None and not run.asks_dispatch:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
-    else:
+    elif run.block is not None:
         number = run.touch(x, "read")
         run.emit("read", "scalar", (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
@@ -83,9 +83,9 @@ def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
     return int(value) if x.dtype.is_int else np.float32(value)
 
 
-def write(x: Any, index: Any, value: Any) -> Any:
+def write(dst: Any, offset: Any, value: Any) -> Any:
     """One element in place."""
-    run = current()
+    run, x, index = current(), dst, offset
     if not is_number(value):
         raise fault(f"pl.write takes a scalar, not {describe(value)}")
     if isinstance(x, Tile):
@@ -102,7 +102,7 @@ def write(x: Any, index: Any, value: Any) -> Any:
     check_bounds("write", x.shape, where, ones, x.buffer.name)
     start = position(x, where)
     run.region("write")
-    number = run.touch(x, "write")
+    number = run.touch(x, "write", "write")
     run.emit("write", "scalar", (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
-from npuscope.tile.dtypes import FP32, DataType
+from npuscope.tile.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
@@ -16,6 +16,8 @@ from npuscope.tile.numeric import rounding, storage
 from npuscope.tile.ops.checks import describe
 from npuscope.tile.state import Run, log_read, will_write
 from npuscope.tile.values import Shape, Tensor, Tile, strided
+
+_ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
 
 
 def position(tensor: Tensor, offset: Sequence[Any]) -> Any:
@@ -47,6 +49,13 @@ def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequenc
                 f"{what} of shape {list(extents)}",
                 "Narrow it with valid_shape or clamp=True, or mend the offset.",
             )
+
+
+def check_room(op: str, target: Tensor | Tile, offset: Sequence[Any], box: Shape, what: str) -> None:
+    """What is written must lie in the target, and in its valid region where it has one."""
+    check_bounds(op, target.shape, offset, box, what)
+    if target.valid is not None:
+        check_bounds(op, target.valid, offset, box, f"the valid region of {what}, which has")
 
 
 def load_box(
@@ -150,13 +159,18 @@ def store_box(
             if any(n != 1 for n in box[:lead]):
                 raise fault(f"pl.{op}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
             box, whole = box[lead:], whole[lead:]
-    check_bounds(op, tensor.shape, offset, box, tensor.buffer.name)
+    check_room(op, tensor, offset, box, tensor.buffer.name)
+    if atomic is AtomicType.Add and tensor.dtype not in _ADDS:
+        raise fault(
+            f"pl.{op}: no atomic add of {describe(tile)} into {tensor.buffer.name} {describe(tensor)}",
+            f"The store unit adds {', '.join(d.name for d in _ADDS)}.",
+        )
     if tile.dtype is not tensor.dtype:
         _check_narrowing(tile, tensor, op)
     adds = atomic is AtomicType.Add
     start = position(tensor, offset)
     mode = "add" if adds else "write"
-    number = run.touch(tensor, mode)
+    number = run.touch(tensor, mode, op)
     access = (number, mode, box, tensor.strides)
     run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
     buffer = tensor.buffer

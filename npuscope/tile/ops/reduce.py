@@ -16,9 +16,9 @@ from npuscope.tile.values import Tile
 
 
 def _reduction(name: str, kernel: Callable[[Any], Any], rows: bool, index: bool = False) -> Callable[..., Tile]:
-    def op(x: Any, *scratch: Any, **_: Any) -> Tile:
+    def op(input: Any, tmp_tile: Any = None) -> Tile:
         run = current()
-        tile = run.tile(x, name)
+        tile = run.tile(input, name)
         run.region(name)
         if len(tile.shape) < 2:
             raise fault(f"pl.{name} needs rows and columns, not {describe(tile)}")
@@ -37,7 +37,7 @@ def _reduction(name: str, kernel: Callable[[Any], Any], rows: bool, index: bool 
             result.array = out if index else rounding.round_to(out.astype(dtype.compute, copy=False), dtype)
         return result
 
-    op.__name__ = name
+    op.__name__ = op.__qualname__ = f"pl.{name}"
     return op
 
 

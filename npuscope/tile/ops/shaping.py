@@ -19,10 +19,12 @@ from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tensor, Tile
 
 
-def reshape(x: Any, shape: Sequence[Any], **_: Any) -> Any:
+def reshape(input: Any, shape: Sequence[Any]) -> Any:
     """The same elements in another shape: a view, no copy."""
-    run = current()
+    run, x = current(), input
     extents = shape_of(shape)
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.reshape takes a tensor or a tile, not {describe(x)}")
     if isinstance(x, Tile) and x.block is not run.block:
         x = run.promoted(x)
     if np.prod(extents, dtype=np.int64) != np.prod(x.shape, dtype=np.int64):
@@ -64,21 +66,29 @@ def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
     return None if mapped == new else mapped
 
 
-def transpose(x: Any, axis1: int = -2, axis2: int = -1, *scratch: Any, **_: Any) -> Any:
+def transpose(input: Any, axis1: int, axis2: int, tmp_tile: Any = None) -> Any:
     """Swaps two axes."""
-    run = current()
+    run, x = current(), input
+    for axis in (axis1, axis2):
+        if not -len(x.shape) <= axis < len(x.shape):
+            raise fault(f"pl.transpose: no axis {axis} in {describe(x)}")
     if isinstance(x, Tensor) and run.block is None:
         shape, strides = list(x.shape), list(x.strides)
         shape[axis1], shape[axis2] = shape[axis2], shape[axis1]
         strides[axis1], strides[axis2] = strides[axis2], strides[axis1]
-        return Tensor(x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype)
+        valid = None if x.valid is None else list(x.valid)
+        if valid is not None:
+            valid[axis1], valid[axis2] = valid[axis2], valid[axis1]
+        return Tensor(
+            x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
+        )
     tile = run.tile(x, "transpose")
     return _transposed(tile, axis1, axis2, "transpose", "vector")
 
 
-def transpose_view(x: Any) -> Tile:
+def transpose_view(tile: Any) -> Tile:
     """The transpose by another reading of the layout: no copy."""
-    return _transposed(current().tile(x, "transpose_view"), -2, -1, "transpose_view", "view")
+    return _transposed(current().tile(tile, "transpose_view"), -2, -1, "transpose_view", "view")
 
 
 def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Tile:
@@ -95,14 +105,14 @@ def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Ti
     return result
 
 
-def concat(x: Any, y: Any, *more: Any, **_: Any) -> Tile:
+def concat(src0: Any, src1: Any) -> Tile:
     """Side by side along the last axis."""
     run = current()
-    tiles = [run.tile(value, "concat") for value in (x, y, *more)]
+    tiles = [run.tile(value, "concat") for value in (src0, src1)]
     first = tiles[0]
     if any(t.shape[:-1] != first.shape[:-1] or t.dtype is not first.dtype for t in tiles):
         raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
-    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype)
+    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype, _beside(*tiles))
     run.region("concat")
     run.emit("concat", "vector", tuple(tiles), result)
     if all(t.array is not None for t in tiles):
@@ -110,11 +120,21 @@ def concat(x: Any, y: Any, *more: Any, **_: Any) -> Tile:
     return result
 
 
-def set_validshape(x: Any, *extents: Any, **_: Any) -> Any:
+def _beside(first: Tile, second: Tile) -> Shape | None:
+    """The valid region of two tiles side by side: a gap in the first cannot be followed by data of the second."""
+    if first.valid is None and second.valid is None:
+        return None
+    one, other = first.valid or first.shape, second.valid or second.shape
+    columns = one[-1] + (other[-1] if one[-1] == first.shape[-1] else 0)
+    return (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
+
+
+def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
     """Says which part of a tile holds data; nothing moves."""
-    run = current()
-    wanted = extents[0] if len(extents) == 1 and isinstance(extents[0], list | tuple) else extents
-    valid = shape_of(wanted)
+    run, x = current(), input
+    if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
+        raise fault(f"pl.set_validshape takes a tensor or a tile of rows and columns, not {describe(x)}")
+    valid = shape_of((valid_rows, valid_cols))
     if len(valid) < len(x.shape):
         valid = (*x.shape[: len(x.shape) - len(valid)], *valid)
     if any(v > n for v, n in zip(valid, x.shape, strict=True)):
@@ -145,10 +165,10 @@ def pad_number(pad_value: Any, dtype: DataType) -> Any:
     return int(limits.min if pad_value is PadValue.min else limits.max)
 
 
-def fillpad(x: Any, pad_value: Any = PadValue.zero, **_: Any) -> Tile:
+def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
     """Fills what lies outside the valid region; the result is valid everywhere."""
     run = current()
-    tile = run.tile(x, "fillpad")
+    tile = run.tile(value, "fillpad")
     run.region("fillpad")
     result = Tile(None, tile.shape, tile.dtype, None, tile.space)
     run.emit("fillpad", "vector", (tile,), result)
@@ -162,10 +182,10 @@ def fillpad(x: Any, pad_value: Any = PadValue.zero, **_: Any) -> Tile:
     return result
 
 
-def fillpad_expand(x: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero, **_: Any) -> Tile:
-    """A larger tile: the valid part of x, the rest padding."""
+def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero) -> Tile:
+    """A larger tile: the valid part of value, the rest padding."""
     run = current()
-    tile = run.tile(x, "fillpad_expand")
+    tile = run.tile(value, "fillpad_expand")
     extents = shape_of(shape)
     result = Tile(None, extents, tile.dtype)
     run.emit("fillpad_expand", "vector", (tile,), result)
@@ -176,12 +196,10 @@ def fillpad_expand(x: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero,
     return result
 
 
-def full(shape: Sequence[Any], dtype: Any = None, value: Any = 0, **_: Any) -> Any:
-    """A tile of one value; in orchestration a GM tensor."""
+def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
+    """A tile of one value."""
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
-    if run.block is None and run.auto is None:
-        return run.create("", extents, kind, value)
     run.region("full")
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
@@ -197,13 +215,15 @@ def _one(run: Run, value: Any) -> Any:
     return lanes.of(value)
 
 
-def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False, **_: Any) -> Tile:
+def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
     """A ramp in one row."""
     from npuscope.tile.dtypes import INT32
 
     run = current()
     run.region("arange")
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
+    if any(n != 1 for n in extents[:-1]):
+        raise fault(f"pl.arange makes one row, not {list(extents)}")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
     first = _one(run, start)
@@ -228,9 +248,9 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
     return result
 
 
-def reinterpret_view(x: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
+def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
     """The same bits read as another type of the same width."""
-    run = current()
+    run, x = current(), data
     kind = dtype_of(dtype, "reinterpret_view")
     if kind.bytes != x.dtype.bytes:
         raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
@@ -251,6 +271,8 @@ def aiv_shard(x: Any) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     block = run.region("aiv_shard")
+    if not block.split:
+        raise fault("pl.aiv_shard outside a pl.split_aiv region")
     tile = run.tile(x, "aiv_shard")
     if block.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
@@ -276,9 +298,27 @@ def aiv_shard(x: Any) -> Tile:
 
 
 def aic_gather(x: Any) -> Tile:
-    """A vector value goes back to the cube: both lanes' halves; here a value is whole already."""
+    """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
+    block = run.region("aic_gather")
+    if not block.split:
+        raise fault("pl.aic_gather outside a pl.split_aiv region")
     tile = run.tile(x, "aic_gather")
-    result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
+    if block.half is None:
+        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
+        run.emit("aic_gather", "move", (tile,), result)
+        return result
+    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
+    result = Tile(None, shape, tile.dtype, None, "Mat")
     run.emit("aic_gather", "move", (tile,), result)
+    if int(block.aiv) == 0:  # the other half is not there yet: poison
+        block.gathered.append(tile.array)
+        other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))
+        halves = [tile.array, other]
+    else:
+        halves = [block.gathered.pop(0) if block.gathered else None, tile.array]
+    arrays = [half for half in halves if half is not None]
+    if len(arrays) == 2:
+        result.array = np.concatenate(arrays, axis=axis)
     return result

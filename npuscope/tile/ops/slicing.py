@@ -17,7 +17,7 @@ from npuscope.tile.values import Shape, Tensor, Tile
 
 
 def slice(
-    x: Any,
+    input: Any,
     shape: Sequence[Any],
     offset: Sequence[Any],
     valid_shape: Sequence[Any] | None = None,
@@ -26,7 +26,7 @@ def slice(
     clamp: bool = False,
 ) -> Any:
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
-    run = current()
+    run, x = current(), input
     box = shape_of(shape)
     if len(box) != len(offset):
         raise fault(f"pl.slice: shape {list(box)} and offset {list(offset)!r} differ in length")
@@ -76,7 +76,9 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) ->
     return (rows, *box[1:])
 
 
-def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Shape | None:
+def inside(
+    x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool, op: str = "slice"
+) -> Shape | None:
     """The valid part of a box; what it reads must lie in the source."""
     if clamp:
         limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
@@ -86,10 +88,10 @@ def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, cl
         valid = tuple(min(n, s) for n, s in zip(valid or box, source, strict=True))
     if valid is not None:
         if any(v > n for v, n in zip(valid, box, strict=True)):
-            raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
+            raise fault(f"pl.{op}: valid_shape {list(valid)} is larger than the box {list(box)}")
         if valid == box:
             valid = None
-    check_bounds("slice", x.shape, offset, valid or box, x.buffer.name)
+    check_bounds(op, x.shape, offset, valid or box, x.buffer.name)
     return valid
 
 
@@ -114,9 +116,10 @@ def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Sha
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
     if clamp:
         valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
-    if x.valid is not None and valid is None:
-        limits = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(box, x.valid, offset, strict=True))
-        valid = None if limits == box else limits
+    if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):
+        raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
+    if x.valid is not None:
+        valid = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(valid or box, x.valid, offset, strict=True))
     within = valid or box
     check_bounds("slice", x.shape, offset, within, "the tile")
     tile = Tile(None, box, x.dtype, valid if valid != box else None, x.space)

@@ -23,10 +23,10 @@ def _made(name: str, operands: Sequence[Tile], shape: tuple[int, ...], dtype: Da
     return result
 
 
-def sort32(x: Any, index: Any, *scratch: Any, **_: Any) -> Tile:
+def sort32(src: Any, idx: Any) -> Tile:
     """Runs of 32 sorted descending, as (value, index) pairs side by side."""
     run = current()
-    values, numbers = run.tile(x, "sort32"), run.tile(index, "sort32")
+    values, numbers = run.tile(src, "sort32"), run.tile(idx, "sort32")
     if values.shape[-1] % 32:
         raise fault(f"pl.sort32 sorts runs of 32: {describe(values)} has {values.shape[-1]} columns")
     result = _made("sort32", (values, numbers), (*values.shape[:-1], 2 * values.shape[-1]), FP32)
@@ -35,10 +35,19 @@ def sort32(x: Any, index: Any, *scratch: Any, **_: Any) -> Tile:
     return result
 
 
-def mrgsort(x: Any, *lists: Any, exhausted: bool = False, block_len: Any = None, tmp: Any = None, **_: Any) -> Tile:
+def mrgsort(
+    src0: Any,
+    src1: Any = None,
+    src2: Any = None,
+    src3: Any = None,
+    tmp: Any = None,
+    exhausted: bool = False,
+    *,
+    block_len: Any = None,
+) -> Tile:
     """Merges sorted runs of `block_len` lanes four by four, or two to four sorted lists into one."""
     run = current()
-    first = run.tile(x, "mrgsort")
+    first = run.tile(src0, "mrgsort")
     if block_len is not None:
         length = int(block_len)
         if length <= 0 or length % 64:
@@ -47,10 +56,7 @@ def mrgsort(x: Any, *lists: Any, exhausted: bool = False, block_len: Any = None,
         if first.array is not None:
             result.array = sorting.mrgsort_blocks(first.array, length)
         return result
-    tiles = [first, *(run.tile(value, "mrgsort") for value in lists if value is not None)]
-    # A tile form's last operand is scratch: as large as the merged list, it holds no list of its own.
-    if len(tiles) > 2 and tiles[-1].shape[-1] >= sum(t.shape[-1] for t in tiles[:-1]):
-        tiles = tiles[:-1]
+    tiles = [first, *(run.tile(value, "mrgsort") for value in (src1, src2, src3) if value is not None)]
     result = _made("mrgsort", tiles, (1, sum(t.shape[-1] for t in tiles)), first.dtype)
     arrays = [t.array for t in tiles]
     if all(array is not None for array in arrays):
@@ -59,17 +65,16 @@ def mrgsort(x: Any, *lists: Any, exhausted: bool = False, block_len: Any = None,
 
 
 def gather(
-    x: Any,
+    input: Any,
     dim: Any = None,
     index: Any = None,
     *,
     mask_pattern: Any = None,
     output_dtype: Any = None,
-    **_: Any,
 ) -> Tile:
     """The columns a mask names, side by side; or per row the columns an index names."""
     run = current()
-    tile = run.tile(x, "gather")
+    tile = run.tile(input, "gather")
     if mask_pattern is not None:
         dtype = output_dtype if isinstance(output_dtype, DataType) else tile.dtype
         if dtype is not tile.dtype and (dtype.bytes != 4 or tile.dtype.bytes != 4):
@@ -88,12 +93,12 @@ def gather(
     return result
 
 
-def gather_flat(x: Any, index: Any = None, *scratch: Any, **options: Any) -> Tile:
+def gather_flat(src: Any, indices: Any = None, tmp: Any = None, **options: Any) -> Tile:
     """The tile form: gather(source, indices, scratch), indices counted over the whole tile, or by mask."""
     if "mask_pattern" in options:
-        return gather(x, **options)
+        return gather(src, **options)
     run = current()
-    tile, numbers = run.tile(x, "tile.gather"), run.tile(index, "tile.gather")
+    tile, numbers = run.tile(src, "tile.gather"), run.tile(indices, "tile.gather")
     result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:
         _check_index(numbers.array, tile.array.size, "elements", tile)
@@ -106,18 +111,18 @@ def _check_index(index: Any, count: int, what: str, tile: Tile) -> None:
         raise fault(f"pl.gather: an index lies outside the {count} {what} of {describe(tile)}")
 
 
-def gather_mask(x: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:
-    return gather(x, mask_pattern=mask_pattern, output_dtype=output_dtype)
+def gather_mask(src: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:
+    return gather(src, mask_pattern=mask_pattern, output_dtype=output_dtype)
 
 
 def scatter(
-    x: Any, dim: Any = None, index: Any = None, src: Any = None, *, mask_pattern: Any = None, dst: Any = None
+    input: Any, dim: Any = None, index: Any = None, src: Any = None, *, mask_pattern: Any = None, dst: Any = None
 ) -> Any:
     """Columns of x into the marked columns of dst; the others keep what they hold."""
     run = current()
     if mask_pattern is None:
-        return _scatter_index(x, index, src)
-    tile = run.tile(x, "scatter")
+        return _scatter_index(input, index, src)
+    tile = run.tile(input, "scatter")
     target = run.tile(dst, "scatter")
     result = _made("scatter", (tile, target), target.shape, target.dtype)
     if tile.array is not None and target.array is not None:

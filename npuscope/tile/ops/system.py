@@ -28,9 +28,7 @@ def get_subblock_idx() -> Any:
     return 0 if block is None else block.aiv
 
 
-def syncall(
-    *, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None, **_: Any
-) -> None:
+def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None) -> None:
     """Every block of the launch reaches this before any goes on."""
     run = current()
     block = run.region("system.syncall")
@@ -46,7 +44,7 @@ def syncall(
         meet(run, block)
 
 
-def task_dummy(*, deps: Sequence[Any] = ()) -> TaskId:
+def task_dummy(*, deps: Sequence[Any]) -> TaskId:
     """A join without work."""
     run = current()
     if run.block is not None:
@@ -55,16 +53,16 @@ def task_dummy(*, deps: Sequence[Any] = ()) -> TaskId:
     return TaskId(task.id)
 
 
-def task_invalid(**_: Any) -> None:
+def task_invalid() -> None:
     """No task: an entry of deps that waits for nothing."""
     return None
 
 
-def available_cluster_count(**_: Any) -> int:
+def available_cluster_count() -> int:
     return 24
 
 
-def available_aiv_count(**_: Any) -> int:
+def available_aiv_count() -> int:
     return 48
 
 
@@ -80,9 +78,9 @@ def make_context() -> PrefetchContext:
     return PrefetchContext()
 
 
-def async_prefetch(source: Any, context: Any) -> None:
+def async_prefetch(src: Any, ctx: Any) -> None:
     """Starts fetching a flat tensor into L2; no value, no order."""
-    run = current()
+    run, source = current(), src
     if not isinstance(source, Tensor):
         raise fault(f"pl.prefetch.async_prefetch takes a GM tensor, not {describe(source)}")
     if run.block is not None:

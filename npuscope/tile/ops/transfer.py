@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuscope.tile import sites
+from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, shape_of
-from npuscope.tile.ops.gm import check_bounds, load_box, position, span, store_box, write_box
+from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.ops.slicing import inside, overhang
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current
-from npuscope.tile.values import Tensor, Tile, strided
+from npuscope.tile.values import Shape, Tensor, Tile, strided
 
 
 def _space(target: Any) -> str | None:
@@ -30,7 +31,6 @@ def load(
     target_memory: Any = MemorySpace.Vec,
     clamp: bool = False,
     transpose: bool = False,
-    **_: Any,
 ) -> Tile:
     """GM to Vec or Mat; only the valid part is read."""
     run = current()
@@ -45,7 +45,7 @@ def load(
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
     reach = None if valid_shape or clamp else overhang(run, tensor, box, offsets, "load")
-    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
+    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory), reach=reach)
     if transpose:
         from npuscope.tile.ops import shaping
@@ -55,18 +55,22 @@ def load(
     return tile
 
 
-def store(tile: Any, offsets: Sequence[Any], tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_) -> Any:
+def store(
+    tile: Any, offsets: Sequence[Any], output_tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_
+) -> Any:
     """Any on-chip space to GM, the valid region only."""
     run = current()
     run.region("store")
-    if not isinstance(tensor, Tensor):
-        raise fault(f"pl.store writes to a GM tensor, not {describe(tensor)}")
-    return store_box(run, run.tile(tile, "store"), tensor, offsets, atomic)
+    if not isinstance(output_tensor, Tensor):
+        raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
+    return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
 
 
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
     """Writes source's valid region into target; use the value returned."""
     run = current()
+    if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
+        raise fault("pl.assemble with atomic= adds to GM from inside a task")
     if isinstance(target, Tile) and target.block is not run.block:
         target = run.promoted(target)
     if isinstance(target, Tensor):
@@ -80,7 +84,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     box = tile.valid or tile.shape
     if len(box) != len(target.shape) or len(offset) != len(box):
         raise fault(f"pl.assemble: {describe(tile)} at {list(offset)!r} into {describe(target)}")
-    check_bounds("assemble", target.shape, offset, box, "the tile")
+    check_room("assemble", target, offset, box, "the tile")
     if tile.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
     result = Tile(None, target.shape, target.dtype, target.valid, target.space)
@@ -123,15 +127,19 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype, adds=False)
+    target.buffer.store_count += 1
     return target
 
 
-def move(tile: Any, target_memory: Any = MemorySpace.Vec, **_: Any) -> Tile:
+def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
     """Between on-chip spaces."""
     run = current()
     run.region("move")
     source = run.tile(tile, "move")
-    result = Tile(source.share(), source.shape, source.dtype, source.valid, _space(target_memory))
+    space = _space(target_memory)
+    if space in ("GM", None) or (space == "Acc" and source.space == "Acc"):
+        raise fault(f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}")
+    result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
     run.emit("move", "move", (source,), result)
     return result
 
@@ -141,19 +149,21 @@ def move(tile: Any, target_memory: Any = MemorySpace.Vec, **_: Any) -> Tile:
 
 def create_tensor(
     shape: Sequence[Any],
-    dtype: Any = None,
+    dtype: Any,
     layout: Any = None,
     manual_dep: bool = False,
     init_value: Any = None,
+    *,
     name: str = "",
-    **_: Any,
 ) -> Any:
     """A GM tensor; inside a region a local tile. Uninitialised unless init_value is given."""
     run = current()
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
+    if init_value and kind in (FP16, BF16):
+        raise fault(f"pl.create_tensor: {kind} can start as 0 only, not {init_value!r}", "Fill it in a task.")
     if run.block is not None:
-        return create_tile(extents, kind, None, fill=init_value)
+        return _local(run, extents, kind, None, init_value)
     return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
 
 
@@ -162,17 +172,20 @@ def create_tile(
     dtype: Any,
     target_memory: Any = MemorySpace.Vec,
     transpose: Any = None,
-    fill: Any = None,
-    **_: Any,
+    *,
+    flat_layout: Any = None,
 ) -> Tile:
     """An on-chip buffer; poison until written."""
     run = current()
     run.region("create_tile")
-    extents, kind = shape_of(shape), dtype_of(dtype, "create_tile")
+    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), _space(target_memory), None)
+
+
+def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
     array = None
     if run.computes or kind.steers:
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
-    tile = Tile(array, extents, kind, None, _space(target_memory))
+    tile = Tile(array, extents, kind, None, space)
     run.emit("create", "view", (), tile)
     return tile
 
@@ -183,26 +196,25 @@ def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile
 
 
 def gather_row(
-    target: Any,
-    source: Any,
+    dst: Any,
+    src: Any,
     dst_offset: Sequence[Any],
     src_offset: Sequence[Any],
     shapes: Sequence[Any],
     transpose: bool = False,
     *,
     valid_shape: Sequence[Any] | None = None,
-    **_: Any,
 ) -> Any:
     """Copies one GM window into a tile, in place."""
-    run = current()
+    run, source = current(), src
     run.region("gather_row")
     if not isinstance(source, Tensor):
         raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
     box = shape_of(shapes)
-    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False)
+    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
     tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
     within = valid or box
-    into = run.tile(target, "gather_row")
+    into = run.tile(dst, "gather_row")
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")

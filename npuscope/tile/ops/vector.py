@@ -59,8 +59,8 @@ def _literal(value: Any, dtype: DataType) -> tuple[Any, DataType]:
 def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """An op on two tiles, or a tile and a scalar."""
 
-    def op(x: Any, y: Any, *scratch: Any, **_: Any) -> Any:
-        run = current()
+    def op(lhs: Any, rhs: Any, tmp: Any = None, high_precision: bool = False) -> Any:
+        run, x, y = current(), lhs, rhs
         if is_number(y):
             if is_number(x):
                 return _with_scalar(name, x, y)
@@ -92,7 +92,7 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
             result.array = _rounded(kernel(left.array, right.array), dtype)
         return result
 
-    op.__name__ = name
+    op.__name__ = op.__qualname__ = f"pl.{name}"
     return op
 
 
@@ -105,11 +105,11 @@ def _rounded(array: Any, dtype: DataType) -> Any:
 def unary(name: str, kernel: Callable[[Any], Any]) -> Callable[..., Any]:
     """An op on one tile."""
 
-    def op(x: Any, *scratch: Any, **_: Any) -> Any:
+    def op(input: Any, tmp: Any = None, high_precision: bool = False) -> Any:
         run = current()
-        if is_number(x):
-            return _scalar_unary(name, x)
-        tile = run.tile(x, name)
+        if is_number(input):
+            return _scalar_unary(name, input)
+        tile = run.tile(input, name)
         result = Tile(None, tile.shape, tile.dtype, tile.valid)
         run.region(name)
         run.emit(name, "vector", (tile,), result)
@@ -117,7 +117,7 @@ def unary(name: str, kernel: Callable[[Any], Any]) -> Callable[..., Any]:
             result.array = _rounded(kernel(tile.array), tile.dtype)
         return result
 
-    op.__name__ = name
+    op.__name__ = op.__qualname__ = f"pl.{name}"
     return op
 
 
@@ -134,9 +134,9 @@ def _scalar_unary(name: str, x: Any) -> Any:
 def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> Callable[..., Any]:
     """An op of [M, N] with a column [M, 1] (rows) or a row [1, N]; without a kernel the vector is spread itself."""
 
-    def op(x: Any, y: Any, *scratch: Any, **_: Any) -> Any:
+    def op(lhs: Any, rhs: Any, tmp: Any = None) -> Any:
         run = current()
-        left, right = run.tile(x, name), run.tile(y, name)
+        left, right = run.tile(lhs, name), run.tile(rhs, name)
         run.region(name)
         want = (*left.shape[:-1], 1) if rows else (1, left.shape[-1])
         array = right.array
@@ -158,33 +158,33 @@ def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> C
                 result.array = _rounded(kernel(left.array, array), dtype)
         return result
 
-    op.__name__ = name
+    op.__name__ = op.__qualname__ = f"pl.{name}"
     return op
 
 
-def expands(target: Any, value: Any) -> Tile:
+def expands(target: Any, scalar: Any) -> Tile:
     """A tile of target's shape filled with a scalar."""
     run = current()
     tile = run.tile(target, "expands")
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
-    run.emit("expands", "vector", (tile, value), result)
-    number, _ = _literal(value, tile.dtype)
+    run.emit("expands", "vector", (tile, scalar), result)
+    number, _ = _literal(scalar, tile.dtype)
     if number is not UNKNOWN and (run.computes or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
 
 
-def cast(x: Any, target_type: Any = None, mode: str | int = "round", **_: Any) -> Any:
+def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
     if isinstance(mode, int):
         mode = _MODES[mode] if 0 <= mode < len(_MODES) else str(mode)
     if mode not in _MODES:
         raise fault(f"pl.cast: no rounding mode {mode!r}", f"Use one of {', '.join(_MODES)}.")
-    if is_number(x):
-        return _cast_scalar(x, dtype, mode)
+    if is_number(input):
+        return _cast_scalar(input, dtype, mode)
     run = current()
-    tile = run.tile(x, "cast")
+    tile = run.tile(input, "cast")
     run.region("cast")
     result = Tile(None, tile.shape, dtype, tile.valid)
     run.emit("cast", "vector", (tile,), result, attributes=(("mode", mode),))
@@ -210,15 +210,15 @@ def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
     return int(x)
 
 
-def cmp(x: Any, y: Any, cmp_type: int = 0, **_: Any) -> Tile:
+def cmp(lhs: Any, rhs: Any, cmp_type: int = 0) -> Tile:
     """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
     if cmp_type not in range(6):
         raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
     run = current()
-    left = run.tile(x, "cmp")
+    left = run.tile(lhs, "cmp")
     run.region("cmp")
-    right: Any = _literal(y, left.dtype)[0] if is_number(y) else run.tile(y, "cmp")
-    shape, valid = (left.shape, left.valid) if is_number(y) else broadcast(left, right, "cmp")
+    right: Any = _literal(rhs, left.dtype)[0] if is_number(rhs) else run.tile(rhs, "cmp")
+    shape, valid = (left.shape, left.valid) if is_number(rhs) else broadcast(left, right, "cmp")
     result = Tile(None, shape, left.dtype, valid)
     run.emit("cmp", "vector", (left, right), result, attributes=(("cmp_type", cmp_type),))
     other = right.array if isinstance(right, Tile) else None if right is UNKNOWN else right
@@ -227,14 +227,11 @@ def cmp(x: Any, y: Any, cmp_type: int = 0, **_: Any) -> Tile:
     return result
 
 
-def sel(mask: Any, x: Any, y: Any, *scratch: Any, **_: Any) -> Tile:
-    """x where the mask is not zero, else y (a tile or a scalar)."""
+def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any = None) -> Tile:
+    """lhs where the mask is not zero, else rhs (a tile or a scalar)."""
     run = current()
-    chosen, left = run.tile(mask, "sel"), run.tile(x, "sel")
-    if isinstance(y, Tile | Tensor):
-        right: Any = run.tile(y, "sel")
-    else:
-        right = y
+    chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
+    right: Any = run.tile(rhs, "sel") if isinstance(rhs, Tile | Tensor) else rhs
     result = Tile(None, left.shape, left.dtype, left.valid)
     run.emit("sel", "vector", (chosen, left, right), result)
     other = right.array if isinstance(right, Tile) else _literal(right, left.dtype)[0]
@@ -243,27 +240,27 @@ def sel(mask: Any, x: Any, y: Any, *scratch: Any, **_: Any) -> Tile:
     return result
 
 
-def sels(mask: Any, x: Any, scratch: Any, value: Any) -> Tile:
-    return sel(mask, x, value)
+def sels(mask: Any, src: Any, tmp: Any, scalar: Any) -> Tile:
+    return sel(mask, src, scalar)
 
 
-def lrelu(x: Any, slope: Any) -> Tile:
-    """x where positive, slope · x elsewhere."""
-    tile = current().tile(x, "lrelu")
+def lrelu(tile: Any, slope: Any) -> Tile:
+    """The tile where positive, slope times it elsewhere."""
+    tile = current().tile(tile, "lrelu")
     scale = slope if is_number(slope) else current().tile(slope, "lrelu").array
     return unary("lrelu", lambda a: np.where(a > 0, a, a * scale))(tile)  # type: ignore[no-any-return]
 
 
-def prelu(x: Any, slope: Any, *scratch: Any) -> Tile:
-    return lrelu(x, slope)
+def prelu(tile: Any, slope: Any, tmp: Any = None) -> Tile:
+    return lrelu(tile, slope)
 
 
-def scalar_min(x: Any, y: Any) -> Any:
-    return _extreme(x, y, np.minimum, less=True)
+def scalar_min(lhs: Any, rhs: Any) -> Any:
+    return _extreme(lhs, rhs, np.minimum, less=True)
 
 
-def scalar_max(x: Any, y: Any) -> Any:
-    return _extreme(x, y, np.maximum, less=False)
+def scalar_max(lhs: Any, rhs: Any) -> Any:
+    return _extreme(lhs, rhs, np.maximum, less=False)
 
 
 def _extreme(x: Any, y: Any, kernel: Any, less: bool) -> Any:

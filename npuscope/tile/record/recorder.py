@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from npuscope import progress
 from npuscope.tile import sites
 from npuscope.tile.record.frames import Frame, Offset, Rolled
 from npuscope.tile.record.model import (
@@ -113,6 +114,8 @@ class Recorder:
         options["layer"] = self.layers[-1] if self.layers else ""
         task = TaskDraft(len(self.tasks), kernel, sites.here(), blocks, form, options)
         self.tasks.append(task)
+        if len(self.tasks) % 32 == 0:
+            progress.report(f"{self.program}: tasks", len(self.tasks), 0)
         return task
 
     def close_block(self, block: BlockDraft, count: int) -> None:
@@ -133,6 +136,10 @@ class Recorder:
             found = self._numbers[key] = len(self._keys)
             self._keys.append(key)
         return found
+
+    def key(self, number: int) -> Key:
+        """What `number` counted."""
+        return self._keys[number]
 
     def close_loop(self, frame: Frame, block: BlockDraft) -> None:
         """Ends a loop: it becomes one item of its parent."""
@@ -225,7 +232,7 @@ class _Finish:
     def _item(self, number: int) -> Op | Loop:
         item = self._items.get(number)
         if item is None:
-            key = self.recorder._keys[number]
+            key = self.recorder.key(number)
             item = self._items[number] = self._loop(key) if key[0] == "loop" else self._op(key)
         return item
 

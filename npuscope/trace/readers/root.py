@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from npuscope import progress
 from npuscope.errors import BadInput, UnknownFormat
-from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import largest
 from npuscope.trace.meta import combine

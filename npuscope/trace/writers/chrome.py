@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from npuscope.trace import progress
+from npuscope import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.meta import Counts

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from npuscope import progress
 from npuscope.errors import CannotWrite
-from npuscope.trace import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns

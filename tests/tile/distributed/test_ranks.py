@@ -93,7 +93,8 @@ def test_a_wait_that_nobody_answers_is_an_error_that_names_every_rank() -> None:
     with pytest.raises(TileError) as caught:
         nobody_speaks(np.zeros((2, 1, W), np.float32), config=ranks(2))
     said = str(caught.value)
-    assert "deadlock" in said and "test_ranks.py" in said
+    assert "deadlock" in said
+    assert "test_ranks.py" in said
     assert "rank 0 waits for arrived[0, 0] >= 2, which is 0" in said
     assert "rank 1 waits for arrived[0, 0] >= 2, which is 0" in said
 
@@ -130,3 +131,38 @@ def test_mistakes_are_the_users() -> None:
         beyond(x, x.copy())
     with pytest.raises(AttributeError, match=r"pld.tensor.puts.*pld.tensor.put"):
         pld.tensor.puts  # noqa: B018
+
+
+@pl.jit
+def twice_around(
+    x: pl.Tensor[[1, W], pl.FP32],
+    y: pl.Out[pl.Tensor[[1, W], pl.FP32]],
+    box: pld.DistributedTensor[[1, W], pl.FP32],
+    signal: pld.DistributedTensor[[N, 1], pl.INT32],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.load(x, [0, 0], [1, W]), [0, 0], box)
+        for _step in pl.range(2):
+            ctx = pld.get_comm_ctx(box)
+            pld.tensor.barrier(signal)
+            got = pld.tile.remote_load(box, peer=(pld.rank(ctx) + 1) % pld.nranks(ctx), offsets=[0, 0], shape=[1, W])
+            pld.tensor.barrier(signal)
+            pl.store(got, [0, 0], box)
+        pl.store(pl.load(box, [0, 0], [1, W]), [0, 0], y)
+    return y
+
+
+@pl.jit.host
+def pulled(x: pl.Tensor[[N, 1, W], pl.FP32], y: pl.Out[pl.Tensor[[N, 1, W], pl.FP32]]):
+    box_buf = pld.alloc_window_buffer([1, W], dtype=pl.FP32)
+    signal_buf = pld.alloc_window_buffer([N, 1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        box = pld.window(box_buf, [1, W], dtype=pl.FP32)
+        twice_around(x[r], y[r], box, pld.window(signal_buf, [N, 1], dtype=pl.INT32), device=r)
+
+
+def test_a_barrier_can_be_passed_again_and_again() -> None:
+    x = np.random.default_rng(2).normal(size=(N, 1, W)).astype(np.float32)
+    y = np.zeros_like(x)
+    pulled(x, y, config=ranks(N))
+    np.testing.assert_array_equal(y, np.roll(x, -2, axis=0))

@@ -15,7 +15,7 @@ _listener: ContextVar[Listener | None] = ContextVar("npuscope_progress", default
 
 
 def report(what: str, done: int, total: int) -> None:
-    """Say that `done` of `total` units (bytes, files, slices) of `what` are done."""
+    """Say that `done` of `total` units (bytes, files, slices; 0: nobody knows) of `what` are done."""
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total)

@@ -1,0 +1,239 @@
+"""Which public PyPTO scripts run as they are, and what each of the others lacks.
+
+    python benchmarks/compatibility.py CHECKOUT:FOLDER,FOLDER … [--python PYTHON] [--timeout SECONDS]
+
+e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that
+has a `__main__` and uses the tile language is run in a process of its own as a user would, by `npuscope run FILE`
+in the checkout with no arguments, and the list is written to docs/compatibility.md. PYTHON needs torch, for the scripts
+do.
+
+`--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or
+`--again failed` says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "compatibility.md"
+GIGABYTES = 14  # a script may not take the machine down
+LANGUAGE = "pypto.language"
+SEVERAL_CARDS = "pypto.language.distributed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one script ended: `passed` its own comparison, `ran` without one, `failed`, or out of `time`."""
+
+    checkout: str
+    script: str
+    cards: str
+    result: str
+    reason: str = ""
+    seconds: float = 0.0
+    tasks: int = 0
+    findings: int = 0
+
+
+@dataclass(frozen=True)
+class Checkout:
+    path: Path
+    folders: tuple[str, ...]
+
+    @staticmethod
+    def named(text: str) -> Checkout:
+        path, _, folders = text.partition(":")
+        return Checkout(Path(path).resolve(), tuple(folders.split(",")) if folders else ("examples",))
+
+    @property
+    def commit(self) -> str:
+        said = subprocess.run(["git", "-C", str(self.path), "rev-parse", "HEAD"], capture_output=True, text=True)
+        return said.stdout.strip() or "unknown"
+
+    def scripts(self) -> list[str]:
+        """Short files first: long ones tend to be long programs."""
+        found = []
+        for folder in self.folders:
+            for file in sorted((self.path / folder).rglob("*.py")):
+                text = file.read_text(errors="replace")
+                if "__main__" in text and (LANGUAGE in text or "golden" in text):
+                    found.append((len(text), str(file.relative_to(self.path))))
+        return [script for _, script in sorted(found)]
+
+
+def cards(text: str) -> str:
+    return "several" if SEVERAL_CARDS in text else "one"
+
+
+def tried(checkout: Checkout, script: str, python: str, timeout: float) -> Outcome:
+    """One script in a process of its own."""
+    about = Outcome(checkout.path.name, script, cards((checkout.path / script).read_text(errors="replace")), "failed")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    begin = _children()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(
+            [python, "-m", "npuscope", "run", script, "--json"],
+            cwd=checkout.path,
+            env=environment,
+            stdout=out,
+            stderr=err,
+            preexec_fn=lambda: _limited(timeout),
+        )
+        code = process.wait()
+        seconds = _children() - begin
+        if code in (-signal.SIGXCPU, -signal.SIGKILL) and seconds >= timeout:
+            return replace(about, result="time", reason=f"not done after {timeout:.0f} CPU seconds", seconds=seconds)
+        out.seek(0)
+        err.seek(0)
+        return _judged(about, out.read(), err.read(), code, seconds, checkout.path)
+
+
+def _children() -> float:
+    """CPU seconds of the processes that ended so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _limited(seconds: float) -> None:
+    size = GIGABYTES << 30
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+
+
+def _judged(about: Outcome, out: str, err: str, code: int, seconds: float, path: Path) -> Outcome:
+    about = replace(about, seconds=round(seconds, 1))
+    try:
+        report = json.loads(out[out.index("{") :])
+    except ValueError:
+        return replace(about, reason=_sentence(err or f"exit code {code}", path))
+    about = replace(about, tasks=report["tasks"], findings=len(report["findings"]))
+    if report["passed"] is False:
+        why = next((f for f in report["failures"] if f), None) or err or "its own exit code says so"
+        return replace(about, reason=_sentence(why, path))
+    return replace(about, result="ran" if report["passed"] is None else "passed")
+
+
+def _sentence(text: str, path: Path) -> str:
+    """The last line of an error, without what only this machine has."""
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    said = next((line for line in lines if line.startswith(("npuscope:", "Output(s)"))), lines[-1] if lines else "")
+    said = said.removeprefix("npuscope:").replace(f"{path}/", "").replace("Output(s) does", "output does").strip()
+    return re.sub(r"\s+", " ", said).replace("|", "\\|")[:300]
+
+
+# --- the page
+
+HEAD = """# Which public PyPTO scripts run
+
+Written by `benchmarks/compatibility.py`: every script below was run as it is by `npuscope run FILE`, without arguments,
+in its own checkout.
+
+- *passed*: the script compared its outputs with its own golden reference and they agreed. *ran*: it ran to its end and
+  compares nothing.
+- Seconds are CPU seconds and include the script's own making of inputs and golden reference in torch, often most of it.
+- *several* cards: the ranks run side by side in one process.
+- Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time dimension.
+
+To repeat it:
+
+```
+{command}
+```
+"""
+
+
+def page(outcomes: Sequence[Outcome], checkouts: Sequence[Checkout], command: str) -> str:
+    parts = [HEAD.format(command=command)]
+    for checkout in checkouts:
+        mine = [o for o in outcomes if o.checkout == checkout.path.name]
+        parts.append(f"## {checkout.path.name} at {checkout.commit[:12]}\n")
+        parts.append(_counts(mine))
+        for folder in sorted({str(Path(o.script).parent) for o in mine}):
+            rows = sorted((o for o in mine if str(Path(o.script).parent) == folder), key=lambda o: o.script)
+            good = sum(o.result in ("passed", "ran") for o in rows)
+            parts.append(f"\n### {folder}: {good} of {len(rows)}\n")
+            parts.append("| script | cards | result | tasks | seconds | findings | what it lacks |")
+            parts.append("|---|---|---|---:|---:|---:|---|")
+            parts += [_row(o) for o in rows]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    lines = ["| cards | scripts | passed | ran | failed | out of time |", "|---|---:|---:|---:|---:|---:|"]
+    for kind in ("one", "several"):
+        mine = [o for o in outcomes if o.cards == kind]
+        numbers = [sum(o.result == r for o in mine) for r in ("passed", "ran", "failed", "time")]
+        if mine:
+            lines.append(f"| {kind} | {len(mine)} | " + " | ".join(str(n) for n in numbers) + " |")
+    return "\n".join(lines)
+
+
+def _row(o: Outcome) -> str:
+    result = {"time": "out of time"}.get(o.result, o.result)
+    tasks = f"{o.tasks:,}" if o.result in ("passed", "ran") else ""
+    name = Path(o.script).name
+    return f"| {name} | {o.cards} | {result} | {tasks} | {o.seconds:.0f} | {o.findings or ''} | {o.reason} |"
+
+
+# --- running them
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", nargs="+", help="CHECKOUT:FOLDER,FOLDER")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--timeout", type=float, default=300, help="CPU seconds for one script")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--again", choices=["failed", "time", "all"])
+    args = parser.parse_args()
+    checkouts = [Checkout.named(text) for text in args.checkouts]
+    kept = _kept(args.keep)
+    for checkout in checkouts:
+        for script in checkout.scripts():
+            before = kept.get((checkout.path.name, script))
+            if before is not None and not _wanted(before, args.only, args.again):
+                continue
+            if before is None and args.only not in script:
+                continue
+            outcome = tried(checkout, script, args.python, args.timeout)
+            print(f"{outcome.result:8}{outcome.seconds:7.1f} s  {script}  {outcome.reason}", flush=True)
+            kept[checkout.path.name, script] = outcome
+            if args.keep:
+                args.keep.write_text(json.dumps([asdict(o) for o in kept.values()], indent=1))
+    command = "python benchmarks/compatibility.py " + " ".join(
+        f"{c.path.name}:{','.join(c.folders)}" for c in checkouts
+    )
+    PAGE.write_text(page(list(kept.values()), checkouts, command + " --python PYTHON_WITH_TORCH"))
+
+
+def _kept(file: Path | None) -> dict[tuple[str, str], Outcome]:
+    if file is None or not file.exists():
+        return {}
+    return {(o["checkout"], o["script"]): Outcome(**o) for o in json.loads(file.read_text())}
+
+
+def _wanted(before: Outcome, only: str, again: str | None) -> bool:
+    if again is None:
+        return bool(only) and only in before.script
+    results: Iterable[str] = {"failed": ("failed",), "time": ("time",), "all": ("passed", "ran", "failed", "time")}[
+        again
+    ]
+    return before.result in results and only in before.script
+
+
+if __name__ == "__main__":
+    main()

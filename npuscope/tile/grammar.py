@@ -1,0 +1,255 @@
+"""What PyPTO's parser rejects and plain Python would run: checked in the source, before a function is rewritten.
+
+Only what can be told from the text without doubt is an error here; everything else is left to the run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from npuscope.tile.fault import TileError
+
+Resolve = Callable[[str], Any]  # the object that a global or closure name stands for, None where there is none
+
+_SCALARS = {"read", "get_block_idx", "get_subblock_idx"}
+_COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
+_SAME = {
+    "assemble", "store", "write", "gather_row", "scatter", "slice", "reshape", "transpose", "set_validshape",
+    "reinterpret_view", "create_tensor", "update_element", "yield_", "no_dep", "load", "read", "dim",
+}  # fmt: skip
+_PYTHON = {"range", "min", "max", "int", "float", "len", "abs", "list", "tuple", "sum", "print"}
+
+
+def called(node: ast.AST | None) -> str:
+    """The last name of what a call calls: `spmd` of `pl.spmd(...)`."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr
+        if isinstance(node.func, ast.Name):
+            return node.func.id
+    return ""
+
+
+def check(definition: ast.FunctionDef, file: str, resolve: Resolve) -> None:
+    """Raises for the first statement that the language does not have."""
+    _Grammar(definition, file, resolve).body(definition.body, ())
+
+
+def keyword(call: ast.expr, name: str) -> ast.expr | None:
+    if not isinstance(call, ast.Call):
+        return None
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+class _Grammar:
+    def __init__(self, definition: ast.FunctionDef, file: str, resolve: Resolve) -> None:
+        self._file, self._resolve = file, resolve
+        self._runtime = _runtime_names(definition)
+
+    def _fault(self, node: ast.AST, what: str, remedy: str = "") -> TileError:
+        return TileError(what, path=self._file, line=getattr(node, "lineno", None), remedy=remedy)
+
+    def body(self, statements: Sequence[ast.stmt], around: tuple[str, ...]) -> None:
+        """`around`: the loops and launches a statement stands in, outermost first."""
+        for statement in statements:
+            self._statement(statement, around)
+
+    def _statement(self, node: ast.stmt, around: tuple[str, ...]) -> None:
+        if isinstance(node, ast.For):
+            name = called(node.iter)
+            if name == "spmd":
+                self._no_launch_options(node.iter, "a pl.spmd loop")
+            elif name == "unroll":
+                self._unroll(node.iter)
+            elif name == "while_":
+                self._while(node)
+            if keyword(node.iter, "init_values") is not None:
+                self._carried(node)
+            self.body(node.body, (*around, name or "for"))
+        elif isinstance(node, ast.While):
+            self.body(node.body, (*around, "while_"))
+        elif isinstance(node, ast.With):
+            launch = node.items[0].context_expr
+            if called(launch) == "spmd":
+                if node.items[0].optional_vars is None:
+                    self._no_launch_options(launch, "a pl.spmd block without `as`")
+                self._predicate(launch)
+                self._differs_by_block(node)
+                self.body(node.body, (*around, "spmd"))
+            else:
+                self.body(node.body, around)
+        elif isinstance(node, ast.If):
+            self._arms(node)
+            self.body(node.body, around)
+            self.body(node.orelse, around)
+        elif isinstance(node, ast.Break | ast.Continue):
+            word = "break" if isinstance(node, ast.Break) else "continue"
+            loop = around[-1] if around else ""
+            if loop not in ("range", "while_", "for"):
+                where = f"in a pl.{loop} loop" if loop else "outside every loop"
+                raise self._fault(node, f"{word} {where}", "It works in pl.range and pl.while_ only.")
+        elif isinstance(node, ast.Return) and "spmd" in around:
+            raise self._fault(node, "return inside pl.spmd", "A block cannot end the function that launched it.")
+
+    # --- launches
+
+    def _no_launch_options(self, call: ast.expr, where: str) -> None:
+        for name in ("deps", "predicate"):
+            if keyword(call, name) is not None:
+                raise self._fault(
+                    call,
+                    f"pl.spmd() does not accept '{name}=' in {where}",
+                    f"Write `with pl.spmd(n, {name}=…) as tid:`.",
+                )
+
+    def _predicate(self, call: ast.expr) -> None:
+        test = keyword(call, "predicate")
+        if test is None or isinstance(test, ast.Name):
+            return
+        whole = isinstance(test, ast.Compare) and len(test.ops) == 1
+        if not whole or not _is_int(test.comparators[0]) or not _reads_element(test.left):  # type: ignore[attr-defined]
+            raise self._fault(
+                test, "pl.spmd(predicate=…) compares one element with a whole number", "Write predicate=(t[i] > 0)."
+            )
+
+    def _differs_by_block(self, node: ast.With) -> None:
+        """The body must read its block index or call a kernel, else every block would do the same work."""
+        calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        if not any(called(n) == "get_block_idx" or self._is_kernel(n.func) for n in calls):
+            raise self._fault(
+                node,
+                "this pl.spmd block neither reads pl.tile.get_block_idx() nor calls a kernel: every block would do the "
+                "same work",
+                "Use the block index, or pl.at for one block.",
+            )
+
+    def _is_kernel(self, function: ast.expr) -> bool:
+        root = function
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or (root is function and root.id in _PYTHON):
+            return False
+        return not hasattr(self._resolve(root.id), "spmd")  # the language itself is no kernel
+
+    # --- loops and branches
+
+    def _unroll(self, call: ast.expr) -> None:
+        assert isinstance(call, ast.Call)
+        for bound in call.args:
+            names = sorted(_names(bound) & self._runtime)
+            if names or any(called(n) in _SCALARS for n in ast.walk(bound)):
+                what = names[0] if names else ast.unparse(bound)
+                raise self._fault(
+                    call, f"pl.unroll needs bounds known when the program is read; {what} is a run-time value",
+                    "Use pl.range.",
+                )  # fmt: skip
+
+    def _while(self, node: ast.For) -> None:
+        first = node.body[0]
+        if not (isinstance(first, ast.Expr) and called(first.value) == "cond"):
+            raise self._fault(node, "the first statement of a pl.while_ loop must be pl.cond(condition)")
+
+    def _carried(self, node: ast.For) -> None:
+        init = keyword(node.iter, "init_values")
+        found = _last_yield(node.body)
+        loop = f"pl.{called(node.iter)}"
+        if found is None or not isinstance(found, ast.Assign):
+            raise self._fault(
+                node, f"a {loop} loop with init_values must end with `names = pl.yield_(values)`",
+                "The names on the left hold the last values after the loop.",
+            )  # fmt: skip
+        given = len(found.value.args) if isinstance(found.value, ast.Call) else 0
+        if isinstance(init, ast.Tuple | ast.List) and len(init.elts) != given:
+            raise self._fault(found, f"pl.yield_ hands on {given} values, init_values of its {loop} {len(init.elts)}")
+
+    def _arms(self, node: ast.If) -> None:
+        one, other = _last_yield(node.body), _last_yield(node.orelse)
+        if one is None or other is None:
+            return
+        counts = [len(s.value.args) for s in (one, other) if isinstance(s.value, ast.Call)]
+        if counts[0] != counts[1]:
+            raise self._fault(node, f"the branches of this if yield {counts[0]} and {counts[1]} values")
+
+
+def rebound(definition: ast.FunctionDef, resolve: Resolve) -> dict[str, int]:
+    """Parameters that an op's result takes the name of, with the line; not those that are returned."""
+    arguments = {a.arg for a in definition.args.args}
+    returned: set[str] = set()
+    found: dict[str, int] = {}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Return) and node.value is not None:
+            returned |= _names(node.value)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+            if name in arguments and (isinstance(value, ast.BinOp) or _computes(value, resolve)):
+                found.setdefault(name, node.lineno)
+    return {name: line for name, line in found.items() if name not in returned}
+
+
+def _computes(value: ast.expr, resolve: Resolve) -> bool:
+    """Whether it is an op whose result is a new value, not the tensor written or seen another way."""
+    if not isinstance(value, ast.Call) or called(value) in _SAME:
+        return False
+    root: ast.expr = value.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and hasattr(resolve(root.id), "spmd")
+
+
+def _is_int(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _reads_element(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) or called(node) == "read"
+
+
+def _last_yield(body: Sequence[ast.stmt]) -> ast.Assign | ast.AnnAssign | ast.Expr | None:
+    """The pl.yield_ that ends a body, as it is or as the phi of an if."""
+    if not body:
+        return None
+    last = body[-1]
+    if isinstance(last, ast.Assign | ast.AnnAssign | ast.Expr) and called(last.value) == "yield_":
+        return last if not isinstance(last, ast.AnnAssign) else ast.Assign([last.target], last.value or ast.Constant(0))
+    return None
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _runtime_names(definition: ast.FunctionDef) -> set[str]:
+    """Names that every binding of them gives a run-time value: Scalar parameters, loop variables, elements read."""
+    arguments = [*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs]
+    scalars = {a.arg for a in arguments if a.annotation is not None and "Scalar" in ast.unparse(a.annotation)}
+    bindings = list(_bindings(definition))
+    parameters = {a.arg for a in arguments}
+    found = set(scalars)
+    while True:
+        constant = (parameters - scalars) | {name for name, kind, value in bindings if not _runs(kind, value, found)}
+        more = (scalars | {name for name, _, _ in bindings}) - constant
+        if more <= found:
+            return found - constant
+        found |= more
+
+
+def _runs(kind: str, value: ast.expr, found: set[str]) -> bool:
+    if kind == "loop":
+        return called(value) in _COUNTED
+    return bool(_names(value) & found) or any(called(n) in _SCALARS for n in ast.walk(value))
+
+
+def _bindings(definition: ast.FunctionDef) -> Iterator[tuple[str, str, ast.expr]]:
+    for node in ast.walk(definition):
+        if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+            yield node.target.id, "loop", node.iter
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                for n in ast.walk(target):
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+                        yield n.id, "value", node.value

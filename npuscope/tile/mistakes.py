@@ -1,0 +1,34 @@
+"""Python's own complaints about a tile program, said as mistakes in the user's source.
+
+An op called with an argument it has not, a name that this block or branch never bound, two values for three names:
+Python notices these in the user's line, so the line is known and one sentence is enough.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from npuscope.tile import sites
+from npuscope.tile.fault import TileError
+
+_MISTAKES = (TypeError, NameError, ValueError, ZeroDivisionError)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns an error that Python raised in the user's own line into a TileError; npuscope's own faults pass."""
+    try:
+        yield
+    except _MISTAKES as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        if sites.is_ours(frame.filename):
+            raise
+        what, remedy = str(error), ""
+        if isinstance(error, NameError):
+            named = re.search("'([^']+)'", what)
+            what = f"the name {named.group(1) if named else '?'} is not bound here"
+            remedy = "A block sees the names bound before its task, not another block's; a branch not taken binds none."
+        raise TileError(what, path=frame.filename, line=frame.lineno, remedy=remedy) from error

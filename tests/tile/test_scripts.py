@@ -1,0 +1,96 @@
+"""Scripts written for PyPTO: what they import and how they call is served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+from npuscope.errors import NpuscopeError
+from npuscope.tile.fault import TileError
+from npuscope.tile.script import run_script
+
+W = 32
+
+
+@pl.jit
+def plus_one(x: pl.Tensor[[4, W], pl.FP32], y: pl.Out[pl.Tensor[[4, W], pl.FP32]], n: pl.Scalar[pl.INT32]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="add"):
+        tile = pl.load(x, [0, 0], [4, W])
+        for _i, (acc,) in pl.range(n, init_values=(tile,)):
+            (tile,) = pl.yield_(pl.add(acc, 1.0))
+        y = pl.store(tile, [0, 0], y)
+    return y
+
+
+def test_outputs_may_be_left_out_and_come_back() -> None:
+    x = np.zeros((4, W), np.float32)
+    assert (plus_one(x, 3) == 3).all()
+    assert (plus_one(x, 0) == 0).all()
+    given = np.zeros((4, W), np.float32)
+    plus_one(x, given, 2)
+    assert (given == 2).all()
+
+
+def test_what_compile_returns_can_be_called_and_names_its_functions() -> None:
+    x, y = np.zeros((4, W), np.float32), np.zeros((4, W), np.float32)
+    compiled = plus_one.compile(x, y, 2)
+    assert {name: f.func_type.name for name, f in compiled.program.functions.items()} == {
+        "plus_one": "Orchestration",
+        "add": "AIV",
+    }
+    assert (y == 0).all()  # nothing ran yet
+    compiled(x, y, 2, config=None)
+    assert (y == 2).all()
+
+
+def script(folder: Path, text: str) -> Path:
+    file = folder / "script.py"
+    file.write_text(text)
+    return file
+
+
+SETTINGS = """
+import numpy as np
+import pypto.language as pl
+from pypto import backend
+from pypto.backend import BackendType, set_backend_type
+from pypto.ir.distributed_compiled_program import DistributedConfig
+from pypto.ir.pass_manager import OptimizationStrategy
+from pypto.runtime import RunConfig, run
+
+@pl.jit
+def copy(x: pl.Tensor[[1, 32], pl.FP32], y: pl.Out[pl.Tensor[[1, 32], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.load(x, [0, 0], [1, 32]), [0, 0], y)
+    return y
+
+set_backend_type(BackendType.Ascend910B)
+x, y = np.ones((1, 32), np.float32), np.zeros((1, 32), np.float32)
+settings = RunConfig(platform="a2a3", strategy=OptimizationStrategy.Default)
+assert settings.platform == "a2a3"
+run(copy, x, y, config=settings)
+assert (y == 1).all()
+"""
+
+
+def test_settings_that_mean_nothing_here_are_taken(tmp_path: Path) -> None:
+    ran = run_script(script(tmp_path, SETTINGS))
+    assert [len(recording.tasks) for recording in ran.recordings] == [1]
+
+
+def test_the_compilers_own_parts_are_named_as_such(tmp_path: Path) -> None:
+    text = "import pypto.language as pl\nfrom pypto.ir.pass_manager import PassManager\n"
+    with pytest.raises(NpuscopeError, match=r"PassManager belongs to PyPTO's compiler"):
+        run_script(script(tmp_path, text))
+
+
+def test_an_output_of_unknown_shape_cannot_be_left_out() -> None:
+    @pl.jit
+    def unknown(x: pl.Tensor[[4, W], pl.FP32], y: pl.Out[pl.Tensor]):
+        return y
+
+    with pytest.raises(TileError, match="y: its shape is not declared"):
+        unknown(np.zeros((4, W), np.float32))
