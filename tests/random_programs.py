@@ -121,11 +121,16 @@ class Writer:
         for n, number in enumerate(NUMBERS):
             self.emit(depth, f"{number} = {n + 1}")
         self.emit(depth, "xs = []")
+        kinds = self.kinds
+        self.splits = block is None and self.random.randint(0, 7) == 0
+        if self.splits:  # then vector work has its place inside, and this region has none
+            self.kinds = [self.plain_load, self.store, self.assign, self.advance]
         self.statements(depth, self.random.randint(2, 5), 0)
         if block is not None and self.random.randint(0, 5) == 0:
             self.emit(depth, "pl.system.syncall()")
             self.statements(depth, 2, 0)
         self.emit(depth, f"pl.store({self.tile()}, [{self.row(4)}, {self.column()}], out)")
+        self.kinds = kinds
 
     # --- statements
 
@@ -136,9 +141,8 @@ class Writer:
     def statement(self, depth: int, loops: int) -> None:
         self.budget -= 1
         if self.budget > 0 and self.random.randint(0, 9) < 4 and loops < 3:
-            self.random.choice([self.loop, self.loop, self.loop, self.branch, self.while_, self.carrying, self.split])(
-                depth, loops
-            )
+            nested = [self.loop, self.loop, self.loop, self.branch, self.while_]
+            self.random.choice([*nested, self.split if self.splits else self.carrying])(depth, loops)
             return
         self.random.choice(self.kinds)(depth, loops)
 
@@ -198,6 +202,8 @@ class Writer:
         del self.loops[-2:]
 
     def split(self, depth: int, loops: int) -> None:
+        if any(name.startswith("v") for name in self.loops):
+            return self.loop(depth, loops)
         name = self.name("v")
         self.emit(depth, f"for {name} in pl.split_aiv(2, mode=pl.SplitMode.NONE):")
         self.loops.append(name)
@@ -207,17 +213,20 @@ class Writer:
     def leave(self, depth: int, loops: int) -> None:
         """break or continue, where the innermost statement around is a loop of the language."""
         inside = next((x.split() for x in reversed(self.lines) if len(x) - len(x.lstrip()) == 4 * (depth - 1)), [])
-        if inside[:1] == ["for"] and "pl.spmd" not in " ".join(inside) and "init_values" not in " ".join(inside):
+        if inside[:1] == ["for"] and inside[3].startswith("pl.range") and "init_values" not in " ".join(inside):
             self.emit(depth, f"if {self.condition()}:")
             self.emit(depth + 1, self.random.choice(["break", "continue"]))
         else:
             self.assign(depth, loops)
 
+    def plain_load(self, depth: int, loops: int) -> None:
+        where = f"[{self.row(4)}, {self.column()}]"
+        self.emit(depth, f"{self.random.choice(TILES)} = pl.load(x, {where}, [4, 16])")
+
     def load(self, depth: int, loops: int) -> None:
         t = self.random.choice(TILES)
         if self.random.randint(0, 2):
-            self.emit(depth, f"{t} = pl.load(x, [{self.row(4)}, {self.column()}], [4, 16])")
-            return
+            return self.plain_load(depth, loops)
         r = self.name("p")
         self.emit(depth, f"{r} = ({self.expression()}) % 64")
         if self.random.randint(0, 1):

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.tile.fault import fault
+
 Array = npt.NDArray[Any]
 
 
@@ -201,7 +203,7 @@ def _binary(function: Callable[[Any, Any], Any], swapped: bool = False) -> Calla
         if function in _DIVISIONS:
             divisor = mine if swapped else value
             if bool(Lane(np.asarray(divisor == 0)) if isinstance(divisor, np.ndarray) else divisor == 0):
-                raise ZeroDivisionError("division by zero")
+                raise fault("integer division or modulo by zero")
             mine, value = self.values, of(other)
             value, mine = _number(value), _number(mine)
         return Lane(function(value, mine) if swapped else function(mine, value))
