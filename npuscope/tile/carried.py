@@ -9,6 +9,8 @@ reach, and which tensors the block holds whole.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from operator import is_
 from types import FrameType
 from typing import Any
 
@@ -35,6 +37,15 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+def inside(held: Any) -> tuple[Any, ...]:
+    """What a list (or the like) holds now."""
+    return ("inside", [*held.keys(), *held.values()] if isinstance(held, dict) else list(held))
+
+
+def unchanged(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return len(one[1]) == len(other[1]) and all(map(is_, one[1], other[1]))
+
+
 class State:
     """What a loop finds at the start of a turn."""
 
@@ -42,11 +53,7 @@ class State:
         self.block, self.frame, self.turn = block, frame, turn
         # Tensors that were loaded whole, with what then became out of date; in a turn before or outside the loop.
         self.whole = (block.whole_changes, [self._where(tile) for _, _, tile in block.whole.values() if tile.frame])
-        self.entries = [self._entry(value) for value in values] + [self._entries(held) for held in lists]
-
-    def _entries(self, held: Any) -> tuple[Any, ...]:
-        inside = [*held.keys(), *held.values()] if isinstance(held, dict) else list(held)
-        return ("list", len(inside), *(("is", entry) for entry in inside))
+        self.entries = [self._entry(value) for value in values] + [inside(held) for held in lists]
 
     def _entry(self, value: Any) -> tuple[Any, ...]:
         if type(value) is Tile:
@@ -61,7 +68,7 @@ class State:
         if isinstance(value, tuple):
             return ("list", len(value), *(self._entry(entry) for entry in value))
         if type(value) in MUTABLE:
-            return self._entries(value)
+            return inside(value)
         return ("is", value)
 
     def _where(self, tile: Tile) -> tuple[Any, ...]:
@@ -97,6 +104,8 @@ def _equal(one: tuple[Any, ...], other: tuple[Any, ...], width: int) -> int:
         return _equal_numbers(one[1], other[1], width)
     if kind == "is":
         return width if one[1] is other[1] else 1
+    if kind == "inside":
+        return width if unchanged(one, other) else 1
     if one[1] != other[1]:
         return 1
     if kind == "tile":
@@ -119,6 +128,11 @@ def _equal_numbers(one: Any, other: Any, width: int) -> int:
     if differs.ndim < len(AXES.sizes) or len(differs) < width:
         return 1
     return int(np.argmax(np.any(differs.reshape(len(differs), -1), axis=1))) + 1
+
+
+def lists_of(values: Iterable[Any]) -> list[Any]:
+    """Those of some values that code may change in place."""
+    return [value for value in values if type(value) in MUTABLE]
 
 
 def held(values: Any, names: tuple[str, ...]) -> list[Any]:

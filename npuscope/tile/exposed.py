@@ -16,6 +16,12 @@ def assigned(body: Sequence[ast.stmt]) -> set[str]:
     return names
 
 
+def used(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that the statements read."""
+    nodes = (node for statement in body for node in ast.walk(statement))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
 def exposed(body: Sequence[ast.stmt], names: set[str]) -> set[str]:
     """Those of the names that some path reads before it binds them."""
     found: set[str] = set()

@@ -185,34 +185,45 @@ class Lane:
 
 def _number(values: Any) -> Any:
     """Truth values count as 0 and 1 in arithmetic, as Python's do."""
+    if type(values) is int:
+        return values
     if isinstance(values, np.ndarray):
-        return values.astype(np.int64) if values.dtype == np.bool_ else values
+        return values.astype(np.int64) if values.dtype.kind == "b" else values
     return int(values) if isinstance(values, bool | np.bool_) else values
 
 
-def _binary(function: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Lane, Any], Any]:
+def _check_divisor(divisor: Any) -> None:
+    """Lanes that divide by zero are run apart."""
+    zero = divisor == 0
+    if bool(Lane(zero)) if isinstance(zero, np.ndarray) and zero.any() else np.any(zero):
+        raise fault("integer division or modulo by zero")
+
+
+def _binary(
+    function: Callable[[Any, Any], Any], swapped: bool = False, plain: bool = False, divides: bool = False
+) -> Callable[[Lane, Any], Any]:
+    """An operator by NumPy; `plain` ones know truth values as such."""
+
     def operator(self: Lane, other: Any) -> Any:
-        value: Any = other
-        if type(other) is Lane:
+        if type(other) is int:
+            value: Any = other
+        elif type(other) is Lane:
             value = other.values
-        elif not isinstance(other, int | float | np.number | np.bool_):
+        elif isinstance(other, int | float | np.number | np.bool_):
+            value = other
+        else:
             return NotImplemented
+        if divides:
+            _check_divisor(self.values if swapped else value)
+            value = value if type(other) is int else of(other)
         mine = self.values
-        if function in _ARITHMETIC:
-            value, mine = _number(value), _number(mine)
-        if function in _DIVISIONS:
-            divisor = mine if swapped else value
-            if bool(Lane(np.asarray(divisor == 0)) if isinstance(divisor, np.ndarray) else divisor == 0):
-                raise fault("integer division or modulo by zero")
-            mine, value = self.values, of(other)
-            value, mine = _number(value), _number(mine)
+        if not plain:
+            value, mine = _number(value), mine.astype(np.int64) if mine.dtype.kind == "b" else mine
         return Lane(function(value, mine) if swapped else function(mine, value))
 
     return operator
 
 
-_DIVISIONS = {np.floor_divide, np.remainder, np.true_divide}
-_ARITHMETIC = {np.add, np.subtract, np.multiply, np.power, np.left_shift, np.right_shift, *_DIVISIONS}
 for _name, _function in {
     "pow": np.power,
     "add": np.add,
@@ -227,8 +238,9 @@ for _name, _function in {
     "lshift": np.left_shift,
     "rshift": np.right_shift,
 }.items():
-    setattr(Lane, f"__{_name}__", _binary(_function))
-    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True))
+    _how = {"plain": _name in ("and", "or", "xor"), "divides": _name in ("floordiv", "mod", "truediv")}
+    setattr(Lane, f"__{_name}__", _binary(_function, **_how))
+    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True, **_how))
 for _name, _function in {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -237,7 +249,7 @@ for _name, _function in {
     "gt": np.greater,
     "ge": np.greater_equal,
 }.items():
-    setattr(Lane, f"__{_name}__", _binary(_function))
+    setattr(Lane, f"__{_name}__", _binary(_function, plain=True))
 
 
 def of(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
-from npuscope.tile.carried import MUTABLE, State, held, user_frame
+from npuscope.tile.carried import State, held, lists_of, user_frame
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
@@ -281,11 +281,11 @@ def split_aiv(n: int, *, mode: Any) -> SplitAiv:
     return SplitAiv(n, mode)
 
 
-def carried(loop: Any, names: tuple[str, ...], values: dict[str, Any]) -> Any:
-    """Told by the rewritten program: the names that a loop's body may read before it sets them, and all there are."""
+def carried(loop: Any, names: tuple[str, ...], used: tuple[str, ...], values: dict[str, Any]) -> Any:
+    """Told by the rewritten program: the names that a loop's body may read before it sets them, and all it uses."""
     if isinstance(loop, Loop) and not loop.told:
         loop.told, loop.names = True, names
-        loop.lists = [value for value in values.values() if type(value) in MUTABLE]
+        loop.lists = lists_of(values.get(name) for name in used)
     return loop
 
 

@@ -19,7 +19,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from npuscope.tile import runtime
-from npuscope.tile.exposed import assigned, exposed
+from npuscope.tile.exposed import assigned, exposed, used
 from npuscope.tile.fault import TileError
 from npuscope.tile.grammar import called, check, rebound
 from npuscope.tile.record.model import Site
@@ -164,7 +164,8 @@ class _Rewriter(ast.NodeTransformer):
         if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
-            node.iter = ast.copy_location(_helper("carried", node.iter, _strings(sorted(read)), _locals()), node.iter)
+            told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
+            node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
             before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
