@@ -135,6 +135,6 @@ def lists_of(values: Iterable[Any]) -> list[Any]:
     return [value for value in values if type(value) in MUTABLE]
 
 
-def held(values: Any, names: tuple[str, ...]) -> list[Any]:
+def bound(values: Any, names: tuple[str, ...]) -> list[Any]:
     """What names hold; one that is not bound yet holds a mark."""
     return [values.get(name, _UNBOUND) for name in names]

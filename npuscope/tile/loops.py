@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
-from npuscope.tile.carried import State, held, lists_of, user_frame
+from npuscope.tile.carried import State, bound, lists_of, user_frame
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
@@ -16,6 +16,7 @@ from npuscope.tile.ops.checks import is_number
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
 from npuscope.tile.state import Block, Run, current, end_pass
+from npuscope.tile.values import Tile
 
 
 class Loop:
@@ -33,6 +34,7 @@ class Loop:
         self.told = False  # whether the rewritten program said what turns hand to each other:
         self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
         self.lists: list[Any] = []  # lists in reach, which it may change
+        self.seeded = False  # whether some of the names hold a tile or number from before the loop
         self.carry: list[Any] = []  # what pl.yield_ carries, as a tuple
         self.holds_tasks = False
 
@@ -118,8 +120,9 @@ def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]
     trips = loop.trips()
     done = alone = 0
     while done < trips:
-        # Turns that never start alike are run one by one, with plain numbers; now and then more are tried.
-        wide = loop.told and (alone < 2 or done & (done - 1) == 0)
+        # The first turn finds what came before the loop, the others what a turn left. Turns that never start alike
+        # are run one by one, with plain numbers; now and then more are tried.
+        wide = loop.told and (done > 0 or not loop.seeded) and (alone < 2 or done & (done - 1) == 0)
         width = trips - done if wide else 1
         AXES.open(width)
         before = _state(block, frame, frame.iteration, loop) if width > 1 else None
@@ -148,7 +151,7 @@ def _state(block: Block, frame: Frame, turn: int, loop: Loop) -> State:
     values: list[Any] = list(loop.carry)
     user = user_frame() if loop.names else None
     if user is not None:
-        values += held(user.f_locals, loop.names)
+        values += bound(user.f_locals, loop.names)
     return State(block, frame, turn, values, loop.lists)
 
 
@@ -286,6 +289,8 @@ def carried(loop: Any, names: tuple[str, ...], used: tuple[str, ...], values: di
     if isinstance(loop, Loop) and not loop.told:
         loop.told, loop.names = True, names
         loop.lists = lists_of(values.get(name) for name in used)
+        held = [values.get(name) for name in names]
+        loop.seeded = loop.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
     return loop
 
 
