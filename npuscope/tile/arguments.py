@@ -85,32 +85,37 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def by_name(
-    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any], makes: bool = False
+def with_outputs(
+    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by parameter; each must be there, once, and no others.
+    """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
+    outputs = [p for p in wanted if p.direction == "Out"]
+    required = [p for p in wanted if p.default is inspect.Parameter.empty]
+    if not outputs or len(args) != len(required) - len(outputs) or kwargs:
+        return by_name(function, wanted, args, kwargs)
+    made = {p.name: p.room() for p in outputs}
+    missing = [name for name, room in made.items() if room is None]
+    if missing:
+        raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
+    return {**by_name(function, tuple(p for p in wanted if p.name not in made), args, kwargs), **made}
 
-    `makes`: an entry's outputs may be left out, all of them; they are made, and the program returns them.
-    """
+
+def by_name(
+    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by parameter; each must be there, once, and no others."""
     names = [p.name for p in wanted]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
     if len(args) > len(names):
         raise fault(f"{function}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")
     for name in kwargs:
         if name not in names:
             raise fault(f"{function}() has no parameter {name}", f"It has {', '.join(names)}.")
-    defaults = {p.name: p.default for p in wanted if p.default is not inspect.Parameter.empty}
-    given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
-    missing = [name for name in names if name not in given]
-    if not missing:
-        return given
-    inputs = [p.name for p in wanted if p.direction != "Out"]
-    made = {p.name: p.room() for p in wanted if p.direction == "Out"}
-    left_out = makes and not kwargs and len(args) == len(inputs)
-    unknown = [name for name, room in made.items() if room is None]
-    if not left_out or unknown:
-        why = f"{unknown[0]}: its shape is not declared" if left_out else missing[0]
-        raise fault(f"{function}() needs the argument {why}")
-    return {**made, **dict(zip(inputs, args, strict=True))}
+    given = {**{p.name: p.default for p in wanted if p.default is not inspect.Parameter.empty}, **given}
+    for name in names:
+        if name not in given:
+            raise fault(f"{function}() needs the argument {name}")
+    return given
 
 
 def is_torch(value: Any) -> bool:

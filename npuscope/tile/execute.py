@@ -99,7 +99,7 @@ def run_entry(
     run = Run(name, _modes[-1])
     run.rank = rank
     where = f"{name}()"
-    given = door.by_name(name, parameters, args, kwargs, makes=True)
+    given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
