@@ -173,7 +173,7 @@ class Spmd:
         if self.skip:
             return None
         last: list[Any] = [None]
-        if run.computes:
+        if not run.lanes:
             barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
         else:
