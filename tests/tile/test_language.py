@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -39,15 +41,13 @@ submit cluster static_print static_assert func_attr dump_tag Tile batch_matmul g
 shl shr part_add part_mul part_max part_min row_prod col_prod col_min col_expand_sub col_expand_div col_expand_max
 col_expand_min row_expand_max row_expand_min row_expand_expdif expands reinterpret_view tri relu lrelu prelu
 system.sync_set system.sync_wait system.cacheinvalid system.fence system.available_cluster_count
-system.available_aiv_count incore auto_incore
+system.available_aiv_count incore auto_incore tensor.view
 """.split()  # noqa: SIM905
 
 
 @pytest.mark.parametrize("name", USED)
 def test_the_language_has_the_name(name: str) -> None:
-    found = pl
-    for part in name.split("."):
-        found = getattr(found, part)
+    functools.reduce(getattr, name.split("."), pl)
 
 
 def unary(op, dtype=pl.FP32):
@@ -233,3 +233,16 @@ def test_a_scalar_keeps_its_type() -> None:
     scalars(x, 3, 0.1, y)
     np.testing.assert_array_equal(y[0, :3], x[0, :3] / np.float32(3) * np.float32(0.1))
     assert y[0, 3] == 3.5
+
+
+# Names that exist upstream, that no public program uses and that npuscope has not.
+MISSING = """
+MemRef tpush_to_aiv tpush_to_aic tpop_from_aic tpop_from_aiv matmul_mx matmul_mx_acc random gatherb mgather mscatter
+scatter_update expand_clone addc subc FP8E4M3FN HF8 INT4 tile.extract tile.alloc tensor.paged_gather
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_name_npuscope_has_not_says_so(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"test_language.py, line \d+: pl.{name} is not supported by npuscope"):
+        functools.reduce(getattr, name.split("."), pl)

@@ -145,6 +145,24 @@ def test_a_slice_is_a_view_in_orchestration_and_a_copy_in_a_region() -> None:
 
 
 @pl.jit
+def seen_otherwise(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    turned = pl.transpose(x, axis1=0, axis2=1)
+    flat = pl.tensor.view(y, [16, 8])
+    with pl.at(level=CORE):
+        flat[:] = turned
+    return y
+
+
+@MODES
+def test_views_of_a_tensor_share_its_memory(mode: str) -> None:
+    x = np.arange(128, dtype=np.float32).reshape(8, 16)
+    finished = record(seen_otherwise, x, np.zeros_like(x), mode=mode)
+    assert [b.name for b in finished.recording.buffers] == ["x", "y"]
+    if mode == "values":
+        np.testing.assert_array_equal(finished.result.reshape(16, 8), x.T)
+
+
+@pl.jit
 def parts_of_one(x: pl.Tensor, y: pl.Out[pl.Tensor]):
     whole = pl.create_tensor([2, 16], dtype=pl.FP32)
     for i in pl.range(2):

@@ -51,6 +51,14 @@ def reshape(input: Any, shape: Sequence[Any]) -> Any:
     return result
 
 
+def view(tensor: Any, shape: Sequence[Any] | None = None, valid_shape: Any = None, *, layout: Any = None) -> Any:
+    """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
+    if shape is None and layout is None:
+        raise fault("pl.tensor.view needs a shape or a layout")
+    seen = tensor if shape is None else reshape(tensor, shape)
+    return seen if valid_shape is None else set_validshape(seen, *valid_shape)
+
+
 def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
     """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape
     decides.
