@@ -15,6 +15,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Mode
 from npuscope.tile.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.rewrite import rewritten
+from npuscope.tile.source import source_of
 from npuscope.tile.state import Run
 from npuscope.tile.tasks import TaskId
 from npuscope.tile.values import Tensor, Tile
@@ -32,12 +33,13 @@ class TileFunction:
     def __init__(self, function: Callable[..., Any], owner: Any = None, **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.function, self.owner, self.options = function, owner, options
+        self.source = source_of(function)
         self.name = function.__name__
 
     @functools.cached_property
     def body(self) -> Callable[..., Any]:
         """The function as it runs; a method's `self` stands for its program."""
-        body = rewritten(self.function)
+        body = rewritten(self.function, self.source)
         return body if self.owner is None else functools.partial(body, self.owner)
 
     @functools.cached_property
@@ -100,7 +102,8 @@ class Entry(TileFunction):
             return run.host.dispatch(self, args, kwargs, device)
         if run is not None:
             return self.inside(run, args, kwargs)
-        return run_entry(self.name, self.body, self.parameters, args, kwargs)
+        with state.turn:
+            return run_entry(self.name, self.body, self.parameters, args, kwargs)
 
     def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.execute.record."""
@@ -220,6 +223,9 @@ class Extern(Incore):
                 f"Bind a substitute with {self.name}.bind(function), or record in shapes mode.",
             )
         arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
+        for parameter in self.parameters:
+            if parameter.direction is None and isinstance(given.get(parameter.name), Tensor):
+                arrays[parameter.name].flags.writeable = False
         self.substitute(**arrays)
         for parameter in self.parameters:
             value = given.get(parameter.name)

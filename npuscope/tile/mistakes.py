@@ -23,9 +23,10 @@ def explained() -> Iterator[None]:
     try:
         yield
     except _MISTAKES as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        if sites.is_ours(frame.filename):
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(sites.LIBRARY)]
+        if not frames or sites.is_ours(frames[-1].filename):
             raise
+        frame = frames[-1]
         what, remedy = str(error), ""
         if isinstance(error, NameError):
             named = re.search("'([^']+)'", what)

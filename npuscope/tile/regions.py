@@ -174,6 +174,17 @@ class Spmd:
         if self.skip:
             return None
         last: list[Any] = [None]
+        try:
+            self._run_blocks(run, task, body, lists, last)
+        finally:
+            run.block = None
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
+        return last[0]
+
+    def _run_blocks(
+        self, run: Run, task: TaskDraft, body: Callable[[Any], Any], lists: Sequence[Any], last: list[Any]
+    ) -> None:
         if not run.lanes:
             barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
@@ -192,10 +203,6 @@ class Spmd:
                 done = end_pass(run)
                 close(run, block, done)
                 first += done
-        run.block = None
-        mark_no_dep(run, task, run.no_dep_next)
-        run.no_dep_next.clear()
-        return last[0]
 
     def _block(
         self, run: Run, task: TaskDraft, k: int, body: Callable[[Any], Any], last: list[Any], barrier: Any

@@ -24,6 +24,7 @@ from npuscope.tile.fault import TileError
 from npuscope.tile.grammar import called, check, rebound
 from npuscope.tile.record.model import Site
 from npuscope.tile.sites import number
+from npuscope.tile.source import Source
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
@@ -31,20 +32,13 @@ _NAMED = {"create_tensor", "alloc_window_buffer"}
 _REGIONS = {"at", "spmd", "incore"}
 
 
-def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
+def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
     """The function as npuscope runs it."""
-    try:
-        source, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        raise TileError(
-            f"the source of {function.__name__} cannot be read",
-            remedy="Tile functions must live in a file.",
-        ) from None
-    tree = ast.parse(textwrap.dedent("".join(source)))
-    ast.increment_lineno(tree, first - 1)
+    tree = ast.parse(textwrap.dedent("".join(source.lines())))
+    ast.increment_lineno(tree, source.line - 1)
     definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
-        raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
+    if not isinstance(definition, ast.FunctionDef) or inspect.isgeneratorfunction(function):
+        raise TileError(f"{source.name} is not a plain function", path=source.shown, line=source.line)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     file = function.__code__.co_filename
 
@@ -77,6 +71,7 @@ def _compiled(
     function: Callable[..., Any], definition: ast.FunctionDef, cells: dict[str, CellType]
 ) -> Callable[..., Any]:
     names = [*cells, _HELPER]
+    definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
     outer = ast.FunctionDef(
         name="__npuscope_outer",
         args=ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []),
@@ -86,7 +81,8 @@ def _compiled(
     )
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
-    inner = _code_named(_code_named(code, "__npuscope_outer"), definition.name)
+    inner = _code_named(_code_named(code, "__npuscope_outer"), body)
+    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__)
     held = {**cells, _HELPER: CellType(runtime)}
     closure = tuple(held[name] for name in inner.co_freevars)
     new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -7,12 +7,15 @@ instruction) and resolved to file and line once.
 from __future__ import annotations
 
 import sys
+import sysconfig
 from pathlib import Path
 from types import CodeType
 
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parent)
+# Where Python and what is installed beside it live: never the user's own code.
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
@@ -45,7 +48,8 @@ def here() -> int:
     place = (id(code), frame.f_lasti)
     found = _BY_PLACE.get(place)
     if found is None:
-        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split(".<locals>.__npuscope")[0]
+        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split("__npuscope_body")[0]
+        name = name.split(".<locals>.__npuscope")[0]
         found = _BY_PLACE[place] = number(Site(code.co_filename, frame.f_lineno or 0, name))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from npuscope.tile.numeric import storage
 from npuscope.tile.record import model
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
+from npuscope.tile.strand import in_strand
 from npuscope.tile.values import Shape, Tensor, Tile
 
 Access = tuple[int, str, Shape, Shape]
@@ -74,6 +76,7 @@ class Run:
         self.rank: Any = None  # of a run that a host function called: which rank
         self.asks_dispatch = False  # an element is read for a predicate: by the runtime, not by the orchestration
         self.no_dep_next: list[Any] = []  # arguments of the call to come that pl.no_dep named
+        self.thread = threading.get_ident()
         self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
         self.log_reads: set[int] = set()
 
@@ -181,6 +184,8 @@ class Run:
         block = self.block
         assert block is not None
         seen = tensor.captured
+        if self.buffers[min(seen.buffer.id, len(self.buffers) - 1)] is not seen.buffer:
+            raise fault(f"{seen.buffer.name} {list(seen.shape)} is a tensor of another run")
         number = block.task.argument((seen.buffer.id, seen.offset, seen.shape, seen.strides))
         argument = block.task.arguments[number]
         if mode != "write":
@@ -241,8 +246,8 @@ class Run:
         """A tile that left its region: stored to GM by the task that made it."""
         if tile.promoted is None:
             home = tile.block
-            if home is None:
-                raise fault("this tile was made outside every task")
+            if home is None or home.task not in self.recorder.tasks[home.task.id : home.task.id + 1]:
+                raise fault(f"a tile {list(tile.shape)} {tile.dtype} of another run")
             name = f"value_{len(self.buffers)}"
             tensor = self.create(name, tile.shape, tile.dtype, origin="promoted")
             if tile.array is not None and tensor.buffer.data is not None:
@@ -303,7 +308,9 @@ def current() -> Run:
 
 
 def under_way() -> Run | None:
-    return _current
+    """The run that this thread is part of; another thread's is none of its business."""
+    run = _current
+    return run if run is not None and (run.thread == threading.get_ident() or in_strand()) else None
 
 
 def swap(run: Run | None) -> Run | None:
@@ -314,6 +321,7 @@ def swap(run: Run | None) -> Run | None:
 
 
 _current: Run | None = None
+turn = threading.RLock()  # runs of several threads take turns
 
 # --- whole numbers in GM, with lanes
 
