@@ -51,7 +51,7 @@ class Barrier:
         run = current()
         if self._blocks > MOST:
             raise fault(
-                f"pl.system.syncall: {self._blocks} blocks cannot all be on cores at once: there are {MOST} vector cores",
+                f"pl.system.syncall: {self._blocks} blocks cannot be on cores at once: there are {MOST} vector cores",
                 "Launch at most as many blocks as there are cores, and let each take several items.",
             )
         if not self._strands:
