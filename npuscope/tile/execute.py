@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from npuscope.tile import arguments as door
 from npuscope.tile import state
+from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
 from npuscope.tile.mistakes import explained
@@ -84,6 +85,8 @@ def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) 
     """
     with mode_of_runs(mode), collecting() as found:
         function(*args, **options)
+    if not found:
+        raise fault(f"{getattr(function, '__name__', function)} ran no tile program", "Is @pl.jit missing?")
     return found[-1]
 
 
