@@ -7,6 +7,7 @@ NumPy arrays.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,9 +119,9 @@ class TensorSpec(_Named):
     def _fitting(self, value: int | float) -> int | float:
         """A number as the dtype holds it; a float is cut off to a whole number, as torch does."""
         whole = self.storage.kind in "iu"
-        limits = np.iinfo(self.storage) if whole else np.finfo(np.float64)
-        if (whole or isinstance(value, int)) and not limits.min <= value <= limits.max:
-            raise self._bad(f"init_value={value} is out of range for {self.dtype}")
+        least, most = _limits(self.storage)
+        if (whole or isinstance(value, int)) and not least <= value <= most:
+            raise self._bad(f"init_value is {told(value)}, out of range for {self.dtype} [{least}, {most}]")
         return int(value) if whole else float(value)
 
     def _called(self, make: Callable[..., Any], seed: Seed | None) -> Any:
@@ -149,6 +150,14 @@ def _wants_generator(make: Callable[..., Any]) -> bool:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
+
+
+def _limits(storage: np.dtype[Any]) -> tuple[int | float, int | float]:
+    """Of whole numbers; for a float dtype of those that Python can make a float of."""
+    if storage.kind not in "iu":
+        return -sys.float_info.max, sys.float_info.max
+    limits = np.iinfo(storage)
+    return int(limits.min), int(limits.max)
 
 
 def _is_extent(size: object) -> bool:
@@ -198,9 +207,9 @@ class ScalarSpec(_Named):
         if not fits:
             raise self._bad(f"{self.dtype} requires {wanted} value, got {type(given).__name__}")
         if isinstance(given, int | np.integer) and wanted != "bool":
-            limits = np.iinfo(storage) if wanted == "int" else np.finfo(np.float64)
-            if not limits.min <= given <= limits.max:
-                raise self._bad(f"{given} is out of range for {self.dtype} [{limits.min}, {limits.max}]")
+            least, most = _limits(storage)
+            if not least <= given <= most:
+                raise self._bad(f"{told(given)} is out of range for {self.dtype} [{least}, {most}]")
 
     def to_python(self) -> int | float | bool:
         """The value as a Python number, after rounding to the dtype."""
