@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,20 @@ class Values(dict[str, Any]):
         place = sites.site(sites.here())
         remedy = f"There are {', '.join(self)}."
         raise NoSuchValue(f"the golden asks for {name!r}", path=place.file, line=place.line, remedy=remedy)
+
+
+@contextmanager
+def inputs_only_read() -> Iterator[None]:
+    """NumPy forbids a golden to write to an input; this says what to do about it."""
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = Site(frame.filename, frame.lineno or 0, frame.name)
+        remedy = "The spec of an output says is_output=True."
+        raise misuse("the golden writes to an input, which is read-only", remedy, place=place) from error
 
 
 def check_number(name: str, value: object, least: float = 0.0, most: float = math.inf) -> None:

@@ -32,7 +32,7 @@ from npuscope.tile.golden.checks import (
     checked_specs,
 )
 from npuscope.tile.golden.comparator import LastWriter, Verdict
-from npuscope.tile.golden.misuse import Values, misuse_of, told
+from npuscope.tile.golden.misuse import Values, inputs_only_read, misuse_of, told
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
 from npuscope.tile.golden.validation import validate_golden
@@ -210,7 +210,8 @@ class _Source:
                 values[spec.name] = python_number(given)
             else:
                 values[spec.name] = copy_of(given) if spec.is_output else to_read(given)
-        self.golden_fn(values)
+        with inputs_only_read():
+            self.golden_fn(values)
         return {spec.name: _expected(spec.name, values, self.golden_fn) for spec in _outputs(specs)}
 
     def keep(self, specs: Sequence[Spec], inputs: Mapping[str, Any], goldens: Mapping[str, Any] | None) -> None:

@@ -116,6 +116,10 @@ def misspells(values) -> None:
     values["Y"][:] = 1
 
 
+def spoils(values) -> None:
+    values["x"] *= 2
+
+
 @pytest.mark.parametrize(
     ("golden_fn", "sentence"),
     [
@@ -124,6 +128,7 @@ def misspells(values) -> None:
         (one_value, "one_value() cannot be called with one argument, the values by name"),
         (deletes, "the golden deletes 'y', an output"),
         (replaces, "the golden leaves None for the output 'y', no numbers"),
+        (spoils, "the golden writes to an input, which is read-only. The spec of an output says is_output=True."),
         (misspells, "the golden asks for 'Y'. There are x, y, factor."),
     ],
 )
