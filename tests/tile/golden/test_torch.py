@@ -102,7 +102,7 @@ def test_a_golden_of_another_dtype_is_taken_only_if_it_was_saved_so(executor, tm
 def test_complex_tensors_are_refused(executor) -> None:
     with pytest.raises(ValueError, match="no real numbers"):
         run_jit(scaled, specs(init=lambda: torch.ones(4, 8) * 1j), golden, executor=executor)
-    with pytest.raises(ValueError, match="the golden leaves .* no numbers"):
+    with pytest.raises(ValueError, match=r"the golden leaves .* no numbers"):
         run_jit(scaled, specs(), lambda values: values.update(y=torch.ones(4, 8) * 1j), executor=executor)
 
 
