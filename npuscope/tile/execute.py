@@ -99,16 +99,35 @@ def run_entry(
     rank: Any = None,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
+    started = time.perf_counter()
+    try:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
+    except state.Again:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
+    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
+    for listener in _listeners:
+        listener(finished)
+    return result
+
+
+def _run(
+    name: str,
+    body: Callable[..., Any],
+    parameters: tuple[door.Parameter, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rank: Any,
+    lanes: bool,
+) -> tuple[Run, Any]:
     run = Run(name, _modes[-1])
     run.rank = rank
+    run.lanes = run.lanes and lanes
     where = f"{name}()"
     given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
-    started = time.perf_counter()
-    AXES.sizes.clear()
-    AXES.passes = ()
+    AXES.reset()
     try:
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
@@ -123,10 +142,7 @@ def run_entry(
         state.swap(before)
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
-    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
-    for listener in _listeners:
-        listener(finished)
-    return result
+    return run, result
 
 
 def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:

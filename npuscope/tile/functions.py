@@ -63,7 +63,9 @@ class TileFunction:
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by a program: spliced in."""
         given = by_name(self.name, self.parameters, args, kwargs)
-        count = run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        if run.block is None:  # calls inside a task make none: they need no number
+            run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        count = run.calls.get(self.name, 0)
         run.recorder.layers.append(f"{self.name}#{count}")
         for parameter, value in self.arguments(args, kwargs):
             if parameter.rows_at_run_time and isinstance(value, Tensor):
@@ -205,6 +207,7 @@ class Extern(Incore):
             if parameter.direction is not None:
                 draft.writes = True
                 value.buffer.store_count += 1
+                value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:
             self._substitute(run, given)

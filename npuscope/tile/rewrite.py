@@ -2,7 +2,7 @@
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier.
-- A loop whose body reads names that an earlier turn set says so, for `shapes` mode may not run its turns as one.
+- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
 
@@ -19,7 +19,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from npuscope.tile import runtime
-from npuscope.tile.exposed import assigned, exposed, swapped
+from npuscope.tile.exposed import assigned, exposed, used
 from npuscope.tile.fault import TileError
 from npuscope.tile.grammar import called, check, rebound
 from npuscope.tile.record.model import Site
@@ -164,11 +164,8 @@ class _Rewriter(ast.NodeTransformer):
         if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
-            if read:
-                swaps = ast.Constant(swapped(node.body, read))
-                node.iter = ast.copy_location(
-                    _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
-                )
+            told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
+            node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
             before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
