@@ -87,6 +87,8 @@ def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) 
         raise fault(f"no mode {mode!r}", "Use values or shapes.")
     with mode_of_runs(mode), collecting() as found:
         function(*args, **options)
+    if not found:
+        raise fault(f"{getattr(function, '__name__', function)} ran no tile program", "Is @pl.jit missing?")
     return found[-1]
 
 

@@ -188,9 +188,9 @@ class Host(TileFunction):
 def _world_size(name: str, config: Any) -> int:
     devices = _devices(config)
     if not devices:
-        raise TileError(
+        raise fault(
             f"{name}() runs on several ranks and nobody says how many",
-            remedy="Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
+            "Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
         )
     return len(devices)
 
