@@ -23,7 +23,7 @@ from qwen3_14b.generate import prompts  # noqa: E402
 from qwen3_14b.weights import all_weights  # noqa: E402
 
 RECORD = ROOT / "tests" / "data" / "qwen3_small.npz"
-SEED, TOKENS = 0, 48
+SEED, TOKENS = 1, 48  # of ten seeds one whose best and second logits are never nearer than 2e-3
 LENGTHS = (3, 60, 120, 130)  # one row walks over the end of a KV page, one has done so
 WATCHED = (0, 7, 123, 499)  # vocabulary entries whose logits are kept at every step
 

@@ -69,6 +69,10 @@ class Qwen3:
         for size, part in whole:
             if size % part:
                 raise ValueError(f"{part} does not divide {size}: every tile of this program is a whole one")
+        if min(self.layers, self.batch, self.max_seq) < 1:
+            raise ValueError(
+                f"{self.layers} layers, {self.batch} rows, {self.max_seq} tokens: there must be some of each"
+            )
         if self.group > Q_PAD:
             raise ValueError(f"{self.group} query heads share a KV head; a tile has {Q_PAD} rows")
 
@@ -128,7 +132,7 @@ SMALL = Qwen3(
     hidden=256, layers=2, q_heads=6, kv_heads=2, head_dim=64, intermediate=512, vocab=500, max_seq=384, batch=4,
     tiles=Tiles(chunk=64, slab=128, qkv_n=128, qkv_tn=64, qkv_tk=64, out_n=64, out_k=128, mlp_n=128, tk=64, lm_n=128,
                 lm_tk=64, sample_blocks=2, a8_tn=64, a8_tk=64, a8_out_n=64, a8_out_k=128, a8_down_tk=64,
-                a8_attn=32),
+                a8_attn=64),
 )  # fmt: skip
 
 

@@ -185,10 +185,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def chosen(options: argparse.Namespace, layers: int | None = 1) -> Qwen3:
     """The model that the command line asks for."""
-    return sized(
-        SMALL if options.small else QWEN3_14B,
-        max_seq=options.max_seq, batch=options.batch, layers=options.layers or layers, storage=options.storage,
-    )  # fmt: skip
+    layers = layers if options.layers is None else options.layers
+    asked = {"max_seq": options.max_seq, "batch": options.batch, "layers": layers, "storage": options.storage}
+    try:
+        return sized(SMALL if options.small else QWEN3_14B, **asked)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def shapes(model: Qwen3) -> dict[str, tuple[int, int]]:
 _ANCHOR = 8.0  # coordinate 0 of every embedding
 _ANCHOR_GAIN = {"wq": 8.0, "wk": 8.0, "wv": 0.0, "w_gate": 0.0, "w_up": 0.0}  # of row 0, over the other rows'
 _NORM_MEAN = {"q_norm_weight": 2.5, "k_norm_weight": 2.5}
-_GAIN = {"wo": 3.0}
+_GAIN = {"wo": 4.0, "embed": 0.5}
 
 
 def draw(name: str, model: Qwen3, seed: int = 0) -> Array:

@@ -85,22 +85,26 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+def with_outputs(
+    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
+    outputs = [p for p in wanted if p.direction == "Out"]
+    required = [p for p in wanted if p.default is inspect.Parameter.empty]
+    if not outputs or len(args) != len(required) - len(outputs) or kwargs:
+        return by_name(function, wanted, args, kwargs)
+    made = {p.name: p.room() for p in outputs}
+    missing = [name for name, room in made.items() if room is None]
+    if missing:
+        raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
+    return {**by_name(function, tuple(p for p in wanted if p.name not in made), args, kwargs), **made}
+
+
 def by_name(
     function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a call by parameter; each must be there, once, and no others.
-
-    Outputs may be left out, all of them: they are made, and the program returns them.
-    """
+    """The arguments of a call by parameter; each must be there, once, and no others."""
     names = [p.name for p in wanted]
-    outputs = [p for p in wanted if p.direction == "Out"]
-    if outputs and len(args) == len(names) - len(outputs) and not kwargs:
-        made = {p.name: p.room() for p in outputs}
-        inputs = [name for name in names if name not in made]
-        missing = [name for name, room in made.items() if room is None]
-        if missing:
-            raise fault(f"{function}() needs the argument {missing[0]}: its shape is not declared")
-        return {**made, **dict(zip(inputs, args, strict=True))}
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     if len(args) > len(names):
         raise fault(f"{function}() takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")

@@ -96,21 +96,42 @@ def run_entry(
     rank: Any = None,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
+    started = time.perf_counter()
+    try:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
+    except state.Again:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
+    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
+    for listener in _listeners:
+        listener(finished)
+    return result
+
+
+def _run(
+    name: str,
+    body: Callable[..., Any],
+    parameters: tuple[door.Parameter, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rank: Any,
+    lanes: bool,
+) -> tuple[Run, Any]:
     run = Run(name, _modes[-1])
     run.rank = rank
+    run.lanes = run.lanes and lanes
     where = f"{name}()"
-    given = door.by_name(name, parameters, args, kwargs)
+    given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
-    started = time.perf_counter()
-    AXES.sizes.clear()
-    AXES.passes = ()
+    AXES.reset()
     try:
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
+        if run.host is None:  # a host function writes nothing itself
+            _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
             if entry.give_back is not None:
                 entry.give_back()
@@ -118,10 +139,15 @@ def run_entry(
         state.swap(before)
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
-    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
-    for listener in _listeners:
-        listener(finished)
-    return result
+    return run, result
+
+
+def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+    for parameter in parameters:
+        value = bound[parameter.name].value
+        if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+            about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
+            run.recorder.finding("direction", f"{name}() never writes to {about}")
 
 
 def _out(run: Run, value: Any) -> Any:

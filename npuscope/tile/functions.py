@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from npuscope.tile import state
-from npuscope.tile.arguments import Parameter, parameters
+from npuscope.tile.arguments import Parameter, by_name, parameters
 from npuscope.tile.compiled import Compiled
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.execute import Finished, record, run_entry
@@ -62,19 +62,31 @@ class TileFunction:
 
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by a program: spliced in."""
-        count = run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        given = by_name(self.name, self.parameters, args, kwargs)
+        if run.block is None:  # calls inside a task make none: they need no number
+            run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        count = run.calls.get(self.name, 0)
         run.recorder.layers.append(f"{self.name}#{count}")
         for parameter, value in self.arguments(args, kwargs):
             if parameter.rows_at_run_time and isinstance(value, Tensor):
                 value.bind_dynamic(0, None)
         try:
-            return self.body(*args, **kwargs)
+            return self.body(**given)
         finally:
             run.recorder.layers.pop()
 
 
 class Inline(TileFunction):
     """Spliced into its caller; parameters alias the caller's variables."""
+
+    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        body = self.body
+        for name, site in (body.func if isinstance(body, functools.partial) else body).__dict__["rebound"].items():
+            value = by_name(self.name, self.parameters, args, kwargs)[name]
+            if isinstance(value, Tensor):
+                about = f"{self.name}() gives the name {name} of its parameter {list(value.shape)} to a new value"
+                run.recorder.finding("rebound", f"{about}: the caller's tensor is not written", site)
+        return super().inside(run, args, kwargs)
 
 
 class Entry(TileFunction):
@@ -107,29 +119,53 @@ class Incore(TileFunction):
     kind = "incore"
 
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        deps = kwargs.pop("deps", None)
+        given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is not None:
             run.block.task.called(self.name)
-            return self.body(*args, **kwargs)
-        task = open_task(run, self.name, 1, "call", kwargs.pop("deps", None))
-        args, kwargs = self._in_gm(run, args, kwargs, task)
-        result = run_single(run, task, lambda: self.body(*args, **kwargs))
+            if run.block.task.form == "spmd":
+                self._declare(run.block.task, given)
+            return self.body(**given)
+        task = open_task(run, self.name, 1, "call", deps)
+        given = {key: _in_gm(run, value) for key, value in given.items()}
+        self._declare(task, given)
+        result = run_single(run, task, lambda: self.body(**given))
+        self._kept_word(run, task, given)
         mark_no_dep(run, task, run.no_dep_next)
         run.no_dep_next.clear()
         return _in_gm(run, result)
 
-    def submit(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], deps: Any) -> tuple[Any, ...]:
+    def submit(
+        self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], deps: Any, early: bool
+    ) -> tuple[Any, TaskId]:
         """pl.submit: what the kernel returns, and its task id."""
         number = len(run.recorder.tasks)
         result = self.inside(run, args, {**kwargs, "deps": deps})
-        return (*(result if isinstance(result, tuple) else (result,)), TaskId(number))
+        run.recorder.tasks[number].options["early"] = early
+        return result, TaskId(number)
 
-    def _in_gm(self, run: Run, args: Any, kwargs: Any, task: Any) -> tuple[Any, Any]:
-        values = [_in_gm(run, value) for value in args]
-        for parameter, value in zip(self.parameters, values, strict=False):
+    def _declare(self, task: Any, given: dict[str, Any]) -> None:
+        """What the signature says of the tensors of a call; one given twice is written if either parameter is."""
+        for parameter in self.parameters:
+            value = given[parameter.name]
             if isinstance(value, Tensor):
-                task.declared[value.buffer.id] = parameter.direction or "In"
+                task.declared[value.buffer.id] = parameter.direction or task.declared.get(value.buffer.id, "In")
+        for value in given.values():
+            if isinstance(value, Tensor):
                 task.argument((value.buffer.id, value.offset, value.shape, value.strides))
-        return tuple(values), {key: _in_gm(run, value) for key, value in kwargs.items()}
+
+    def _kept_word(self, run: Run, task: Any, given: dict[str, Any]) -> None:
+        """A pl.Out parameter is written and not read before: the runtime copies nothing in and waits for no writer."""
+        for parameter in self.parameters:
+            value = given[parameter.name]
+            if parameter.direction != "Out" or not isinstance(value, Tensor):
+                continue
+            seen = [a for a in task.arguments if a.key[0] == value.buffer.id]
+            about = f"the kernel {self.name} declares {parameter.name} {list(value.shape)} pl.Out"
+            if not any(a.writes for a in seen):
+                run.recorder.finding("direction", f"{about} and never writes it")
+            elif any(a.read_first for a in seen):
+                run.recorder.finding("direction", f"{about} and reads it before it writes it: declare it pl.InOut")
 
 
 def _in_gm(run: Run, value: Any) -> Any:
@@ -171,6 +207,7 @@ class Extern(Incore):
             if parameter.direction is not None:
                 draft.writes = True
                 value.buffer.store_count += 1
+                value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:
             self._substitute(run, given)
@@ -274,19 +311,21 @@ def program(cls: type) -> Program:
     return Program(cls)
 
 
-def submit(kernel: Any, *args: Any, deps: Any = None, **kwargs: Any) -> Any:
+def submit(
+    kernel: Any, *args: Any, deps: Any = None, dumps: Any = None, allow_early_resolve: bool = False, **kwargs: Any
+) -> Any:
     """Launches a kernel: what it returns, then its task id."""
     run = state.current()
     if not isinstance(kernel, Incore):
-        raise fault("pl.submit launches an incore kernel")
-    return kernel.submit(run, args, kwargs, deps)
+        raise fault(f"pl.submit launches an incore kernel, not {getattr(kernel, 'name', kernel)}")
+    return kernel.submit(run, args, kwargs, deps, allow_early_resolve)
 
 
-def spmd_submit(kernel: Any, *args: Any, core_num: Any = 1, **options: Any) -> Any:
+def spmd_submit(kernel: Any, *args: Any, core_num: Any, **options: Any) -> Any:
     """Launches a kernel on n blocks: what it returns, then its task id."""
     if not isinstance(kernel, TileFunction):
-        raise fault("pl.spmd_submit launches a kernel")
+        raise fault(f"pl.spmd_submit launches a kernel, not {kernel!r}")
     launch = Spmd(core_num, name_hint=kernel.name, **options)
     number = launch.launch()
     result = launch.run(lambda index: kernel(*args))
-    return (*(result if isinstance(result, tuple) else (result,)), number)
+    return result, number

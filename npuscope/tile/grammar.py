@@ -15,6 +15,10 @@ Resolve = Callable[[str], Any]  # the object that a global or closure name stand
 
 _SCALARS = {"read", "get_block_idx", "get_subblock_idx"}
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
+_SAME = {
+    "assemble", "store", "write", "gather_row", "scatter", "slice", "reshape", "transpose", "set_validshape",
+    "reinterpret_view", "create_tensor", "update_element", "yield_", "no_dep", "load", "read", "dim",
+}  # fmt: skip
 _PYTHON = {"range", "min", "max", "int", "float", "len", "abs", "list", "tuple", "sum", "print"}
 
 
@@ -167,6 +171,31 @@ class _Grammar:
         counts = [len(s.value.args) for s in (one, other) if isinstance(s.value, ast.Call)]
         if counts[0] != counts[1]:
             raise self._fault(node, f"the branches of this if yield {counts[0]} and {counts[1]} values")
+
+
+def rebound(definition: ast.FunctionDef, resolve: Resolve) -> dict[str, int]:
+    """Parameters that an op's result takes the name of, with the line; not those that are returned."""
+    arguments = {a.arg for a in definition.args.args}
+    returned: set[str] = set()
+    found: dict[str, int] = {}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Return) and node.value is not None:
+            returned |= _names(node.value)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+            if name in arguments and (isinstance(value, ast.BinOp) or _computes(value, resolve)):
+                found.setdefault(name, node.lineno)
+    return {name: line for name, line in found.items() if name not in returned}
+
+
+def _computes(value: ast.expr, resolve: Resolve) -> bool:
+    """Whether it is an op whose result is a new value, not the tensor written or seen another way."""
+    if not isinstance(value, ast.Call) or called(value) in _SAME:
+        return False
+    root: ast.expr = value.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and hasattr(resolve(root.id), "spmd")
 
 
 def _is_int(node: ast.expr) -> bool:

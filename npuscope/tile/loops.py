@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
+from npuscope.tile.carried import MUTABLE, State, held, user_frame
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
@@ -15,7 +16,6 @@ from npuscope.tile.ops.checks import is_number
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
 from npuscope.tile.state import Block, Run, current, end_pass
-from npuscope.tile.values import Tile
 
 
 class Loop:
@@ -30,8 +30,10 @@ class Loop:
         self.start, self.stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         self.step = bounds[2] if len(bounds) == 3 else 1
         self.init_values = None if init_values is None else tuple(init_values)
-        self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
-        self.swaps = False
+        self.told = False  # whether the rewritten program said what turns hand to each other:
+        self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
+        self.lists: list[Any] = []  # lists in reach, which it may change
+        self.carry: list[Any] = []  # what pl.yield_ carries, as a tuple
         self.holds_tasks = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -45,7 +47,8 @@ class Loop:
             turns = in_orchestration(run, self)
         if self.init_values is None:
             return turns
-        return _carrying(run, turns, self.init_values)
+        self.carry = [self.init_values]
+        return _carrying(run, turns, self.carry)
 
     def trips(self) -> int:
         step = int(self.step)
@@ -55,14 +58,14 @@ class Loop:
         return max(0, int(count))
 
 
-def _carrying(run: Run, turns: Iterator[Any], init_values: tuple[Any, ...]) -> Iterator[Any]:
-    carry = [init_values]
+def _carrying(run: Run, turns: Iterator[Any], carry: list[Any]) -> Iterator[Any]:
+    depth = len(run.carries)
     run.carries.append(carry)
     try:
         for i in turns:
             yield i, carry[0]
     finally:
-        run.carries.remove(carry)
+        del run.carries[depth:]
 
 
 def yield_(*values: Any) -> Any:
@@ -97,41 +100,56 @@ def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     frame = Frame(block.frame, (kind, loop.stage, sites.here()))
     block.frame = frame
     try:
-        if run.computes:
+        if not run.lanes:
             start, step = int(loop.start), int(loop.step)
             for i in range(start, int(loop.stop), step):
                 yield i
                 frame.turn(1)
         else:
-            yield from _by_lanes(run, frame, loop)
+            yield from _by_lanes(run, block, frame, loop)
     finally:
         if frame.items:  # left by break
             frame.turn(1)
         run.recorder.close_loop(frame, block)
 
 
-def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
+def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]:
     """Runs the body once for each run of iterations that behave alike (see lanes.py)."""
     trips = loop.trips()
-    alone = loop.swaps or loop.init_values is not None or any(is_number(value) for value in loop.carries)
-    led = any(isinstance(value, Tile) for value in loop.carries)
-    done = 0
+    done = alone = 0
     while done < trips:
-        # A carried tile comes from outside in the first turn and from the turn before in the others.
-        width = 1 if alone or (led and done == 0) else trips - done
+        # Turns that never start alike are run one by one, with plain numbers; now and then more are tried.
+        wide = loop.told and (alone < 2 or done & (done - 1) == 0)
+        width = trips - done if wide else 1
         AXES.open(width)
-        kept = 1
+        before = _state(block, frame, frame.iteration, loop) if width > 1 else None
+        left = True
         try:
             if width == 1:
                 yield loop.start + done * loop.step
             else:
                 steps = np.arange(done, trips, dtype=np.int64).reshape(-1, *(1,) * frame.depth)
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
-            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
+            left = False
+            if before is not None and AXES.sizes[-1] > 1:
+                same = before.same_turns(_state(block, frame, frame.iteration + 1, loop))
+                AXES.keep(same)
+                alone = alone + 1 if same == 1 else 0
         finally:
+            if left:  # by break: no turn comes after this one
+                AXES.keep(1)
+            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
             kept = end_pass(run)
         frame.turn(kept)
         done += kept
+
+
+def _state(block: Block, frame: Frame, turn: int, loop: Loop) -> State:
+    values: list[Any] = list(loop.carry)
+    user = user_frame() if loop.names else None
+    if user is not None:
+        values += held(user.f_locals, loop.names)
+    return State(block, frame, turn, values, loop.lists)
 
 
 class While:
@@ -145,12 +163,15 @@ class While:
     def __iter__(self) -> Iterator[Any]:
         run = current()
         carry = [self.init_values]
+        outer = len(run.carries)
         run.carries.append(carry)
         frame = None
         if run.block is not None:
             frame = Frame(run.block.frame, ("while", 1, sites.here()))
             run.block.frame = frame
-        number = run.loops = run.loops + 1
+        else:
+            run.loops += 1
+        number = run.loops
         turns, depth = run.recorder.turns, len(run.recorder.turns)
         turn = 0
         try:
@@ -169,8 +190,10 @@ class While:
                     frame.turn(1)
                 turn += 1
         finally:
-            run.carries.remove(carry)
+            del run.carries[outer:]
             if frame is not None and run.block is not None:
+                if frame.items:  # left by break, or while its condition was worked out
+                    frame.turn(1)
                 run.recorder.close_loop(frame, run.block)
 
 
@@ -207,6 +230,8 @@ class SplitAiv:
         finally:
             block.aiv, block.half, block.split = 0, None, False
             block.gathered.clear()
+            if frame.items:  # left by break
+                frame.turn(1)
             run.recorder.close_loop(frame, block)
 
 
@@ -256,11 +281,11 @@ def split_aiv(n: int, *, mode: Any) -> SplitAiv:
     return SplitAiv(n, mode)
 
 
-def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, Any]) -> Any:
-    """Told by the rewritten program: what the names that a loop's body reads before it sets them hold now."""
-    if isinstance(loop, Loop):
-        loop.carries = tuple(values[name] for name in names if name in values)
-        loop.swaps = swaps
+def carried(loop: Any, names: tuple[str, ...], values: dict[str, Any]) -> Any:
+    """Told by the rewritten program: the names that a loop's body may read before it sets them, and all there are."""
+    if isinstance(loop, Loop) and not loop.told:
+        loop.told, loop.names = True, names
+        loop.lists = [value for value in values.values() if type(value) in MUTABLE]
     return loop
 
 

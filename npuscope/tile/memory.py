@@ -22,6 +22,7 @@ class Buffer:
         "known",
         "manual_dep",
         "name",
+        "read_only",
         "rows_at_run_time",
         "shape",
         "store_count",
@@ -43,6 +44,7 @@ class Buffer:
         self.written = written  # flat
         self.known = True  # shapes mode: no uncomputed value was stored here
         self.manual_dep = manual_dep
+        self.read_only = False  # a parameter of the entry without a direction
         self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
         self.store_count = 0
 

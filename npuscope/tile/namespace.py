@@ -151,7 +151,14 @@ def language() -> dict[str, Any]:
     found |= common
     found |= {
         "tile": Namespace(_label="pl.tile", **common, create=transfer.create_tile, MaskPattern=enums.MaskPattern),
-        "tensor": Namespace(_label="pl.tensor", **common, create=transfer.create_tensor, no_dep=regions.no_dep),
+        "tensor": Namespace(
+            _label="pl.tensor",
+            **common,
+            create=transfer.create_tensor,
+            view=shaping.view,
+            no_dep=regions.no_dep,
+            dump_tag=system.nothing,
+        ),
         "array": Namespace(
             _label="pl.array",
             create=tasks.create,

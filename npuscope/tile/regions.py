@@ -23,6 +23,9 @@ def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, *
         kernel = unnamed(run)
     if run.block is not None:
         raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
+    if run.cluster is not None:
+        task: TaskDraft = run.cluster.task_of(run, blocks, form)
+        return task
     return run.recorder.open_task(kernel, blocks, form, deps=flat_ids(deps), manual_scope=run.manual > 0, **options)
 
 
@@ -49,7 +52,8 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
 
 
 def enter(run: Run, task: TaskDraft) -> None:
-    run.block = Block(task, 0, 0, 1)
+    kept = None if run.cluster is None else run.cluster.block
+    run.block = Block(task, 0, 0, 1) if kept is None else kept
     AXES.open(1)
 
 
@@ -57,8 +61,11 @@ def leave(run: Run) -> None:
     block = run.block
     assert block is not None
     end_pass(run)
-    close(run, block, 1)
     run.block = None
+    if run.cluster is not None:
+        run.cluster.block = block  # stays open for the rest of the cluster
+    else:
+        close(run, block, 1)
 
 
 def close(run: Run, block: Block, count: int) -> None:
@@ -140,7 +147,7 @@ class Spmd:
         if self.blocks < 0:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = name_hint
-        self.skip = predicate is not None and not bool(predicate)
+        self.skip = predicate is not None and not _holds(predicate)
         self.deps = deps
         self.options = {
             "sync_start": bool(sync_start),
@@ -166,7 +173,7 @@ class Spmd:
         if self.skip:
             return None
         last: list[Any] = [None]
-        if run.computes:
+        if not run.lanes:
             barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
         else:
@@ -205,6 +212,18 @@ class Spmd:
         """Never reached: the rewriter replaces the statement."""
 
 
+def _holds(predicate: Any) -> bool:
+    """The runtime asks for the element when it dispatches; the orchestration does not wait for it."""
+    if not callable(predicate):
+        return bool(predicate)
+    run = current()
+    run.asks_dispatch = True
+    try:
+        return bool(predicate())
+    finally:
+        run.asks_dispatch = False
+
+
 class Scope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
@@ -215,9 +234,10 @@ class Scope:
         run = current()
         if run.block is not None:
             raise fault("a scope inside a task", "Scopes belong to orchestration.")
+        if run.manual:
+            kind = "a manual scope" if self.manual else "an automatic scope"
+            raise fault(f"{kind} inside a manual scope", "Close the manual scope first.")
         if self.manual:
-            if run.manual:
-                raise fault("a manual scope inside a manual scope")
             run.manual += 1
 
     def __exit__(self, *_: Any) -> None:
@@ -226,16 +246,33 @@ class Scope:
 
 
 class Cluster:
-    """Groups work for one cluster of cores; changes no values."""
+    """Regions that one cluster of cores runs together: one task."""
 
-    def __init__(self, **_: Any) -> None:
-        pass
+    def __init__(self, name_hint: str = "") -> None:
+        self.name = name_hint
+        self.task: TaskDraft | None = None
+        self.block: Block | None = None
 
     def __enter__(self) -> None:
-        pass
+        run = current()
+        if run.block is not None or run.cluster is not None:
+            raise fault("pl.cluster inside a task or another cluster")
+        run.cluster = self
 
-    def __exit__(self, *_: Any) -> None:
-        pass
+    def task_of(self, run: Run, blocks: int, form: str) -> TaskDraft:
+        """The cluster's task; a launch of many blocks stands alone in it."""
+        if self.task is None:
+            name = self.name or unnamed(run).replace("_incore_", "_cluster_")
+            self.task = run.recorder.open_task(name, blocks, form, deps=(), manual_scope=run.manual > 0)
+        elif form == "spmd" or self.task.form == "spmd":
+            raise fault("a pl.spmd launch stands alone in its pl.cluster")
+        return self.task
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        run = current()
+        run.cluster = None
+        if kind is None and self.block is not None:
+            close(run, self.block, 1)
 
 
 def at(*args: Any, **options: Any) -> At:
@@ -254,8 +291,8 @@ def manual_scope() -> Scope:
     return Scope(manual=True)
 
 
-def cluster(**options: Any) -> Cluster:
-    return Cluster(**options)
+def cluster(*, name_hint: str = "") -> Cluster:
+    return Cluster(name_hint)
 
 
 def no_dep(tensor: Any) -> Any:

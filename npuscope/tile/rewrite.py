@@ -2,7 +2,7 @@
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier.
-- A loop whose body reads names that an earlier turn set says so, for `shapes` mode may not run its turns as one.
+- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
 
@@ -19,9 +19,11 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from npuscope.tile import runtime
-from npuscope.tile.exposed import assigned, exposed, swapped
+from npuscope.tile.exposed import assigned, exposed
 from npuscope.tile.fault import TileError
-from npuscope.tile.grammar import called, check
+from npuscope.tile.grammar import called, check, rebound
+from npuscope.tile.record.model import Site
+from npuscope.tile.sites import number
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
@@ -44,7 +46,13 @@ def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(definition, ast.FunctionDef):
         raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    check(definition, function.__code__.co_filename, lambda name: _held(function, cells, name))
+    file = function.__code__.co_filename
+
+    def resolve(name: str) -> Any:
+        return _held(function, cells, name)
+
+    check(definition, file, resolve)
+    again = rebound(definition, resolve)
     definition.decorator_list = []
     definition.returns = None
     arguments = definition.args
@@ -52,7 +60,9 @@ def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
         argument.annotation = None
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     definition = _Rewriter(definition, has_self).visit(definition)
-    return _compiled(function, definition, cells)
+    new = _compiled(function, definition, cells)
+    new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
+    return new
 
 
 def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -> Any:
@@ -112,6 +122,15 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if called(node) in ("spmd", "spmd_submit"):
+            for option in node.keywords:
+                if option.arg == "predicate":
+                    nothing = ast.arguments([], [], None, [], [], None, [])
+                    option.value = ast.copy_location(ast.Lambda(nothing, option.value), option.value)
+        return node
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
         target = node.targets[0]
@@ -145,11 +164,7 @@ class _Rewriter(ast.NodeTransformer):
         if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
-            if read:
-                swaps = ast.Constant(swapped(node.body, read))
-                node.iter = ast.copy_location(
-                    _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
-                )
+            node.iter = ast.copy_location(_helper("carried", node.iter, _strings(sorted(read)), _locals()), node.iter)
             before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
@@ -195,11 +210,16 @@ class _Rewriter(ast.NodeTransformer):
                 value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
                 statements += [ast.Assign([ast.Name(n, ast.Store())], value), _unbound_deleted(n)]
         for statement in statements:
-            ast.copy_location(statement, node)
-            for child in ast.walk(statement):
-                if isinstance(child, ast.expr | ast.stmt) and not hasattr(child, "lineno"):
-                    ast.copy_location(child, node)
+            _place(statement, node)
         return statements
+
+
+def _place(made: ast.stmt, node: ast.stmt) -> None:
+    """Puts what was made on the first line of what it stands for: Python takes a method call's line from its end."""
+    for child in ast.walk(made):
+        if isinstance(child, ast.expr | ast.stmt) and (child is made or not hasattr(child, "lineno")):
+            ast.copy_location(child, node)
+            child.end_lineno, child.end_col_offset = node.lineno, node.col_offset
 
 
 def _unbound_deleted(name: str) -> ast.stmt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from typing import Any
 
@@ -190,6 +191,15 @@ def test_a_step_is_embedding_layers_head_and_sampling() -> None:
 def test_sizes_that_tiles_do_not_divide_are_refused() -> None:
     with pytest.raises(ValueError, match="100 does not divide 256"):
         sized(SMALL, tiles=replace(SMALL.tiles, slab=100))
+    for option, message in (
+        ("--max-seq=1000", "128 does not divide 1000"),
+        ("--batch=0", "0 rows"),
+        ("--layers=0", "0 l"),
+    ):
+        parser = argparse.ArgumentParser()
+        decode_layer.arguments(parser)
+        with pytest.raises(SystemExit, match=message):
+            decode_layer.chosen(parser.parse_args([option]))
 
 
 def test_rounding_is_away_from_zero_at_ties() -> None:

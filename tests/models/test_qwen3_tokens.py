@@ -40,22 +40,22 @@ def test_48_tokens_in_fp32_are_exactly_those_of_transformers(record: dict[str, A
     tokens, logits = decoded(sized(SMALL, storage="fp32"), record, 48)
     assert np.array_equal(tokens, record["tokens"])
     theirs = np.concatenate([record["fp32_top_logits"], record["fp32_watched"]], axis=-1)
-    # fp32 sums in another order; the smallest gap between a best and a second logit is 3e-3
+    # fp32 sums in another order; the smallest gap between a best and a second logit is 2e-3
     assert float(np.max(np.abs(kept(logits, record, 48) - theirs))) < 2e-4
 
 
-def test_bf16_is_no_further_from_fp32_than_transformers_own_bf16(record: dict[str, Any]) -> None:
+def test_bf16_is_nearer_to_fp32_than_transformers_own_bf16(record: dict[str, Any]) -> None:
     count = 24
     tokens, logits = decoded(SMALL, record, count, forced=record["tokens"])
     theirs = np.concatenate([record["fp32_top_logits"], record["fp32_watched"]], axis=-1)[:, :count]
     error = float(np.sqrt(np.mean((kept(logits, record, count) - theirs) ** 2)))
-    # transformers rounds the residual to BF16 after every layer, the tile program keeps it in fp32
-    assert error < float(np.sqrt(np.mean(record["bf16_error"][:, :count] ** 2)))
+    # transformers rounds the residual to BF16 after every layer, the tile program keeps it in fp32: 0.01 against 0.06
+    assert error < 0.5 * float(np.sqrt(np.mean(record["bf16_error"][:, :count] ** 2)))
     # another token only where fp32 had two within what BF16 moves logits
     gap = record["fp32_top_logits"][:, :count, 0] - record["fp32_top_logits"][:, :count, 1]
     other = tokens != record["tokens"][:, :count]
     assert np.all(gap[other] < 6 * error)
-    assert np.mean(other) < 0.1
+    assert np.mean(other) < 0.05
 
 
 def test_prompts_may_go_token_by_token_through_the_program(record: dict[str, Any]) -> None:

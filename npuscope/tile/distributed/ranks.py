@@ -57,13 +57,12 @@ class Rank:
         """Called in the strand: comes back when the condition holds."""
         if holds():
             return
-        run, sizes, passes = state.current(), AXES.sizes[:], AXES.passes
+        run, loops = state.current(), AXES.held()
         self.waiting = Waiting(holds, says, sites.site(sites.here()))
         self.strand.pause()
         self.waiting = None
         state.swap(run)
-        AXES.sizes[:], AXES.passes = sizes, passes
-        AXES.epoch += 1
+        AXES.resume(loops)
 
 
 @dataclass(frozen=True)

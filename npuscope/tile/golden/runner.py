@@ -27,6 +27,7 @@ from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_numbe
 from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
 
+NOTICED = 5  # findings of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset(
     {
         "platform",
@@ -225,8 +226,18 @@ def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, ex
         with _stage("validate"):
             validate_golden(outputs, goldens, judge.rtol, judge.atol, judge.compare_fn, others, ran)
     except AssertionError as error:
-        return RunResult(False, str(error), work_dir=place, run=ran, compared=True)
+        return RunResult(False, f"{error}{_noticed(ran)}", work_dir=place, run=ran, compared=True)
     return RunResult(True, work_dir=place, run=ran, compared=True)
+
+
+def _noticed(ran: Any) -> str:
+    """What the run itself found odd, for it may be why the numbers are wrong: reads of memory never written, …"""
+    recording = ran.recording
+    lines = []
+    for finding in recording.findings[:NOTICED]:
+        site = recording.sites[finding.site]
+        lines.append(f"\n  the run noticed: {site.file}, line {site.line}: {finding.message}")
+    return "".join(lines)
 
 
 def _record_shapes(program: Any, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:

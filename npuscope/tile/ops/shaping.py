@@ -15,7 +15,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.memory import contiguous
 from npuscope.tile.numeric import sorting, storage
 from npuscope.tile.ops.checks import describe, dtype_of, is_number, shape_of
-from npuscope.tile.state import current
+from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tensor, Tile
 
 
@@ -49,6 +49,14 @@ def reshape(input: Any, shape: Sequence[Any]) -> Any:
         assert shared is not None
         result.array = shared.reshape(extents)
     return result
+
+
+def view(tensor: Any, shape: Sequence[Any] | None = None, valid_shape: Any = None, *, layout: Any = None) -> Any:
+    """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
+    if shape is None and layout is None:
+        raise fault("pl.tensor.view needs a shape or a layout")
+    seen = tensor if shape is None else reshape(tensor, shape)
+    return seen if valid_shape is None else set_validshape(seen, *valid_shape)
 
 
 def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
@@ -203,10 +211,16 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run.region("full")
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
-    number = lanes.of(value)
+    number = _one(run, value)
     if is_number(number) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, number)
     return result
+
+
+def _one(run: Run, value: Any) -> Any:
+    """A number, or what is no number: then it differs from lane to lane and is not computed."""
+    run.lost = run.lost or type(value) is lanes.Lane
+    return lanes.of(value)
 
 
 def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
@@ -220,7 +234,7 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
         raise fault(f"pl.arange makes one row, not {list(extents)}")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
-    first = lanes.of(start)
+    first = _one(run, start)
     if is_number(first) and (run.computes or kind.steers):
         ramp = sorting.arange(first, extents, kind.compute)
         result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
@@ -236,7 +250,7 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
     result = Tile(None, extents, kind)
     run.emit("tri", "vector", (diagonal,), result)
-    if run.computes:
+    if run.computes or kind.steers:
         below = np.tri(extents[-2], extents[-1], k=int(diagonal) - (1 if upper else 0))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result

@@ -76,7 +76,9 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) ->
     return (rows, *box[1:])
 
 
-def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Shape | None:
+def inside(
+    x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool, op: str = "slice"
+) -> Shape | None:
     """The valid part of a box; what it reads must lie in the source."""
     if clamp:
         limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
@@ -86,10 +88,10 @@ def inside(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, cl
         valid = tuple(min(n, s) for n, s in zip(valid or box, source, strict=True))
     if valid is not None:
         if any(v > n for v, n in zip(valid, box, strict=True)):
-            raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
+            raise fault(f"pl.{op}: valid_shape {list(valid)} is larger than the box {list(box)}")
         if valid == box:
             valid = None
-    check_bounds("slice", x.shape, offset, valid or box, x.buffer.name)
+    check_bounds(op, x.shape, offset, valid or box, x.buffer.name)
     return valid
 
 

@@ -9,6 +9,7 @@ from npuscope.tile import sites
 from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, shape_of
 from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
@@ -44,7 +45,7 @@ def load(
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
     reach = None if valid_shape or clamp else overhang(run, tensor, box, offsets, "load")
-    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp)
+    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory), reach=reach)
     if transpose:
         from npuscope.tile.ops import shaping
@@ -182,7 +183,7 @@ def create_tile(
 
 def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
     array = None
-    if run.computes:
+    if run.computes or kind.steers:
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
     tile = Tile(array, extents, kind, None, space)
     run.emit("create", "view", (), tile)
@@ -210,13 +211,17 @@ def gather_row(
     if not isinstance(source, Tensor):
         raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
     box = shape_of(shapes)
-    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False)
+    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
     tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
     within = valid or box
     into = run.tile(dst, "gather_row")
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
+    if into.array is not None and run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
+    if into.array is not None and tile.array is None:
+        into.array = None
     if into.array is not None and tile.array is not None:
         array = tile.array[tuple([span(0, n) for n in (valid or box)])]
         where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])

@@ -46,6 +46,7 @@ def _literal(value: Any, dtype: DataType) -> tuple[Any, DataType]:
         return UNKNOWN, dtype
     value = lanes.of(value)
     if isinstance(value, np.ndarray):
+        current().lost = True
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     fraction = isinstance(value, float | np.floating)
     if dtype.is_int and fraction:
@@ -193,8 +194,14 @@ def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
 
 
 def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
-    if isinstance(x, Unknown) or type(x) is Lane:
-        return x if type(x) is Lane and dtype.is_int else UNKNOWN
+    if isinstance(x, Unknown):
+        return x
+    if type(x) is Lane:
+        if dtype.is_float:
+            return UNKNOWN
+        if x.values.dtype.kind != "f":
+            return x
+        return Lane(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
     if dtype.is_float:
         value = np.asarray(np.float32(x))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))

@@ -124,9 +124,10 @@ def test_counts_per_kernel_and_area() -> None:
     made = attention()
     counts = count_graphs([made], [task_graph(made)], area_rules())
     assert counts.areas.select("area", "kernels", "tasks").rows() == [
-        ("other", 2, 3),
         ("attention", 1, 2),
+        ("other", 1, 2),
         ("QKV", 1, 1),
+        ("no work", 1, 1),
     ]
     assert counts.kernels.select("kernel", "waits").rows() == [
         ("q_proj", 0),

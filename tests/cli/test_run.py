@@ -1,0 +1,145 @@
+"""`npuscope run`: somebody's tile script, as it is, through the real entry point."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import npuscope
+
+SCALE = """
+import numpy as np
+import pypto.language as pl
+from golden import TensorSpec, run_jit
+
+
+@pl.jit
+def scale(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+    for i in pl.parallel(0, 64, 16):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="double"):
+            rows = x[i : i + 16, :]
+            out[i : i + 16, :] = pl.add(rows, rows)
+    return out
+
+
+def golden(tensors):
+    tensors["out"][:] = tensors["x"] * FACTOR
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--factor", type=float, default=2.0)
+    FACTOR = np.float32(parser.parse_args().factor)
+    specs = [
+        TensorSpec("x", [64, 128], np.float32, init_value=lambda: np.arange(64 * 128.0).reshape(64, 128)),
+        TensorSpec("out", [64, 128], np.float32, is_output=True),
+    ]
+    result = run_jit(fn=scale, specs=specs, golden_fn=golden, rtol=0, atol=0)
+    if not result.passed:
+        print(result.error)
+        raise SystemExit(1)
+"""
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Path:
+    (tmp_path / "scale.py").write_text(SCALE)
+    return tmp_path / "scale.py"
+
+
+def test_a_script_runs_as_it_is_and_says_what_it_did(scale: Path) -> None:
+    ran = npuscope("run", scale)
+    assert ran.returncode == 0
+    assert "[RUN]   'out' PASS" in ran.stdout
+    assert "4 tasks with 4 blocks of 1 kernel" in ran.stdout
+    assert "golden: PASS" in ran.stdout
+
+
+def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None:
+    told = json.loads(npuscope("run", scale, "--json").stdout)
+    assert told["passed"] is True
+    assert told["tasks"] == 4
+    # 4 tasks read and write 16 x 128 fp32 each
+    nbytes = 64 * 128 * 4
+    kernel = {"tasks": 4, "blocks": 4, "unit": "AIV", "ops": 12, "flops": 0, "gm_read": nbytes, "gm_written": nbytes}
+    assert told["kernels"] == {"double": kernel}
+    assert set(told["edges"]) == {"creator", "raw", "waw", "explicit"}
+    assert told["findings"] == []
+
+
+def test_a_golden_that_does_not_hold_is_exit_1_and_names_the_op_that_wrote(scale: Path) -> None:
+    ran = npuscope("run", scale, "--", "--factor", "3")
+    assert ran.returncode == 1
+    assert "golden: FAIL" in ran.stdout
+    assert f"{scale.name}:{1 + SCALE[: SCALE.index('pl.add')].count(chr(10))}" in ran.stdout
+
+
+def test_the_scripts_own_usage_error_is_its_exit_code(scale: Path) -> None:
+    ran = npuscope("run", scale, "--", "--no-such-option")
+    assert ran.returncode == 2
+    assert "unrecognized arguments: --no-such-option" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "line", "sentence"),
+    [
+        (("rows, rows", "rows, x"), "pl.add(rows, x)", "pl.add: shapes [16, 128] FP32 and [64, 128] FP32"),
+        (("x[i : i + 16, :]", "x[i : i + 99, :]"), "x[i : i + 99", "outside x of shape [64, 128]"),
+        (
+            ("pl.add(", "pl.addd("),
+            "pl.addd(",
+            "pl.addd is not supported by npuscope. The nearest name it has is pl.add.",
+        ),
+        (("FACTOR = np", "FACTOR = nope"), "FACTOR = nope", "NameError: name 'nope' is not defined"),
+        (("def golden(tensors):", "def golden(tensors:"), "def golden", "SyntaxError"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_users_line(
+    scale: Path, edit: tuple[str, str], line: str, sentence: str
+) -> None:
+    text = SCALE.replace(*edit)
+    scale.write_text(text)
+    ran = npuscope("run", scale)
+    assert ran.returncode in (1, 2)
+    said = ran.stdout + ran.stderr
+    assert sentence in said
+    assert "Traceback" not in said
+    number = 1 + text[: text.index(line)].count("\n")
+    assert f"line {number}" in said or f"{scale.name}:{number}" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"x = 1\n", "the script ran no tile program"),
+        (b"\x00\x01\xff", "SyntaxError"),
+        (b"import sys; sys.exit(3)\n", ""),
+        (b"import nowhere_at_all\n", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        (b"import pypto.language as pl\npl.add(1, 2)\n", "inside a @pl.jit function"),
+    ],
+)
+def test_what_is_no_tile_program_is_said_in_a_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
+    (tmp_path / "script.py").write_bytes(content)
+    ran = npuscope("run", tmp_path / "script.py")
+    assert ran.returncode in (2, 3)
+    assert sentence in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("path", ["no_such_file.py", "."])
+def test_a_path_that_is_no_file(tmp_path: Path, path: str) -> None:
+    ran = npuscope("run", tmp_path / path)
+    assert ran.returncode == 2
+    assert "no such file" in ran.stderr or "not a Python file" in ran.stderr
+
+
+def test_retired_spellings_run_with_a_note(tmp_path: Path) -> None:
+    script = SCALE.replace('pl.at(level=pl.Level.CORE_GROUP, name_hint="double")', "pl.incore()")
+    (tmp_path / "old.py").write_text(script)
+    ran = npuscope("run", tmp_path / "old.py")
+    assert ran.returncode == 0
+    assert "note: pl.incore() was removed in June 2026" in ran.stdout
+    assert "scale_incore_0" in ran.stdout

@@ -1,0 +1,91 @@
+"""The graph folded into kernels, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import chromium, watched_page
+
+import npuscope.tile as pl
+from npuscope.analysis.areas import area_rules
+from npuscope.report.graph_page import graph_page
+from npuscope.tile.graph.by_kernel import kernel_graph
+from npuscope.tile.graph.counts import count_graphs
+from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.record.model import Recording
+
+NASTY = '<script>alert("k")</script>'
+
+
+@pl.jit
+def diamond(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    left = pl.create_tensor([16, 64], dtype=pl.FP32)
+    right = pl.create_tensor([16, 64], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="first"):
+        left = pl.assemble(left, pl.add(x, 1.0), [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="late_seed") as seed:
+        right = pl.assemble(right, pl.full([16, 64], dtype=pl.FP32, value=2.0), [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="middle"):
+        left[:, :] = pl.mul(left, 2.0)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="last", deps=[seed]):
+        out[:, :] = pl.add(left, right)
+    return out
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return diamond.record(np.ones((16, 64), np.float32), np.zeros((16, 64), np.float32)).recording
+
+
+def test_kernels_stand_in_columns_and_what_waits_for_nothing_beside_its_first_user(recording: Recording) -> None:
+    graph = kernel_graph(recording, task_graph(recording))
+    # late_seed could run first; drawn beside `middle` its line to `last` is short
+    assert graph.columns == (("first",), ("late_seed", "middle"), ("last",))
+    assert graph.back == ()
+    found = {(e.src, e.dst): e for e in graph.edges}
+    assert dict(found["late_seed", "last"].origins).keys() == {"explicit", "raw"}
+    assert not found["first", "middle"].implied
+
+
+def test_an_edge_that_a_longer_way_implies_is_marked(recording: Recording) -> None:
+    tasks = [replace(t, deps=(0,)) if t.kernel == "last" else t for t in recording.tasks]
+    edited = replace(recording, tasks=tuple(tasks))
+    found = {(e.src, e.dst): e for e in kernel_graph(edited, task_graph(edited)).edges}
+    assert found["first", "last"].implied
+    assert not found["middle", "last"].implied
+
+
+def test_edges_to_a_kernel_itself_are_kept_apart(recording: Recording) -> None:
+    tasks = [replace(t, kernel="same", deps=(t.id - 1,) if t.id else ()) for t in recording.tasks]
+    edited = replace(recording, tasks=tuple(tasks))
+    graph = kernel_graph(edited, task_graph(edited))
+    assert graph.columns == (("same",),)
+    assert graph.edges == ()
+    assert graph.back[0].count == len(task_graph(edited).pairs) - sum(src < 0 for src, _ in task_graph(edited).pairs)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, browser: Any, tmp_path: Path) -> None:
+    tasks = [replace(t, kernel=NASTY) if t.kernel == "middle" else t for t in recording.tasks]
+    edited = replace(recording, tasks=tuple(tasks))
+    graph = task_graph(edited)
+    counts = count_graphs([edited], [graph], area_rules(None))
+    page_file = tmp_path / "page.html"
+    page_file.write_text(graph_page("diamond.py", "PASS", counts, [(edited.program, kernel_graph(edited, graph))]))
+    with watched_page(browser) as watched:
+        watched.page.goto(page_file.as_uri())
+        names = watched.page.locator("svg g text:first-of-type").all_text_contents()
+        assert sorted(names) == ['<script>alert("k")</s…', "first", "last", "late_seed"]
+        assert watched.page.locator("svg path").count() == 3
+        told = watched.page.locator("svg path title").all_text_contents()
+        assert any(line.startswith("last waits for late_seed") for line in told)

@@ -1,0 +1,99 @@
+"""What an entry is called with: arrays against their annotations, scalars, dimensions known at run time."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+from npuscope.tile.execute import record
+from npuscope.tile.fault import TileError
+
+CORE = pl.Level.CORE_GROUP
+ROWS, COLS = pl.dynamic("ROWS"), 16
+
+
+@pl.jit
+def copy(
+    x: pl.Tensor[[ROWS, COLS], pl.FP32],
+    y: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]],
+    shift: pl.Scalar[pl.FP32] = 0.0,
+):
+    x.bind_dynamic(0, ROWS)
+    rows = pl.tensor.dim(x, 0)
+    for i in pl.parallel(rows):
+        with pl.at(level=CORE):
+            y[i : i + 1, :] = pl.add(x[i : i + 1, :], shift)
+    return y
+
+
+def array(rows: int, cols: int = COLS, dtype=np.float32) -> np.ndarray:
+    return np.arange(rows * cols).reshape(rows, cols).astype(dtype)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_dimension_is_what_the_argument_has(rows: int) -> None:
+    y = np.zeros((rows, COLS), np.float32)
+    finished = record(copy, array(rows), y, shift=1.5)
+    np.testing.assert_array_equal(y, array(rows) + 1.5)
+    assert len(finished.recording.tasks) == rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "part"),
+    [
+        ((array(2), array(3)), {}, r"axis 0 of y is declared 2, the argument has shape \[3, 16\]"),
+        ((array(2, 8), array(2, 8)), {}, r"axis 1 of x is declared 16, the argument has shape \[2, 8\]"),
+        ((array(2, dtype=np.int32), array(2)), {}, "x is declared FP32, the argument is INT32"),
+        ((array(2).reshape(-1), array(2)), {}, r"x is declared \['ROWS', 16\], the argument has shape \[32\]"),
+        ((array(2, dtype=np.float64), array(2)), {}, "x has the type float64, which the chip has not"),
+        ((array(2),), {}, "needs the argument y"),
+        ((array(2), array(2), 1.0, 2.0), {}, r"takes 3 arguments \(x, y, shift\), not 4"),
+        ((array(2), array(2)), {"shfit": 1.0}, "has no parameter shfit. It has x, y, shift"),
+        ((pl.Placeholder((2, COLS), pl.FP32), array(2)), {}, "x is a placeholder. Record it in shapes mode"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named_at_the_call(arguments, named, part: str) -> None:
+    with pytest.raises(TileError, match=rf"test_arguments.py, line \d+: copy\(\).*{part}"):
+        copy(*arguments, **named)
+
+
+def test_shapes_need_no_values() -> None:
+    tensor = pl.Placeholder((3, COLS), pl.FP32)
+    assert len(record(copy, tensor, tensor, mode="shapes").recording.tasks) == 3
+
+
+def test_an_array_that_is_not_contiguous_is_written_back() -> None:
+    y = np.zeros((COLS, 2), np.float32)
+    copy(np.asfortranarray(array(2)), y.T)
+    np.testing.assert_array_equal(y.T, array(2))
+
+
+@pl.jit
+def typed(n: pl.Scalar[pl.INT32], flag: pl.Scalar[pl.INT32], s: pl.Scalar[pl.FP32], y: pl.Out[pl.Tensor]):
+    with pl.at(level=CORE):
+        pl.write(y, [0, n], s)
+        if flag:
+            pl.write(y, [0, n + 1], s / 3)
+    return y
+
+
+@pytest.mark.parametrize("one", [1, True, np.int64(1), np.array(1), np.bool_(True)])
+def test_scalars_come_in_many_forms(one) -> None:
+    y = np.zeros((1, 4), np.float32)
+    typed(one, one, 0.1, y)
+    np.testing.assert_array_equal(y, [[0, np.float32(0.1), np.float32(0.1) / np.float32(3), 0]])
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, np.int8, np.int32])
+def test_an_array_of_each_type_is_a_tensor_of_that_type(dtype) -> None:
+    @pl.jit
+    def same(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            y[:] = x
+        return y
+
+    y = np.zeros((2, COLS), dtype)
+    same(array(2, dtype=dtype), y)
+    np.testing.assert_array_equal(y, array(2, dtype=dtype))

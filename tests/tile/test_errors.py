@@ -1,0 +1,588 @@
+"""One program per mistake that the language names: the sentence has the op and the shapes, and the user's line."""
+
+# ruff: noqa: F841, B007, RUF059, SIM117  (programs that stop before they use what they bind)
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tile_mistakes import Mistake, Mistakes, X, Y, says
+
+import npuscope.tile as pl
+from npuscope.tile.execute import record
+from npuscope.tile.fault import TileError
+
+CORE = pl.Level.CORE_GROUP
+mistakes = Mistakes()
+
+
+@pl.jit.incore
+def doubled(x: X, y: Y):
+    return pl.store(pl.add(pl.load(x, [0, 0], [16, 32]), 1.0), [0, 0], y)
+
+
+# --- planes
+
+
+@mistakes("misplaced tensor op", "pl.add", "outside a task", "Put it inside")
+def arithmetic_in_orchestration(x: X, y: Y):
+    y = pl.add(x, x)  # here
+
+
+@mistakes("misplaced tensor op", "pl.mul", "outside a task")
+def an_operator_in_orchestration(x: X, y: Y):
+    y = x * 2.0  # here
+
+
+@mistakes("misplaced tensor op", "pl.full")
+def a_constant_tile_in_orchestration(x: X, y: Y):
+    t = pl.full([16, 32], dtype=pl.FP32, value=0.0)  # here
+
+
+@mistakes("misplaced tensor op", "pl.create_tile")
+def a_tile_in_orchestration(x: X, y: Y):
+    t = pl.create_tile([16, 32], dtype=pl.FP32)  # here
+
+
+@mistakes("misplaced tensor op", "pl.load")
+def a_load_in_orchestration(x: X, y: Y):
+    t = pl.load(x, [0, 0], [16, 32])  # here
+
+
+@mistakes("a task inside the task outer")
+def a_task_in_a_task(x: X, y: Y):
+    with pl.at(level=CORE, name_hint="outer"):
+        with pl.at(level=CORE):  # here
+            y[:] = x
+
+
+@mistakes("a task inside the task outer")
+def a_launch_in_a_task(x: X, y: Y):
+    with pl.at(level=CORE, name_hint="outer"):
+        for i in pl.spmd(2):  # here
+            y[:] = x
+
+
+@mistakes("a scope inside a task")
+def a_scope_in_a_task(x: X, y: Y):
+    with pl.at(level=CORE):
+        with pl.scope():  # here
+            y[:] = x
+
+
+@mistakes("task_dummy inside a task")
+def a_dummy_in_a_task(x: X, y: Y):
+    with pl.at(level=CORE):
+        tid = pl.system.task_dummy(deps=[])  # here
+
+
+@mistakes("a manual scope inside a manual scope")
+def nested_manual_scopes(x: X, y: Y):
+    with pl.manual_scope():
+        with pl.manual_scope():  # here
+            pass
+
+
+@mistakes("an automatic scope inside a manual scope")
+def an_automatic_scope_in_a_manual_one(x: X, y: Y):
+    with pl.manual_scope():
+        with pl.scope():  # here
+            pass
+
+
+@mistakes("pl.pipeline outside a task")
+def a_pipeline_in_orchestration(x: X, y: Y):
+    for i in pl.pipeline(4, stage=2):  # here
+        pass
+
+
+@mistakes("misplaced tensor op", "pl.system.syncall")
+def a_barrier_in_orchestration(x: X, y: Y):
+    pl.system.syncall(core_type="mix")  # here
+
+
+# --- launches and dependencies
+
+
+@mistakes("pl.spmd() does not accept 'deps='", "as tid")
+def deps_on_a_loop(x: X, y: Y):
+    tid = pl.system.task_dummy(deps=[])
+    for i in pl.spmd(16, deps=[tid]):  # here
+        y[i : i + 1, :] = x[i : i + 1, :]
+
+
+@mistakes("pl.spmd() does not accept 'deps='", "as tid")
+def deps_without_a_name(x: X, y: Y):
+    tid = pl.system.task_dummy(deps=[])
+    with pl.spmd(16, deps=[tid]):  # here
+        i = pl.tile.get_block_idx()
+        y[i : i + 1, :] = x[i : i + 1, :]
+
+
+@mistakes("neither reads pl.tile.get_block_idx() nor calls a kernel")
+def blocks_that_do_the_same(x: X, y: Y):
+    with pl.spmd(4):  # here
+        y[:] = pl.add(x, 1.0)
+
+
+@mistakes("deps= entries must be task ids, not int")
+def deps_of_a_number(x: X, y: Y):
+    with pl.at(level=CORE, deps=[3]) as tid:  # here
+        y[:] = x
+
+
+@mistakes("deps= entries must be task ids, not Tensor")
+def deps_of_a_tensor(x: X, y: Y):
+    with pl.at(level=CORE, deps=[x]) as tid:  # here
+        y[:] = x
+
+
+@mistakes("predicate", "one element with a whole number")
+def a_predicate_of_two_elements(x: X, y: Y):
+    with pl.spmd(1, predicate=(x[0, 0] > x[0, 1])) as tid:  # here
+        doubled(x, y)
+
+
+@mistakes("no_dep_args= lists tensors, not int")
+def no_dep_of_a_number(x: X, y: Y):
+    with pl.at(level=CORE, no_dep_args=[3]):  # here
+        y[:] = x
+
+
+# --- shapes and bounds
+
+
+@mistakes("pl.slice", "8 to 24 of axis 0", "x of shape [16, 32]")
+def a_slice_past_the_rows(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = x[8:24, :]  # here
+
+
+@mistakes("pl.load", "-16 to 0 of axis 1", "x of shape [16, 32]")
+def a_load_before_the_columns(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.load(x, [0, -16], [16, 16])  # here
+
+
+@mistakes("pl.slice", "30 to 34 of axis 1", "the tile of shape [16, 32]")
+def a_slice_of_a_tile_past_its_columns(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.add(x, 1.0)[:, 30:34]  # here
+
+
+@mistakes("pl.store", "8 to 24 of axis 0", "y of shape [16, 32]")
+def a_store_past_the_rows(x: X, y: Y):
+    with pl.at(level=CORE):
+        pl.store(pl.add(x, 1.0), [8, 0], y)  # here
+
+
+@mistakes("pl.read", "16 to 17 of axis 0", "x of shape [16, 32]")
+def an_element_that_is_not_there(x: X, y: Y):
+    n = pl.read(x, [16, 0])  # here
+
+
+@mistakes("pl.slice: valid_shape [17, 32] is larger than the box [16, 32]")
+def a_valid_shape_larger_than_its_box(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.slice(x, [16, 32], [0, 0], valid_shape=[17, 32])  # here
+
+
+@mistakes("pl.reshape: [16, 32] FP32 cannot become [16, 16]", "number of elements")
+def a_reshape_that_loses_elements(x: X, y: Y):
+    t = pl.reshape(x, [16, 16])  # here
+
+
+@mistakes("pl.reshape of a view [16, 16] FP32 of x that is not contiguous")
+def a_reshape_of_columns(x: X, y: Y):
+    t = pl.reshape(x[:, 0:16], [256])  # here
+
+
+@mistakes("pl.add: shapes [16, 32] FP32 and [8, 32] FP32 do not fit together")
+def shapes_that_do_not_fit(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[:] = pl.add(x, x[0:8, :])  # here
+
+
+@mistakes("pl.row_expand_mul: [16, 32] FP32 needs a vector [16, 1], not [1, 32] FP32")
+def a_row_where_a_column_belongs(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[:] = pl.row_expand_mul(x, x[0:1, :])  # here
+
+
+@mistakes("pl.row_sum needs rows and columns, not [512] FP32")
+def a_reduction_of_a_vector(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.row_sum(pl.reshape(x, [512]))  # here
+
+
+@mistakes("pl.concat", "[16, 32] FP32 and [8, 32] FP32", "side by side")
+def tiles_of_unequal_height_side_by_side(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.concat(x, x[0:8, :])  # here
+
+
+@mistakes("pl.transpose: no axis 2 in [16, 32] FP32")
+def an_axis_that_is_not_there(x: X, y: Y):
+    t = pl.transpose(x, axis1=0, axis2=2)  # here
+
+
+@mistakes("a slice [8, 32] of [16, 32] FP32 cannot take [16, 32] FP32")
+def a_slice_too_small_for_its_value(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[0:8, :] = pl.add(x, 1.0)  # here
+
+
+@mistakes("pl.arange makes one row, not [2, 32]")
+def a_ramp_of_two_rows(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.arange(0, [2, 32], dtype=pl.INT32)  # here
+
+
+# --- matrix products
+
+
+@mistakes("pl.matmul", "[16, 32] FP32 times [16, 32] FP32", "32 columns meet 16 rows")
+def inner_extents_that_differ(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.matmul(x, x)  # here
+
+
+@mistakes("pl.matmul needs matrices, not [512] FP32 and [16, 32] FP32")
+def a_vector_with_a_transpose_flag(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.matmul(pl.reshape(x, [512]), x, a_trans=True)  # here
+
+
+@mistakes("pl.matmul: operands [16, 32] FP32 and [16, 32] BF16 differ in type")
+def operands_of_two_types(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.matmul(x, pl.cast(x, pl.BF16), b_trans=True)  # here
+
+
+@mistakes("pl.matmul_acc", "accumulator is [16, 32] FP32", "product [16, 16] FP32")
+def an_accumulator_of_another_shape(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.matmul_acc(pl.full([16, 32], dtype=pl.FP32, value=0.0), x, x, b_trans=True)  # here
+
+
+# --- spaces and types
+
+
+@mistakes("pl.load fills Vec or Mat, not Left", "pl.move")
+def a_load_into_a_cube_operand(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.load(x, [0, 0], [16, 32], target_memory=pl.MemorySpace.Left)  # here
+
+
+@mistakes("pl.load fills Vec or Mat, not Acc")
+def a_load_into_the_accumulator(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.load(x, [0, 0], [16, 32], target_memory=pl.MemorySpace.Acc)  # here
+
+
+@mistakes("pl.move", "[16, 16] FP32", "from Acc to Acc")
+def accumulator_to_accumulator(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.move(pl.matmul(x, x, b_trans=True), target_memory=pl.MemorySpace.Acc)  # here
+
+
+@mistakes("[16, 32] BF16 cannot be written to y [16, 32] FP32", "pl.cast")
+def a_store_that_changes_the_type(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[:] = pl.cast(x, pl.BF16)  # here
+
+
+@mistakes("pl.store", "[16, 16] INT32 cannot be written to scratch [16, 16] INT8")
+def an_accumulator_that_becomes_int8(x: X, y: Y):
+    scratch = pl.create_tensor([16, 16], dtype=pl.INT8)
+    with pl.at(level=CORE):
+        a = pl.cast(x, pl.INT8, mode="trunc")
+        pl.store(pl.matmul(a, a, b_trans=True), [0, 0], scratch)  # here
+
+
+@mistakes("no atomic add", "[16, 32] UINT8", "FP32, FP16, BF16, INT32, INT16, INT8")
+def an_atomic_add_of_bytes(x: X, y: Y):
+    scratch = pl.create_tensor([16, 32], dtype=pl.UINT8, init_value=0)
+    with pl.at(level=CORE):
+        t = pl.full([16, 32], dtype=pl.UINT8, value=1)
+        pl.assemble(scratch, t, [0, 0], atomic=pl.AtomicType.Add)  # here
+
+
+@mistakes("atomic= adds to GM from inside a task")
+def an_atomic_add_in_orchestration(x: X, y: Y):
+    part = pl.create_tensor([16, 32], dtype=pl.FP32, init_value=0)
+    y = pl.assemble(y, part, [0, 0], atomic=pl.AtomicType.Add)  # here
+
+
+@mistakes("pl.cast: no rounding mode 'up'", "rint")
+def an_unknown_rounding_mode(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.cast(x, pl.INT32, mode="up")  # here
+
+
+@mistakes("pl.create_tensor: BF16 can start as 0 only")
+def a_small_float_that_starts_as_one(x: X, y: Y):
+    t = pl.create_tensor([16, 32], dtype=pl.BF16, init_value=1.0)  # here
+
+
+# --- valid regions and directions
+
+
+@mistakes("pl.assemble", "0 to 16 of axis 0", "valid region of the tile", "shape [8, 32]")
+def a_write_past_the_valid_rows_of_a_tile(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.slice(x, [16, 32], [0, 0], valid_shape=[8, 32])
+        t = pl.assemble(t, pl.add(x, 1.0), [0, 0])  # here
+
+
+@mistakes("pl.write", "9 to 10 of axis 0", "valid region", "shape [8, 32]")
+def an_element_past_the_valid_rows(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.slice(x, [16, 32], [0, 0], valid_shape=[8, 32])
+        pl.write(t, [9, 0], 1.0)  # here
+
+
+@mistakes("pl.store", "valid region of y", "shape [8, 32]")
+def a_store_past_the_valid_rows_of_a_tensor(x: X, y: Y):
+    part = pl.set_validshape(y, 8, 32)
+    with pl.at(level=CORE):
+        pl.store(pl.add(x, 1.0), [0, 0], part)  # here
+
+
+@pl.jit.incore
+def backwards(x: X, y: Y):
+    return pl.store(pl.load(y, [0, 0], [16, 32]), [0, 0], x)  # line of the kernel
+
+
+@mistakes("pl.set_validshape: [17, 32] is larger than [16, 32] FP32")
+def a_valid_region_larger_than_the_tile(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.set_validshape(pl.add(x, 1.0), 17, 32)  # here
+
+
+# --- loops and branches
+
+
+@mistakes("pl.pipeline needs stage= of at least 1, not None")
+def a_pipeline_without_a_stage(x: X, y: Y):
+    with pl.at(level=CORE):
+        for i in pl.pipeline(4):  # here
+            pass
+
+
+@mistakes("pl.unroll needs bounds known when the program is read", "n is a run-time value")
+def an_unrolled_loop_of_unknown_length(x: X, y: Y):
+    n = pl.read(x, [0, 0])
+    for i in pl.unroll(n):  # here
+        pass
+
+
+@mistakes("pl.unroll needs bounds known when the program is read", "i is a run-time value")
+def an_unrolled_loop_as_long_as_a_loop_variable(x: X, y: Y):
+    for i in pl.range(4):
+        for j in pl.unroll(i + 1):  # here
+            pass
+
+
+@mistakes("pl.unroll carries no values")
+def an_unrolled_loop_that_carries(x: X, y: Y):
+    with pl.at(level=CORE):
+        for i, (a,) in pl.unroll(4, init_values=(x,)):  # here
+            a = pl.yield_(a)
+
+
+@mistakes("branches of this if yield 1 and 2 values")
+def branches_of_unequal_yield(x: X, y: Y):
+    with pl.at(level=CORE):
+        if pl.tile.get_block_idx() == 0:  # here
+            a = pl.yield_(x)
+        else:
+            a, b = pl.yield_(x, x)
+
+
+@mistakes("pl.yield_ hands on 1 values, init_values of its pl.range 2")
+def fewer_values_than_carried(x: X, y: Y):
+    with pl.at(level=CORE):
+        for i, (a, b) in pl.range(4, init_values=(x, x)):
+            c = pl.yield_(a)  # here
+
+
+@mistakes("must end with `names = pl.yield_(values)`")
+def a_carrying_loop_that_yields_nothing(x: X, y: Y):
+    with pl.at(level=CORE):
+        for i, (a,) in pl.range(4, init_values=(x,)):  # here
+            a = pl.add(a, 1.0)
+
+
+@mistakes("first statement of a pl.while_ loop must be pl.cond")
+def a_while_loop_without_a_condition(x: X, y: Y):
+    for (n,) in pl.while_(init_values=(0,)):  # here
+        n = pl.yield_(n + 1)
+
+
+@mistakes("break in a pl.parallel loop", "pl.range and pl.while_")
+def break_out_of_a_parallel_loop(x: X, y: Y):
+    for i in pl.parallel(4):
+        break  # here
+
+
+@mistakes("continue in a pl.spmd loop")
+def continue_in_a_launch(x: X, y: Y):
+    for i in pl.spmd(4):
+        continue  # here
+
+
+@mistakes("return inside pl.spmd")
+def return_from_a_block(x: X, y: Y):
+    for i in pl.spmd(4):
+        return y  # here
+
+
+@mistakes("the name late is not bound here")
+def a_name_that_only_the_first_block_binds(x: X, y: Y):
+    for i in pl.spmd(4):
+        if i == 0:
+            late = x[0:1, :]
+        y[i : i + 1, :] = late  # here
+
+
+@mistakes("the name late is not bound here")
+def a_name_that_no_block_bound(x: X, y: Y):
+    for i in pl.spmd(0):
+        late = x[0:1, :]
+    with pl.at(level=CORE):
+        y[0:1, :] = late  # here
+
+
+# --- lanes of the vector unit
+
+
+@mistakes("pl.split_aiv(3)", "2 vector cores")
+def three_lanes(x: X, y: Y):
+    with pl.at(level=CORE):
+        for lane in pl.split_aiv(3, mode=pl.SplitMode.NONE):  # here
+            pass
+
+
+@mistakes("pl.matmul of [16, 32] FP32 and [16, 32] FP32 inside a pl.split_aiv region")
+def a_product_on_a_vector_lane(x: X, y: Y):
+    with pl.at(level=CORE):
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+            t = pl.matmul(x, x, b_trans=True)  # here
+
+
+@mistakes("pl.add (its result is [16, 32] FP32) stands outside every pl.split_aiv region")
+def vector_work_outside_the_regions(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.add(x, 1.0)  # here
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+            y[:] = pl.mul(x, 2.0)
+
+
+@mistakes("pl.exp reads a cube value, [16, 16] FP32", "pl.aiv_shard")
+def a_cube_value_that_slips_in(x: X, y: Y):
+    with pl.at(level=CORE):
+        scores = pl.matmul(x, x, b_trans=True)
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+            t = pl.exp(scores)  # here
+
+
+@mistakes("pl.matmul reads a value of a pl.split_aiv region, [16, 32] FP32", "pl.aic_gather")
+def a_vector_value_that_slips_out(x: X, y: Y):
+    with pl.at(level=CORE):
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+            t = pl.exp(x)
+        s = pl.matmul(t, x, b_trans=True)  # here
+
+
+@mistakes("pl.col_sum of [16, 32] FP32 reduces the axis that pl.split_aiv halves")
+def a_sum_over_the_lanes(x: X, y: Y):
+    with pl.at(level=CORE):
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):
+            t = pl.col_sum(x)  # here
+
+
+@mistakes("pl.aiv_shard outside a pl.split_aiv region")
+def a_shard_without_lanes(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.aiv_shard(x)  # here
+
+
+# --- calls
+
+
+@mistakes("pl.add() got an unexpected keyword argument 'precise'")
+def a_misspelt_option(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[:] = pl.add(x, 1.0, precise=True)  # here
+
+
+@mistakes("pl.row_maximum is not supported by npuscope", "pl.row_max")
+def a_name_npuscope_has_not(x: X, y: Y):
+    with pl.at(level=CORE):
+        y[:] = pl.row_maximum(x)  # here
+
+
+@mistakes("pl.tile.reshap is not supported by npuscope", "pl.tile.reshape")
+def a_tile_name_npuscope_has_not(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.tile.reshap(x, [32, 16])  # here
+
+
+@mistakes("doubled() needs the argument y")
+def a_kernel_without_its_output(x: X, y: Y):
+    doubled(x)  # here
+
+
+@mistakes("pl.max takes two scalars", "pl.maximum", "pl.row_max")
+def a_scalar_op_on_tiles(x: X, y: Y):
+    with pl.at(level=CORE):
+        t = pl.max(x, x)  # here
+
+
+@mistakes("a tensor has no truth value", "pl.read")
+def a_branch_on_a_tensor(x: X, y: Y):
+    if x:  # here
+        pass
+
+
+@mistakes("index 2 of an array of 2")
+def an_array_element_that_is_not_there(x: X, y: Y):
+    ids = pl.array.create(2, pl.TASK_ID)
+    ids[2] = pl.system.task_dummy(deps=[])  # here
+
+
+@pytest.mark.parametrize("mode", ["values", "shapes"])
+@pytest.mark.parametrize("mistake", mistakes.rows())
+def test_a_mistake_is_named_at_its_line(mistake: Mistake, mode: str) -> None:
+    says(mistake, mode)
+
+
+@pl.jit
+def calls_backwards(x: X, y: Y):
+    backwards(x, y)
+    return y
+
+
+@pytest.mark.parametrize("mode", ["values", "shapes"])
+def test_a_kernel_cannot_write_to_its_input(mode: str) -> None:
+    x = np.ones((16, 32), np.float32)
+    with pytest.raises(TileError, match=r"pl.store writes to x \[16, 32\] FP32, an input of the kernel backwards"):
+        record(calls_backwards, x, np.zeros_like(x), mode=mode)
+
+
+@pl.jit
+def forgets(x: X, y: Y, z: Y):
+    with pl.at(level=CORE):
+        x[:] = pl.add(x, 1.0)
+        y[:] = x
+    return y
+
+
+def test_an_entry_that_forgets_an_output_or_writes_an_input_is_a_finding() -> None:
+    """PyPTO compiles both: what is written to an input stays on the chip."""
+    x = np.ones((16, 32), np.float32)
+    findings = [f.message for f in record(forgets, x, np.zeros_like(x), np.zeros_like(x)).recording.findings]
+    assert any("writes to x [16, 32] FP32, an input of the entry" in message for message in findings)
+    assert any("never writes to z [16, 32], which is declared pl.Out" in message for message in findings)
+    assert not any("never writes to y" in message for message in findings)

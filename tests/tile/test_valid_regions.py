@@ -1,0 +1,151 @@
+"""Tiles of which only a part holds data: what narrows it, what fills it, what is computed and stored of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import npuscope.tile as pl
+from npuscope.tile.execute import record
+
+CORE = pl.Level.CORE_GROUP
+X = np.arange(16 * 32, dtype=np.float32).reshape(16, 32) - 700  # all negative: zero padding would show
+
+
+def run(op, like=X, x=X):
+    """y = op(x) in one task, y poisoned before."""
+
+    @pl.jit
+    def program(x: pl.Tensor, y: pl.InOut[pl.Tensor]):
+        with pl.at(level=CORE):
+            pl.store(op(x), [0, 0], y)
+        return y
+
+    y = np.full_like(like, -1)
+    program(x, y)
+    return y
+
+
+def part(x, rows: int = 5, cols: int = 7):
+    return pl.slice(x, [16, 32], [0, 0], valid_shape=[rows, cols])
+
+
+def test_only_the_valid_region_is_stored() -> None:
+    want = np.full_like(X, -1)
+    want[:5, :7] = X[:5, :7]
+    np.testing.assert_array_equal(run(part), want)
+
+
+@pytest.mark.parametrize(
+    ("pad", "number"),
+    [
+        (pl.PadValue.zero, 0),
+        (pl.PadValue.min, np.finfo(np.float32).min),
+        (pl.PadValue.max, np.finfo(np.float32).max),
+        (float("-inf"), np.finfo(np.float32).min),
+        (3.5, 3.5),
+    ],
+)
+def test_padding_fills_the_rest_and_makes_it_valid(pad, number) -> None:
+    want = np.full_like(X, number)
+    want[:5, :7] = X[:5, :7]
+    np.testing.assert_array_equal(run(lambda x: pl.fillpad(part(x), pad_value=pad)), want)
+    sliced = run(lambda x: pl.slice(x, [16, 32], [0, 0], valid_shape=[5, 7], pad_value=pad))
+    np.testing.assert_array_equal(sliced, want)
+
+
+@pytest.mark.parametrize(
+    ("op", "want"),
+    [
+        (pl.row_max, X[:5, :7].max(1, keepdims=True)),
+        (pl.row_sum, X[:5, :7].sum(1, keepdims=True)),
+        (pl.row_argmax, np.full((5, 1), 6)),
+        (pl.col_max, X[:5, :7].max(0, keepdims=True)),
+        (pl.col_sum, X[:5, :7].sum(0, keepdims=True)),
+    ],
+)
+def test_reductions_see_the_valid_region_alone(op, want) -> None:
+    rows, cols = (16, 1) if op.__name__.startswith("pl.row") else (1, 32)
+    dtype = np.int32 if want.dtype.kind == "i" else np.float32
+    got = run(lambda x: op(part(x)), np.zeros((rows, cols), dtype))
+    np.testing.assert_array_equal(got[: want.shape[0], : want.shape[1]], want)
+    assert (got == -1).sum() == got.size - want.size  # nothing else was stored
+
+
+def test_a_product_sums_the_valid_columns() -> None:
+    got = run(lambda x: pl.matmul(part(x), x, b_trans=True), np.zeros((16, 16), np.float32))
+    np.testing.assert_allclose(got[:5], X[:5, :7] @ X[:, :7].T, rtol=1e-6)
+    assert (got[5:] == -1).all()
+
+
+def test_an_elementwise_op_is_valid_where_both_operands_are() -> None:
+    got = run(lambda x: pl.add(part(x, 5, 9), part(x, 8, 7)))
+    want = np.full_like(X, -1)
+    want[:5, :7] = 2 * X[:5, :7]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_mask_follows_a_transpose_a_column_and_a_cast() -> None:
+    got = run(lambda x: pl.transpose(part(x), 0, 1), np.zeros((32, 16), np.float32))
+    np.testing.assert_array_equal(got[:7, :5], X[:5, :7].T)
+    assert (got == -1).sum() == 32 * 16 - 35
+    column = run(lambda x: pl.reshape(pl.row_sum(part(x)), [1, 16]), np.zeros((1, 16), np.float32))
+    np.testing.assert_array_equal(column[0, :5], X[:5, :7].sum(1))
+    assert (column[0, 5:] == -1).all()
+    whole = run(lambda x: pl.cast(part(x), pl.INT32), np.zeros((16, 32), np.int32))
+    np.testing.assert_array_equal(whole[:5, :7], X[:5, :7])
+
+
+def test_a_valid_region_can_be_declared_and_widened_again() -> None:
+    got = run(lambda x: pl.set_validshape(pl.set_validshape(pl.add(x, 0.0), 3, 32), 4, 8))
+    want = np.full_like(X, -1)
+    want[:4, :8] = X[:4, :8]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_box_past_the_edge_is_fine_where_its_valid_part_is_inside() -> None:
+    """Public programs do this at their last tile."""
+    got = run(lambda x: pl.slice(x, [16, 32], [12, 0], valid_shape=[4, 32]))
+    np.testing.assert_array_equal(got[:4], X[12:])
+    assert (got[4:] == -1).all()
+    clamped = run(lambda x: pl.slice(x, [16, 32], [12, 0], clamp=True))
+    np.testing.assert_array_equal(clamped, got)
+    loaded = run(lambda x: pl.load(x, [12, 0], [16, 32], [4, 32]))
+    np.testing.assert_array_equal(loaded, got)
+
+
+def test_a_view_hands_its_valid_region_to_the_tasks_that_load_it() -> None:
+    @pl.jit
+    def program(x: pl.Tensor, y: pl.InOut[pl.Tensor]):
+        view = pl.slice(x, [16, 32], [8, 0], valid_shape=[8, 16])
+        with pl.at(level=CORE):
+            y[:] = view
+        return y
+
+    y = np.full_like(X, -1)
+    program(X, y)
+    np.testing.assert_array_equal(y[:8, :16], X[8:, :16])
+    assert (y == -1).sum() == y.size - 128
+
+
+@given(st.integers(1, 16), st.integers(1, 32), st.integers(0, 15), st.integers(0, 31))
+def test_a_slice_of_a_partly_valid_tile_is_valid_where_the_tile_was(rows: int, cols: int, top: int, left: int) -> None:
+    box = (16 - top, 32 - left)
+    got = run(lambda x: pl.slice(part(x, rows, cols), list(box), [top, left]), np.zeros(box, np.float32))
+    inside = X[top:rows, left:cols]
+    np.testing.assert_array_equal(got[: inside.shape[0], : inside.shape[1]], inside)
+    assert (got == -1).sum() == got.size - inside.size
+
+
+@given(st.integers(1, 16), st.integers(1, 32))
+def test_only_the_valid_bytes_are_read(rows: int, cols: int) -> None:
+    @pl.jit
+    def program(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            pl.store(pl.load(x, [0, 0], [16, 32], valid_shape=[rows, cols]), [0, 0], y)
+        return y
+
+    body = record(program, X, np.zeros_like(X), mode="shapes").recording.bodies[0]
+    assert [access.shape for op in body.items for access in op.accesses] == [(rows, cols)] * 2
