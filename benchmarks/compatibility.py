@@ -142,8 +142,8 @@ HEAD = """# Which public PyPTO scripts run
 Written by `benchmarks/compatibility.py`: every script below was run as it is by `npuscope run FILE`, without arguments,
 in its own checkout.
 
-- *passed*: the script compared its outputs with its own golden reference and they agreed. *ran*: it ran to its end, past
-  its own assertions where it has some, but without the harness that compares.
+- *passed*: the script compared its outputs with its own golden reference and they agreed. *ran*: it ran to its end,
+  past its own assertions where it has some, but without the harness that compares.
 - Seconds are CPU seconds and include the script's own making of inputs and golden reference in torch, often most of it.
 - *several* cards: the ranks run side by side in one process.
 - Findings are what npuscope noticed without stopping: reads of memory never written, loads past a run-time dimension.

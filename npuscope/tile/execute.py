@@ -143,9 +143,11 @@ def _run(
 
 
 def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+    written = {a.key[0] for task in run.recorder.tasks for a in task.arguments if a.writes}
+    written |= {alias.whole for alias in run.recorder.aliases}
     for parameter in parameters:
         value = bound[parameter.name].value
-        if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+        if parameter.direction == "Out" and isinstance(value, Tensor) and value.buffer.id not in written:
             about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
             run.recorder.finding("direction", f"{name}() never writes to {about}")
 
