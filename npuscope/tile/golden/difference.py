@@ -19,6 +19,7 @@ from npuscope.tile.golden.runner import Executor, Run, default_executor, make
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
 from npuscope.tile.record.names import unique_names
+from npuscope.tile.record.writers import earliest
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | N
     where = np.flatnonzero(bits_a != bits_b)
     if not where.size:
         return None
-    i = int(where[0])
+    i = _first(run_a, name_a, where)
     wide_a, wide_b = (x.reshape(-1)[where].astype(np.float64) for x in (a, b))
     with np.errstate(invalid="ignore"):
         off = np.abs(wide_a - wide_b)
@@ -201,6 +202,13 @@ def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | N
         written_a=_writer(run_a, name_a, i),
         written_b=_writer(run_b, name_b, i),
     )
+
+
+def _first(run: Run, name: str, where: Array) -> int:
+    """Of the elements that differ one that was written first: others may be wrong because it is."""
+    recording = getattr(run, "recording", None)
+    number = None if recording is None else unique_names(recording.buffers).get(name)
+    return int(where[0]) if recording is None or number is None else earliest(recording, number, where)
 
 
 def _bits(array: Array) -> Array:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile.dtypes import FP32, DataType
+from npuscope.tile.dtypes import BOOL, FP32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import Lane
+from npuscope.tile.numeric import rounding
 from npuscope.tile.unknown import Unknown
 from npuscope.tile.values import Shape, Tensor, Tile
 
@@ -78,6 +79,19 @@ def narrower(shape: Shape, *tiles: Tile) -> Shape | None:
             if extent == shape[axis] and extent != 1:
                 valid[axis] = min(valid[axis], inside)
     return None if tuple(valid) == shape else tuple(valid)
+
+
+def held(value: Any, dtype: DataType, op: str) -> Any:
+    """A number as a data type holds it; a whole number that it cannot hold is a mistake."""
+    if dtype.is_float:
+        exact = np.float32(value)
+        return exact if dtype is FP32 else rounding.cast(np.asarray(exact), FP32, dtype, "rint")[()]
+    if dtype is BOOL:
+        return bool(value)
+    limits, whole = np.iinfo(dtype.storage), int(value)
+    if not limits.min <= whole <= limits.max:
+        raise fault(f"pl.{op}: {whole} does not fit {dtype}, which goes from {limits.min} to {limits.max}")
+    return whole
 
 
 def dtype_of(value: Any, op: str) -> DataType:

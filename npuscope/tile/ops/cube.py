@@ -47,9 +47,12 @@ def _product(
             f"{32 if left.dtype.bytes == 1 else 16} along K and 16 along columns, not {k} and {n}",
         )
     dtype: DataType = INT32 if integer else FP32
-    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    try:
+        batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    except ValueError:
+        raise fault(f"pl.{name}: the batches of {describe(left)} and {describe(right)} differ") from None
     shape = (*batch, m, n)
-    if acc is not None and (acc.shape[-2:] != (m, n) or acc.dtype is not dtype):
+    if acc is not None and (acc.dtype is not dtype or _lead(acc.shape) != _lead(shape)):
         raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {list(shape)} {dtype}")
     valid, deep = _valid(a_valid, b_valid, shape, k, a_trans, b_trans)
     result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
@@ -65,6 +68,13 @@ def _product(
         else:
             result.array = cube.matmul_acc(acc.array, a, b, integer, a_trans, b_trans).reshape(result.shape)  # type: ignore[arg-type]
     return result
+
+
+def _lead(shape: Shape) -> Shape:
+    """A shape without leading axes of one."""
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+    return shape
 
 
 def _valid(

@@ -11,7 +11,7 @@ from npuscope.tile.dtypes import FP32, INT32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.numeric import rounding
-from npuscope.tile.ops.checks import describe, is_number
+from npuscope.tile.ops.checks import describe, held, is_number
 from npuscope.tile.ops.gm import check_bounds, position, write_box
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current, log_read, log_write, will_write
@@ -124,7 +124,7 @@ def _element(value: Any, dtype: DataType) -> Any:
         return rounding.cast(array.astype(np.float32), FP32, dtype, "rint")
     if array.dtype.kind == "f":
         return rounding.cast(array.astype(np.float32), FP32, INT32, "trunc").astype(dtype.compute)
-    return array.astype(dtype.compute)
+    return np.asarray(held(array[()], dtype, "write"), dtype.compute)
 
 
 def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from npuscope.tile.dtypes import INT32
 from npuscope.tile.fault import fault
-from npuscope.tile.numeric import reduce, rounding
+from npuscope.tile.numeric import reduce, rounding, storage
 from npuscope.tile.ops.checks import describe
 from npuscope.tile.state import current
 from npuscope.tile.values import Tile
@@ -33,6 +33,9 @@ def _reduction(name: str, kernel: Callable[[Any], Any], rows: bool, index: bool 
             array = tile.array
             if tile.valid is not None:
                 array = array[..., : tile.valid[-1]] if rows else array[..., : tile.valid[-2], :]
+            if array.shape[-1 if rows else -2] == 0 and not name.endswith(("sum", "prod")):
+                result.array = storage.new(shape, dtype, storage.poison(dtype))  # the extreme of nothing
+                return result
             out = kernel(array)
             result.array = out if index else rounding.round_to(out.astype(dtype.compute, copy=False), dtype)
         return result

@@ -14,7 +14,7 @@ from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.memory import contiguous
 from npuscope.tile.numeric import sorting, storage
-from npuscope.tile.ops.checks import describe, dtype_of, is_number, shape_of
+from npuscope.tile.ops.checks import describe, dtype_of, held, is_number, shape_of
 from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tensor, Tile
 
@@ -213,7 +213,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run.emit("full", "vector", (value,), result)
     number = _one(run, value)
     if is_number(number) and (run.computes or kind.steers):
-        result.array = storage.new(extents, kind, number)
+        result.array = storage.new(extents, kind, held(number, kind, "full"))
     return result
 
 

@@ -12,7 +12,7 @@ from npuscope.tile.dtypes import FP32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import Lane
 from npuscope.tile.numeric import elementwise, rounding
-from npuscope.tile.ops.checks import broadcast, describe, dtype_of, is_number, promoted
+from npuscope.tile.ops.checks import broadcast, describe, dtype_of, held, is_number, promoted
 from npuscope.tile.state import current
 from npuscope.tile.unknown import UNKNOWN, Unknown
 from npuscope.tile.values import Tensor, Tile
@@ -40,7 +40,7 @@ def _divided(x: Any, y: Any) -> Any:
     return x // y if whole else x / y
 
 
-def _literal(value: Any, dtype: DataType) -> tuple[Any, DataType]:
+def _literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:
     """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
     if isinstance(value, Unknown):
         return UNKNOWN, dtype
@@ -51,9 +51,7 @@ def _literal(value: Any, dtype: DataType) -> tuple[Any, DataType]:
     fraction = isinstance(value, float | np.floating)
     if dtype.is_int and fraction:
         return np.float32(value), FP32
-    if dtype.is_float:
-        return np.float32(value), dtype
-    return value, dtype
+    return held(value, dtype, op), dtype
 
 
 def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -65,7 +63,7 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
             if is_number(x):
                 return _with_scalar(name, x, y)
             left = run.tile(x, name)
-            value, dtype = _literal(y, left.dtype)
+            value, dtype = _literal(y, left.dtype, name)
             result = Tile(None, left.shape, dtype, left.valid)
             run.region(name)
             run.emit(name, "vector", (left, y), result)
@@ -75,7 +73,7 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
             return result
         if is_number(x):
             right = run.tile(y, name)
-            value, dtype = _literal(x, right.dtype)
+            value, dtype = _literal(x, right.dtype, name)
             result = Tile(None, right.shape, dtype, right.valid)
             run.region(name)
             run.emit(name, "vector", (x, right), result)
@@ -168,7 +166,7 @@ def expands(target: Any, scalar: Any) -> Tile:
     tile = run.tile(target, "expands")
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
     run.emit("expands", "vector", (tile, scalar), result)
-    number, _ = _literal(scalar, tile.dtype)
+    number, _ = _literal(scalar, tile.dtype, "expands")
     if number is not UNKNOWN and (run.computes or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
@@ -217,7 +215,7 @@ def cmp(lhs: Any, rhs: Any, cmp_type: int = 0) -> Tile:
     run = current()
     left = run.tile(lhs, "cmp")
     run.region("cmp")
-    right: Any = _literal(rhs, left.dtype)[0] if is_number(rhs) else run.tile(rhs, "cmp")
+    right: Any = _literal(rhs, left.dtype, "cmp")[0] if is_number(rhs) else run.tile(rhs, "cmp")
     shape, valid = (left.shape, left.valid) if is_number(rhs) else broadcast(left, right, "cmp")
     result = Tile(None, shape, left.dtype, valid)
     run.emit("cmp", "vector", (left, right), result, attributes=(("cmp_type", cmp_type),))
@@ -234,7 +232,7 @@ def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any = None) -> Tile:
     right: Any = run.tile(rhs, "sel") if isinstance(rhs, Tile | Tensor) else rhs
     result = Tile(None, left.shape, left.dtype, left.valid)
     run.emit("sel", "vector", (chosen, left, right), result)
-    other = right.array if isinstance(right, Tile) else _literal(right, left.dtype)[0]
+    other = right.array if isinstance(right, Tile) else _literal(right, left.dtype, "sel")[0]
     if chosen.array is not None and left.array is not None and other is not None and other is not UNKNOWN:
         result.array = elementwise.select(chosen.array != 0, left.array, other).astype(left.dtype.compute)
     return result

@@ -56,6 +56,7 @@ def last_writer(recording: Recording, buffer: int, element: int) -> Write | None
 
 
 def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | None:
+    one = np.array([element])
     for task in reversed(recording.tasks):
         numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
         if not numbers:
@@ -64,11 +65,35 @@ def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | N
         for group in task.groups:
             body = recording.bodies[group.body]
             for (op, access), offsets in zip(accesses(body), group.offsets, strict=True):
-                if access.mode != "read" and access.argument in numbers and _touches(access, offsets, element):
+                if access.mode != "read" and access.argument in numbers and bool(_touched(access, offsets, one)[0]):
                     found = op
         if found is not None:
             return Write(found.name, task.kernel, task.id, recording.sites[found.site])
     return None
+
+
+def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64]) -> int:
+    """Of these elements one whose last write is the earliest; of very many, some hundred spread over them are asked."""
+    left = elements if len(elements) <= _MOST else elements[np.linspace(0, len(elements) - 1, _MOST).astype(np.int64)]
+    found: list[int] = []
+    for task in reversed(recording.tasks):
+        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
+        if not numbers or not len(left):
+            continue
+        touched = np.zeros(len(left), np.bool_)
+        for group in task.groups:
+            for (_, access), offsets in zip(accesses(recording.bodies[group.body]), group.offsets, strict=True):
+                if access.mode != "read" and access.argument in numbers:
+                    touched |= _touched(access, offsets, left)
+        if np.any(touched):
+            found = [int(left[touched][0])]
+            left = left[~touched]
+    # what no task wrote came through an alias, or was there before
+    found += [int(element) for element in left[:1]]
+    return min(found, key=lambda element: getattr(last_writer(recording, buffer, element), "task", -1))
+
+
+_MOST = 256
 
 
 def _index_in(alias: Alias, element: int) -> int | None:
@@ -85,15 +110,16 @@ def _index_in(alias: Alias, element: int) -> int | None:
     return index if rest == 0 else None
 
 
-def _touches(access: Access, offsets: npt.NDArray[np.int64], element: int) -> bool:
-    """Whether any of the boxes contains the element."""
-    rest = element - offsets.reshape(-1)
-    rest = rest[rest >= 0]
-    order = sorted(range(len(access.shape)), key=lambda k: -access.strides[k])
-    for k in order:
+def _touched(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which of the elements lie in any of the boxes."""
+    rest = elements[:, None] - offsets.reshape(1, -1)
+    inside = rest >= 0
+    for k in sorted(range(len(access.shape)), key=lambda k: -access.strides[k]):
         stride, extent = access.strides[k], access.shape[k]
         if extent == 1 or stride == 0:
             continue
         index = rest // stride
-        rest = rest[index < extent] - index[index < extent] * stride
-    return bool(np.any(rest == 0))
+        inside &= index < extent
+        rest = rest - index * stride
+    found: npt.NDArray[np.bool_] = np.any(inside & (rest == 0), axis=1)
+    return found
