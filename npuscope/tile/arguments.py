@@ -173,7 +173,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     if dtype is None:
         raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
     _check(parameter, array.shape, dtype, dynamic, where)
-    flat = array.reshape(-1)
+    flat = np.ascontiguousarray(array).reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
     keeps = run.computes or dtype.steers
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
