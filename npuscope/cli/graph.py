@@ -34,7 +34,7 @@ def command(
         bool, typer.Option("--values/--shapes", help="Compute (and check the golden), or only record shapes.")
     ] = False,
     program: Annotated[
-        int | None, typer.Option("--program", help="Which, of several that the file runs, to write files of.")
+        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
     ] = None,
     deps: Annotated[
         str | None, typer.Option("--deps", help="Write the runtime's deps.json here and name_map.json beside it.")
@@ -66,11 +66,13 @@ def command(
     rules = area_rules(areas)
     with progress_bar():
         run = run_script(file, arguments or [], "values" if values else "shapes")
-    graphs = [task_graph(recording) for recording in run.recordings]
-    counts = count_graphs(list(run.recordings), graphs, rules)
+    recordings = list(run.recordings)
+    if program is not None or deps or dot or trace:
+        recordings = [recordings[the_one(recordings, program, file)]]
+    graphs = [task_graph(recording) for recording in recordings]
+    counts = count_graphs(recordings, graphs, rules)
     if deps or dot or trace:
-        chosen = the_one(run.recordings, program, file)
-        recording, graph = run.recordings[chosen], graphs[chosen]
+        recording, graph = recordings[0], graphs[0]
         texts = {}
         if deps is not None and names is not None:
             texts[deps] = dumps(deps_document(recording, graph)) + "\n"
@@ -85,9 +87,11 @@ def command(
         from npuscope.report.graph_text import VERDICTS
         from npuscope.tile.graph.by_kernel import kernel_graph
 
-        pairs = zip(run.recordings, graphs, strict=True)
-        drawn = [(recording.program, kernel_graph(recording, graph)) for recording, graph in pairs]
-        write_texts({html: graph_page(file, VERDICTS[run.passed], counts, drawn)})
+        drawn = [
+            (recording.program, kernel_graph(recording, graph), count_graphs([recording], [graph], rules))
+            for recording, graph in zip(recordings, graphs, strict=True)
+        ]
+        write_texts({html: graph_page(file, VERDICTS[run.passed], drawn)})
     if json:
         print_json({"passed": run.passed, **counts.as_dict()})
     else:

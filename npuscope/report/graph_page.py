@@ -16,19 +16,22 @@ UNITS = {"AIC": "cube (AIC)", "AIV": "vector (AIV)", "MIX": "both (MIX)", "none"
 Place = tuple[float, float]
 
 
-def graph_page(file: str, verdict: str, counts: GraphCounts, graphs: list[tuple[str, KernelGraph]]) -> str:
-    """The page of one script: a drawing for each program it ran."""
-    work = {kernel.kernel: kernel for kernel in counts.work.kernels}
-    parts = [
-        f"<h1>{text(file)}</h1>",
-        f'<p class="verdict">{text(counts.title().replace(chr(10), "; "))}</p>',
-        f"<p>Golden: {text(verdict)}</p>",
-    ]
-    for program, graph in graphs:
-        parts += [f"<h2>{text(program)}</h2>", drawing(graph, work), notes(_remarks(graph))]
-    used = dict.fromkeys(kernel.unit for kernel in counts.work.kernels)
-    parts.append(legend(((UNITS[unit], COLOURS[unit]) for unit in used), "a line is as wide as its edges are many"))
-    parts += ["<h2>Kernels</h2>", table(counts.kernels), "<h2>Areas</h2>", table(counts.areas)]
+def graph_page(file: str, verdict: str, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> str:
+    """The page of one script: a drawing and the counts of each program it ran."""
+    parts = [f"<h1>{text(file)}</h1>", f"<p>Golden: {text(verdict)}</p>"]
+    for program, graph, counts in programs:
+        work = {kernel.kernel: kernel for kernel in counts.work.kernels}
+        used = dict.fromkeys(kernel.unit for kernel in counts.work.kernels)
+        parts += [
+            f"<h2>{text(program)}</h2>",
+            f'<p class="verdict">{text(counts.title().replace(chr(10), "; "))}</p>',
+            drawing(graph, work),
+            legend(((UNITS[unit], COLOURS[unit]) for unit in used), "a line is as wide as its edges are many"),
+            notes(_remarks(graph)),
+            table(counts.kernels),
+            "<h3>By area</h3>",
+            table(counts.areas),
+        ]
     return static_page(f"Graph of {file}", parts)
 
 

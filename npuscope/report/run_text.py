@@ -13,6 +13,9 @@ SHOWN = 5  # findings
 def run_text(file: str, run: ScriptRun, counts: GraphCounts) -> str:
     """The counts, then what the run noticed."""
     lines = ["", graph_text(file, run.passed, counts)]
+    if len(run.recordings) > 1:
+        programs = ", ".join(dict.fromkeys(recording.program for recording in run.recordings))
+        lines.append(f"{len(run.recordings)} runs together, of {printable(programs)}")
     notes = dict.fromkeys(note for recording in run.recordings for note in recording.notes)
     lines += [f"note: {printable(note)}" for note in notes]
     found = [(recording, finding) for recording in run.recordings for finding in recording.findings]

@@ -81,7 +81,7 @@ def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, brow
     graph = task_graph(edited)
     counts = count_graphs([edited], [graph], area_rules(None))
     page_file = tmp_path / "page.html"
-    page_file.write_text(graph_page("diamond.py", "PASS", counts, [(edited.program, kernel_graph(edited, graph))]))
+    page_file.write_text(graph_page("diamond.py", "PASS", [(edited.program, kernel_graph(edited, graph), counts)]))
     with watched_page(browser) as watched:
         watched.page.goto(page_file.as_uri())
         names = watched.page.locator("svg g text:first-of-type").all_text_contents()
