@@ -200,7 +200,9 @@ class Run:
                 return value
             value = self.promoted(value)
         if not isinstance(value, Tensor):
-            raise fault(f"pl.{op} takes a tensor or a tile, not {type(value).__name__}")
+            from npuscope.tile.ops.checks import describe
+
+            raise fault(f"pl.{op} takes a tensor or a tile, not {describe(value)}")
         block = self.block or self.region(op)
         kept = block.whole.get(id(value))
         if kept is not None and kept[1] == value.buffer.store_count:
