@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 from types import CodeType
 
+import numpy as np
+
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parent)
+_NUMPY = str(Path(np.__file__).resolve().parent)
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
@@ -22,7 +25,7 @@ _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 def is_ours(file: str) -> bool:
     """Whether a file is npuscope's or Python's, not the user's."""
-    return file.startswith((_HERE, "<frozen", "<string>"))
+    return file.startswith((_HERE, _NUMPY, "<frozen", "<string>"))
 
 
 def _is_ours(code: CodeType) -> bool:
