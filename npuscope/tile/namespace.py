@@ -34,7 +34,7 @@ def missing(label: str, name: str, known: dict[str, Any]) -> AttributeError:
 
 def const(value: Any, dtype: Any) -> Any:
     """A typed literal."""
-    number = checks.fitting(value, checks.dtype_of(dtype, "const"), "const")
+    number = checks.fitting(value, checks.dtype_of(dtype, "const"), "pl.const")
     return vector.cast(number, dtype) if isinstance(number, float) else number
 
 

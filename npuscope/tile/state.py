@@ -190,6 +190,8 @@ class Run:
             raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
         self.recorder.finding("direction", f"{about} the entry: nothing is copied back to the host")
         tensor.buffer.read_only = False  # said once
+        if tensor.buffer.data is not None and not tensor.buffer.data.flags.writeable:
+            tensor.buffer.data = tensor.buffer.data.copy()
 
     # --- tiles
 

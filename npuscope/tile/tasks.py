@@ -36,7 +36,7 @@ class ValueArray(list[Any]):
 
     def __setitem__(self, number: Any, value: Any) -> None:
         if self.dtype.storage is not None:
-            value = fitting(value, self.dtype, "array.update_element")
+            value = fitting(value, self.dtype, "pl.array.update_element")
         elif value is not None and not isinstance(value, TaskId):
             raise fault(f"an array of task ids takes a task id, not {describe(value)}", "Take it from `with … as tid`.")
         super().__setitem__(self._place(number), value)

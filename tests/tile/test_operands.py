@@ -1,6 +1,6 @@
 """Operands that are not what an op takes: one program per mistake, told the same way in both modes."""
 
-# ruff: noqa: F841, B007  (programs that stop before they use what they bind)
+# ruff: noqa: F841  (programs that stop before they use what they bind)
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS)
 
 
-def index(value: Any, op: str, what: str = "an index") -> Any:
+def index(value: Any, where: str, what: str = "an index") -> Any:
     """A whole number, the same type for every caller: an int, or a lane of ints. A fraction would be cut off."""
     kind = type(value)
     if kind is int:
@@ -31,7 +31,7 @@ def index(value: Any, op: str, what: str = "an index") -> Any:
             return value
     elif isinstance(value, int | np.integer | np.bool_ | Unknown):
         return int(value)  # of an unknown: says that shapes mode does not compute it
-    raise fault(f"{op}: {what} must be a whole number, not {shown(value)}")
+    raise fault(f"{where}: {what} must be a whole number, not {shown(value)}")
 
 
 def check_offsets(offset: Any, rank: int, op: str) -> None:
@@ -76,21 +76,21 @@ def member(value: Any, kind: type[enum.Enum], op: str, name: str) -> Any:
     return value
 
 
-def fitting(value: Any, dtype: DataType, op: str) -> Any:
+def fitting(value: Any, dtype: DataType, where: str) -> Any:
     """A number that a tile of this type can hold as it is."""
     if type(value) is Lane or isinstance(value, Unknown):
         return value
     if not is_number(value) or dtype.storage is None:
-        raise fault(f"pl.{op} takes a number for {dtype}, not {shown(value)}")
+        raise fault(f"{where} takes a number for {dtype}, not {shown(value)}")
     if dtype.is_float:
         try:
             float(value)
         except OverflowError:
-            raise fault(f"pl.{op}: a number of {len(str(value))} digits is too large for {dtype}") from None
+            raise fault(f"{where}: a number of {len(str(value))} digits is too large for {dtype}") from None
         return value
     low, high = (0, 1) if dtype.storage == np.bool_ else _limits(dtype)
     if not (low <= value <= high and value == int(value)):
-        raise fault(f"pl.{op}: {shown(value)} is not a value of {dtype}", f"It holds whole numbers {low} to {high}.")
+        raise fault(f"{where}: {shown(value)} is not a value of {dtype}", f"It holds whole numbers {low} to {high}.")
     return int(value)
 
 

@@ -90,7 +90,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     if not is_number(value):
         raise fault(f"pl.write takes a scalar, not {describe(value)}")
     if isinstance(x, Tensor | Tile):
-        value = fitting(value, x.dtype, "write")
+        value = fitting(value, x.dtype, "pl.write")
     if isinstance(x, Tile):
         where = _flat(x, index)
         check_bounds("write", x.valid or x.shape, where, (1,) * len(where), "the tile's valid region")

@@ -177,7 +177,7 @@ def pad_number(pad_value: Any, dtype: DataType) -> Any:
     if is_number(pad_value):
         if isinstance(pad_value, float | np.floating) and np.isinf(pad_value):
             return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
-        return fitting(pad_value, dtype, "fillpad")
+        return fitting(pad_value, dtype, "pl.fillpad")
     if not isinstance(pad_value, PadValue):
         raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
     kind: Any = dtype.storage
@@ -227,7 +227,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
     run.region("full")
-    number = lanes.of(fitting(value, kind, "full"))
+    number = lanes.of(fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
     if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
@@ -244,7 +244,7 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
     if any(n != 1 for n in extents[:-1]):
         raise fault(f"pl.arange makes one row, not {list(extents)}")
-    first = lanes.of(fitting(start, kind, "arange"))
+    first = lanes.of(fitting(start, kind, "pl.arange"))
     descending = flag(descending, "arange", "descending=")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)

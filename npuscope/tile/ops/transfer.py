@@ -164,7 +164,7 @@ def create_tensor(
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
     if init_value is not None:
-        init_value = fitting(init_value, kind, "create_tensor")
+        init_value = fitting(init_value, kind, "pl.create_tensor")
     if init_value and kind in (FP16, BF16):
         raise fault(f"pl.create_tensor: {kind} can start as 0 only, not {init_value!r}", "Fill it in a task.")
     if run.block is not None:

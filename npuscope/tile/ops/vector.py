@@ -49,7 +49,7 @@ def _literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     if isinstance(value, float | np.floating):
         return np.float32(value), dtype if dtype.is_float else FP32
-    value = fitting(value, dtype, op)
+    value = fitting(value, dtype, f"pl.{op}")
     return np.float32(value) if dtype.is_float else value, dtype
 
 
@@ -140,7 +140,7 @@ def _scalar_unary(name: str, x: Any) -> Any:
         raise fault("pl.not takes a tensor or a tile, not a scalar")
     if name == "abs":
         return x if isinstance(x, int) and x >= 0 else -x if isinstance(x, int) else abs(x)
-    return elementwise.UNARY[name](np.float32(fitting(x, FP32, name)))  # type: ignore[arg-type]
+    return elementwise.UNARY[name](np.float32(fitting(x, FP32, f"pl.{name}")))  # type: ignore[arg-type]
 
 
 def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ def expands(target: Any, scalar: Any) -> Tile:
     """A tile of target's shape filled with a scalar."""
     run, value = current(), scalar
     tile = run.tile(target, "expands")
-    number = lanes.of(fitting(value, tile.dtype, "expands"))
+    number = lanes.of(fitting(value, tile.dtype, "pl.expands"))
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
     run.emit("expands", "vector", (tile, value), result)
     if is_number(number) and number is not UNKNOWN and (run.computes or tile.dtype.steers):
@@ -209,11 +209,11 @@ def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
     if isinstance(x, Unknown) or type(x) is Lane:
         return x if type(x) is Lane and dtype.is_int else UNKNOWN
     if dtype.is_float:
-        value = np.asarray(np.float32(fitting(x, dtype, "cast")))
+        value = np.asarray(np.float32(fitting(x, dtype, "pl.cast")))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))
     if isinstance(x, float | np.floating):
         return int(rounding.cast(np.asarray(np.float32(x)), FP32, dtype, mode))
-    return fitting(x, dtype, "cast")
+    return fitting(x, dtype, "pl.cast")
 
 
 def cmp(lhs: Any, rhs: Any, cmp_type: int = 0) -> Tile:
@@ -243,7 +243,7 @@ def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any = None) -> Tile:
         _fits("sel", left, right)
         other: Any = right.array
     else:
-        right, other = rhs, _literal(fitting(rhs, left.dtype, "sel"), left.dtype, "sel")[0]
+        right, other = rhs, _literal(fitting(rhs, left.dtype, "pl.sel"), left.dtype, "sel")[0]
     result = Tile(None, left.shape, left.dtype, left.valid)
     run.emit("sel", "vector", (chosen, left, right), result)
     if chosen.array is not None and left.array is not None and other is not None and other is not UNKNOWN:
@@ -260,7 +260,7 @@ def lrelu(tile: Any, slope: Any) -> Tile:
     run = current()
     x = run.tile(tile, "lrelu")
     if is_number(slope):
-        factor, scale = slope, _literal(fitting(slope, FP32, "lrelu"), FP32, "lrelu")[0]
+        factor, scale = slope, _literal(fitting(slope, FP32, "pl.lrelu"), FP32, "lrelu")[0]
     else:
         factor = run.tile(slope, "lrelu")
         _fits("lrelu", x, factor)
