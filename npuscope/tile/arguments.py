@@ -142,13 +142,13 @@ def to_numpy(value: Any) -> npt.NDArray[Any]:
     """A torch tensor as an array of the same memory."""
     torch = sys.modules["torch"]
     value = value.detach()
-    if value.layout is not torch.strided or value.device.type != "cpu" or value.is_quantized or value.is_complex():
+    try:
+        if value.dtype is torch.bfloat16:
+            return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
+        return np.asarray(value.numpy())
+    except (TypeError, RuntimeError):  # sparse, quantised, lazily negated, on another device, of a type NumPy has not
         what = f"{value.layout} {value.dtype} on {value.device}"
-        raise fault(f"a torch tensor {what} has no plain memory to share", "Pass a dense real tensor on the CPU.")
-    value = value.resolve_neg()
-    if value.dtype is torch.bfloat16:
-        return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
-    return np.asarray(value.numpy())
+        raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
 
 
 def to_torch(array: npt.NDArray[Any]) -> Any:

@@ -14,6 +14,7 @@ from npuscope.tile.unknown import Unknown
 from npuscope.tile.values import Shape, Tensor, Tile
 
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
+_LISTS = (list, tuple)
 _MOST = 1 << 40  # elements of one tensor: more than any machine holds
 
 
@@ -36,7 +37,7 @@ def index(value: Any, where: str, what: str = "an index") -> Any:
 
 def check_offsets(offset: Any, rank: int, op: str) -> None:
     """One whole number for each axis."""
-    if not isinstance(offset, list | tuple):
+    if type(offset) is not list and not isinstance(offset, _LISTS):
         raise fault(f"pl.{op}: offsets must be a list of whole numbers, not {shown(offset)}")
     if len(offset) != rank:
         raise fault(f"pl.{op}: {len(offset)} offsets {list(offset)!r} for {rank} axes")
@@ -47,7 +48,7 @@ def check_offsets(offset: Any, rank: int, op: str) -> None:
 
 def shape_of(shape: Any) -> Shape:
     """A shape as ints; lanes that differ in it are run apart."""
-    if not isinstance(shape, list | tuple) or not shape:
+    if not isinstance(shape, _LISTS) or not shape:
         raise fault(f"a shape must be a list of whole numbers, not {shown(shape)}")
     extents = tuple([n if type(n) is int else int(index(n, f"the shape {shown(shape)}", "an extent")) for n in shape])
     size = 1

@@ -28,7 +28,6 @@ def slice(
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
     run, x = current(), input
     box = shape_of(shape)
-    check_offsets(offset, len(box), "slice")
     clamp = flag(clamp, "slice", "clamp=")
     valid = None if valid_shape is None else shape_of(valid_shape)
     dropped = None if drop_dims is None else _dropped(box, drop_dims)
@@ -65,6 +64,7 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) ->
     """
     if not x.buffer.rows_at_run_time or run.block is None or x.valid is not None:
         return None
+    check_offsets(offset, len(box), op)
     last = np.max(lanes.of(offset[0]))
     if last + box[0] <= x.shape[0]:
         return None
@@ -86,6 +86,8 @@ def inside(
     """The valid part of a box; what it reads must lie in the source."""
     if valid is not None and len(valid) != len(box):
         raise fault(f"pl.{op}: valid_shape {list(valid)} for a box {list(box)}")
+    if clamp or x.valid is not None:
+        check_offsets(offset, len(box), op)
     if clamp:
         limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
         valid = tuple(limits)
@@ -131,6 +133,8 @@ def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Sha
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
     if valid is not None and len(valid) != len(box):
         raise fault(f"pl.slice: valid_shape {list(valid)} for a box {list(box)}")
+    if clamp or x.valid is not None:
+        check_offsets(offset, len(box), "slice")
     if clamp:
         valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
     if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):

@@ -10,7 +10,7 @@ from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
-from npuscope.tile.ops.checks import check_offsets, describe, dtype_of, fitting, flag, member, shape_of, shown
+from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.ops.slicing import inside, overhang
 from npuscope.tile.record import model
@@ -40,7 +40,6 @@ def load(
     box = shape_of(shapes)
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
-    check_offsets(offsets, len(box), "load")
     clamp = flag(clamp, "load", "clamp=")
     wanted = None if valid_shape is None else shape_of(valid_shape)
     reach = None if wanted or clamp else overhang(run, tensor, box, offsets, "load")
