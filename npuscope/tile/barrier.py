@@ -13,6 +13,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.state import Block, current
 from npuscope.tile.strand import Strand
 
+MOST = 48  # vector cores of a die (chip.md §1); blocks of cube or mixed kernels have 24
+
 
 class Barrier:
     """The blocks of one launch; `run_block(k)` executes block k."""
@@ -47,6 +49,11 @@ class Barrier:
                 "Every block must reach every barrier.",
             )
         run = current()
+        if self._blocks > MOST:
+            raise fault(
+                f"pl.system.syncall: {self._blocks} blocks cannot be on cores at once: there are {MOST} vector cores",
+                "Launch at most as many blocks as there are cores, and let each take several items.",
+            )
         if not self._strands:
             self._strands = {k: Strand(lambda k=k: self._run_block(k)) for k in range(1, self._blocks)}  # type: ignore[misc]
         self._advance_all()

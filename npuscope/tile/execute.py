@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from npuscope.tile import arguments as door
 from npuscope.tile import state
+from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
 from npuscope.tile.mistakes import explained
@@ -82,8 +83,12 @@ def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) 
 
     `shapes` computes no values except whole numbers that steer loops; arguments may then be Placeholder(shape, dtype).
     """
+    if mode not in ("values", "shapes"):
+        raise fault(f"no mode {mode!r}", "Use values or shapes.")
     with mode_of_runs(mode), collecting() as found:
         function(*args, **options)
+    if not found:
+        raise fault(f"{getattr(function, '__name__', function)} ran no tile program", "Is @pl.jit missing?")
     return found[-1]
 
 
@@ -96,18 +101,38 @@ def run_entry(
     rank: Any = None,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
+    started = time.perf_counter()
+    try:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
+    except state.Again:
+        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
+    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
+    for listener in _listeners:
+        listener(finished)
+    return result
+
+
+def _run(
+    name: str,
+    body: Callable[..., Any],
+    parameters: tuple[door.Parameter, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    rank: Any,
+    lanes: bool,
+) -> tuple[Run, Any]:
     run = Run(name, _modes[-1])
     run.rank = rank
+    run.lanes = run.lanes and lanes
     where = f"{name}()"
     given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
     before = state.swap(run)
     keep_freed_memory()
-    started = time.perf_counter()
-    AXES.sizes.clear()
-    AXES.passes = ()
+    AXES.reset()
     try:
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
+        _note_shared(run, name, bound)
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
@@ -120,16 +145,26 @@ def run_entry(
         state.swap(before)
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
-    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
-    for listener in _listeners:
-        listener(finished)
-    return result
+    return run, result
+
+
+def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:
+    """One memory under two names: the graph knows tensors by buffer and would miss what one does to the other."""
+    tensors = [(key, entry.value) for key, entry in bound.items() if isinstance(entry.value, Tensor)]
+    for k, (key, one) in enumerate(tensors):
+        for other_key, other in tensors[:k]:
+            data, before = one.buffer.data, other.buffer.data
+            if data is not None and before is not None and np.may_share_memory(data, before):
+                about = f"{name}(): {other_key} and {key} share memory"
+                run.recorder.finding("shared", f"{about}: what one writes is no dependency of the other here")
 
 
 def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+    written = {a.key[0] for task in run.recorder.tasks for a in task.arguments if a.writes}
+    written |= {alias.whole for alias in run.recorder.aliases}
     for parameter in parameters:
         value = bound[parameter.name].value
-        if parameter.direction == "Out" and isinstance(value, Tensor) and not value.buffer.store_count:
+        if parameter.direction == "Out" and isinstance(value, Tensor) and value.buffer.id not in written:
             about = f"{parameter.name} {list(value.shape)}, which is declared pl.Out"
             run.recorder.finding("direction", f"{name}() never writes to {about}")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-_FUNCTIONS = (ast.FunctionDef, ast.Lambda)
-
 
 def assigned(body: Sequence[ast.stmt]) -> set[str]:
     """Names that the statements bind."""
@@ -16,6 +14,12 @@ def assigned(body: Sequence[ast.stmt]) -> set[str]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.add(node.id)
     return names
+
+
+def used(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that the statements read."""
+    nodes = (node for statement in body for node in ast.walk(statement))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
 def exposed(body: Sequence[ast.stmt], names: set[str]) -> set[str]:
@@ -54,10 +58,12 @@ def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str])
     if isinstance(node, ast.For):
         _reads(node.iter, names, sure, found)
         _walk(node.body, names, sure | _stores(node.target), found)
+        _walk(node.orelse, names, set(sure), found)
         return sure
     if isinstance(node, ast.While):
         _reads(node.test, names, sure, found)
         _walk(node.body, names, set(sure), found)
+        _walk(node.orelse, names, set(sure), found)
         return sure
     if isinstance(node, ast.With):
         for item in node.items:
@@ -70,16 +76,4 @@ def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str])
             found.add(node.target.id)
         return sure | _stores(node.target)
     _reads(node, names, sure, found)
-    return sure | _stores(node)
-
-
-def swapped(body: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Whether a turn hands one carried name's value to another: `a, b = b, a`."""
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Assign):
-                values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-                targets = _stores(node)
-                if any(isinstance(v, ast.Name) and v.id in names and {v.id} != targets for v in values):
-                    return True
-    return False
+    return sure | _stores(node) if isinstance(node, ast.Assign | ast.AnnAssign) else sure

@@ -16,6 +16,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record.model import Mode
 from npuscope.tile.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.rewrite import rewritten
+from npuscope.tile.source import source_of
 from npuscope.tile.state import Run
 from npuscope.tile.tasks import TaskId
 from npuscope.tile.values import Tensor, Tile
@@ -33,12 +34,13 @@ class TileFunction:
     def __init__(self, function: Callable[..., Any], owner: Any = None, **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.function, self.owner, self.options = function, owner, options
+        self.source = source_of(function)
         self.name = function.__name__
 
     @functools.cached_property
     def body(self) -> Callable[..., Any]:
         """The function as it runs; a method's `self` stands for its program."""
-        body = rewritten(self.function)
+        body = rewritten(self.function, self.source)
         return body if self.owner is None else functools.partial(body, self.owner)
 
     @functools.cached_property
@@ -64,7 +66,9 @@ class TileFunction:
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called by a program: spliced in."""
         given = by_name(self.name, self.parameters, args, kwargs)
-        count = run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        if run.block is None:  # calls inside a task make none: they need no number
+            run.calls[self.name] = run.calls.get(self.name, 0) + 1
+        count = run.calls.get(self.name, 0)
         run.recorder.layers.append(f"{self.name}#{count}")
         for parameter, value in self.arguments(args, kwargs):
             if parameter.rows_at_run_time and isinstance(value, Tensor):
@@ -99,7 +103,8 @@ class Entry(TileFunction):
             return run.host.dispatch(self, args, kwargs, device)
         if run is not None:
             return self.inside(run, args, kwargs)
-        return run_entry(self.name, self.body, self.parameters, args, kwargs)
+        with state.turn:
+            return run_entry(self.name, self.body, self.parameters, args, kwargs)
 
     def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.execute.record."""
@@ -206,6 +211,7 @@ class Extern(Incore):
             if parameter.direction is not None:
                 draft.writes = True
                 value.buffer.store_count += 1
+                value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:
             self._substitute(run, given)
@@ -218,6 +224,9 @@ class Extern(Incore):
                 f"Bind a substitute with {self.name}.bind(function), or record in shapes mode.",
             )
         arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
+        for parameter in self.parameters:
+            if parameter.direction is None and isinstance(given.get(parameter.name), Tensor):
+                arrays[parameter.name].flags.writeable = False
         self.substitute(**arrays)
         for parameter in self.parameters:
             value = given.get(parameter.name)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.tile.fault import fault
+
 Array = npt.NDArray[Any]
 
 
@@ -29,19 +31,40 @@ class Axes:
         self.passes: tuple[int, ...] = ()
         self.epoch = 0
         self._passes = 0
+        self._widths: list[int] = []
+        self._kept: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
+
+    def reset(self) -> None:
+        """No loop is open."""
+        self.epoch += 1
+        self.passes = ()
+        for held in (self.sizes, self._widths, self._kept):
+            held.clear()
+
+    def held(self) -> tuple[list[int], list[int], tuple[int, ...]]:
+        """The loops that are open, for `resume` after other ranks had their turn."""
+        return self.sizes[:], self._widths[:], self.passes
+
+    def resume(self, held: tuple[list[int], list[int], tuple[int, ...]]) -> None:
+        self.sizes[:], self._widths[:], self.passes = held
+        self.epoch += 1
 
     def open(self, size: int) -> None:
         """A pass over the next inner loop with this many lanes."""
         self._passes += 1
         self.epoch += 1
         self.sizes.append(size)
+        self._widths.append(size)
         self.passes = (*self.passes, self._passes)
 
     def close(self) -> int:
         """Ends the innermost pass; how many lanes were left of it."""
         self.epoch += 1
+        kept = self.sizes.pop()
+        if kept != self._widths.pop():
+            self._kept[self.passes[-1]] = kept
         self.passes = self.passes[:-1]
-        return self.sizes.pop()
+        return kept
 
     def trim(self, values: Array) -> Array:
         """Cuts away the lanes that were dropped since an array was made in the loops still open."""
@@ -54,7 +77,8 @@ class Axes:
         """An array made in other passes, as of now: of a pass that is over, its last iteration counts, as in Python."""
         for k in range(values.ndim):
             if k >= len(self.passes) or passes[k] != self.passes[k]:
-                values = values[(..., slice(-1, None)) + (slice(None),) * k]
+                last = min(self._kept.get(passes[k], values.shape[-1 - k]), values.shape[-1 - k])
+                values = values[(..., slice(last - 1, last)) + (slice(None),) * k]
         while values.ndim > len(self.sizes):
             values = values[0]
         return self.trim(values)
@@ -80,6 +104,12 @@ class Axes:
     def is_single(self) -> bool:
         """Whether every open loop runs one lane."""
         return all(size == 1 for size in self.sizes)
+
+    def keep(self, count: int) -> None:
+        """Goes on with the first lanes of the innermost pass."""
+        if count < self.sizes[-1]:
+            self.sizes[-1] = count
+            self.epoch += 1
 
     def only_first(self) -> None:
         """Goes on with the first lane alone."""
@@ -127,26 +157,75 @@ class Lane:
     def __hash__(self) -> int:
         return hash(self.__index__())
 
+    def __str__(self) -> str:
+        return str(AXES.settle(self.values))
+
+    def __format__(self, how: str) -> str:
+        return format(AXES.settle(self.values), how)
+
     def __neg__(self) -> Any:
-        return Lane(-self.values)
+        return Lane(-_number(self.values))
+
+    def __pos__(self) -> Any:
+        return Lane(_number(self.values))
+
+    def __invert__(self) -> Any:
+        return Lane(-1 - _number(self.values))
 
     def __abs__(self) -> Any:
-        return Lane(np.abs(self.values))
+        return Lane(np.abs(_number(self.values)))
+
+    def __divmod__(self, other: Any) -> Any:
+        mine: Any = self
+        return mine // other, mine % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
 
-def _binary(function: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Lane, Any], Any]:
+def _number(values: Any) -> Any:
+    """Truth values count as 0 and 1 in arithmetic, as Python's do."""
+    if type(values) is int:
+        return values
+    if isinstance(values, np.ndarray):
+        return values.astype(np.int64) if values.dtype.kind == "b" else values
+    return int(values) if isinstance(values, bool | np.bool_) else values
+
+
+def _check_divisor(divisor: Any) -> None:
+    """Lanes that divide by zero are run apart."""
+    zero = divisor == 0
+    if bool(Lane(zero)) if isinstance(zero, np.ndarray) and zero.any() else np.any(zero):
+        raise fault("integer division or modulo by zero")
+
+
+def _binary(
+    function: Callable[[Any, Any], Any], swapped: bool = False, plain: bool = False, divides: bool = False
+) -> Callable[[Lane, Any], Any]:
+    """An operator by NumPy; `plain` ones know truth values as such."""
+
     def operator(self: Lane, other: Any) -> Any:
-        value: Any = other
-        if type(other) is Lane:
+        if type(other) is int:
+            value: Any = other
+        elif type(other) is Lane:
             value = other.values
-        elif not isinstance(other, int | float | np.number | np.bool_):
+        elif isinstance(other, int | float | np.number | np.bool_):
+            value = other
+        else:
             return NotImplemented
-        return Lane(function(value, self.values) if swapped else function(self.values, value))
+        if divides:
+            _check_divisor(self.values if swapped else value)
+            value = value if type(other) is int else of(other)
+        mine = self.values
+        if not plain:
+            value, mine = _number(value), mine.astype(np.int64) if mine.dtype.kind == "b" else mine
+        return Lane(function(value, mine) if swapped else function(mine, value))
 
     return operator
 
 
 for _name, _function in {
+    "pow": np.power,
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -159,8 +238,9 @@ for _name, _function in {
     "lshift": np.left_shift,
     "rshift": np.right_shift,
 }.items():
-    setattr(Lane, f"__{_name}__", _binary(_function))
-    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True))
+    _how = {"plain": _name in ("and", "or", "xor"), "divides": _name in ("floordiv", "mod", "truediv")}
+    setattr(Lane, f"__{_name}__", _binary(_function, **_how))
+    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True, **_how))
 for _name, _function in {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -169,7 +249,7 @@ for _name, _function in {
     "gt": np.greater,
     "ge": np.greater_equal,
 }.items():
-    setattr(Lane, f"__{_name}__", _binary(_function))
+    setattr(Lane, f"__{_name}__", _binary(_function, plain=True))
 
 
 def of(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
+from npuscope.tile.carried import State, bound, lists_of, user_frame
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
@@ -33,8 +34,11 @@ class Loop:
         self.start, self.stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         self.step = bounds[2] if len(bounds) == 3 else 1
         self.init_values = None if init_values is None else _initial(kind, init_values)
-        self.carries: tuple[Any, ...] = ()  # names the body reads from the turn before: what they hold at the start
-        self.swaps = False
+        self.told = False  # whether the rewritten program said what turns hand to each other:
+        self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
+        self.lists: list[Any] = []  # lists in reach, which it may change
+        self.seeded = False  # whether some of the names hold a tile or number from before the loop
+        self.carry: list[Any] = []  # what pl.yield_ carries, as a tuple
         self.holds_tasks = False
 
     def __iter__(self) -> Iterator[Any]:
@@ -48,7 +52,8 @@ class Loop:
             turns = in_orchestration(run, self)
         if self.init_values is None:
             return turns
-        return _carrying(run, turns, self.init_values)
+        self.carry = [self.init_values]
+        return _carrying(run, turns, self.carry)
 
     def trips(self) -> int:
         step = int(self.step)
@@ -71,19 +76,14 @@ def _initial(kind: str, values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _carrying(run: Run, turns: Iterator[Any], init_values: tuple[Any, ...]) -> Iterator[Any]:
-    carry = [init_values]
+def _carrying(run: Run, turns: Iterator[Any], carry: list[Any]) -> Iterator[Any]:
+    depth = len(run.carries)
     run.carries.append(carry)
     try:
         for i in turns:
             yield i, carry[0]
     finally:
-        _drop(run, carry)
-
-
-def _drop(run: Run, carry: Any) -> None:
-    """By identity: what is carried are tiles, which do not compare."""
-    run.carries = [held for held in run.carries if held is not carry]
+        del run.carries[depth:]
 
 
 def yield_(*values: Any) -> Any:
@@ -118,40 +118,56 @@ def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     frame = Frame(block.frame, (kind, loop.stage, sites.here()))
     block.frame = frame
     try:
-        if run.computes:
+        if not run.lanes:
             for i in loop.turns():
                 yield i
                 frame.turn(1)
         else:
-            yield from _by_lanes(run, frame, loop)
+            yield from _by_lanes(run, block, frame, loop)
     finally:
         if frame.items:  # left by break
             frame.turn(1)
         run.recorder.close_loop(frame, block)
 
 
-def _by_lanes(run: Run, frame: Frame, loop: Loop) -> Iterator[Any]:
+def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]:
     """Runs the body once for each run of iterations that behave alike (see lanes.py)."""
     trips = loop.trips()
-    alone = loop.swaps or loop.init_values is not None or any(is_number(value) for value in loop.carries)
-    led = any(isinstance(value, Tile) for value in loop.carries)
-    done = 0
+    done = alone = 0
     while done < trips:
-        # A carried tile comes from outside in the first turn and from the turn before in the others.
-        width = 1 if alone or (led and done == 0) else trips - done
+        # The first turn finds what came before the loop, the others what a turn left. Turns that never start alike
+        # are run one by one, with plain numbers; now and then more are tried.
+        wide = loop.told and (done > 0 or not loop.seeded) and (alone < 2 or done & (done - 1) == 0)
+        width = trips - done if wide else 1
         AXES.open(width)
-        kept = 1
+        before = _state(block, frame, frame.iteration, loop) if width > 1 else None
+        left = True
         try:
             if width == 1:
                 yield loop.start + done * loop.step
             else:
                 steps = np.arange(done, trips, dtype=np.int64).reshape(-1, *(1,) * frame.depth)
                 yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
-            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
+            left = False
+            if before is not None and AXES.sizes[-1] > 1:
+                same = before.same_turns(_state(block, frame, frame.iteration + 1, loop))
+                AXES.keep(same)
+                alone = alone + 1 if same == 1 else 0
         finally:
+            if left:  # by break: no turn comes after this one
+                AXES.keep(1)
+            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
             kept = end_pass(run)
         frame.turn(kept)
         done += kept
+
+
+def _state(block: Block, frame: Frame, turn: int, loop: Loop) -> State:
+    values: list[Any] = list(loop.carry)
+    user = user_frame() if loop.names else None
+    if user is not None:
+        values += bound(user.f_locals, loop.names)
+    return State(block, frame, turn, values, loop.lists)
 
 
 class While:
@@ -165,12 +181,15 @@ class While:
     def __iter__(self) -> Iterator[Any]:
         run = current()
         carry = [self.init_values]
+        outer = len(run.carries)
         run.carries.append(carry)
         frame = None
         if run.block is not None:
             frame = Frame(run.block.frame, ("while", 1, sites.here()))
             run.block.frame = frame
-        number = run.loops = run.loops + 1
+        else:
+            run.loops += 1
+        number = run.loops
         turns, depth = run.recorder.turns, len(run.recorder.turns)
         turn = 0
         try:
@@ -189,8 +208,10 @@ class While:
                     frame.turn(1)
                 turn += 1
         finally:
-            _drop(run, carry)
+            del run.carries[outer:]
             if frame is not None and run.block is not None:
+                if frame.items:  # left by break, or while its condition was worked out
+                    frame.turn(1)
                 run.recorder.close_loop(frame, run.block)
 
 
@@ -227,6 +248,8 @@ class SplitAiv:
         finally:
             block.aiv, block.half, block.split = 0, None, False
             block.gathered.clear()
+            if frame.items:  # left by break
+                frame.turn(1)
             run.recorder.close_loop(frame, block)
 
 
@@ -276,11 +299,13 @@ def split_aiv(n: int, *, mode: Any) -> SplitAiv:
     return SplitAiv(n, mode)
 
 
-def carried(loop: Any, names: tuple[str, ...], swaps: bool, values: dict[str, Any]) -> Any:
-    """Told by the rewritten program: what the names that a loop's body reads before it sets them hold now."""
-    if isinstance(loop, Loop):
-        loop.carries = tuple(values[name] for name in names if name in values)
-        loop.swaps = swaps
+def carried(loop: Any, names: tuple[str, ...], used: tuple[str, ...], values: dict[str, Any]) -> Any:
+    """Told by the rewritten program: the names that a loop's body may read before it sets them, and all it uses."""
+    if isinstance(loop, Loop) and not loop.told:
+        loop.told, loop.names = True, names
+        loop.lists = lists_of(values.get(name) for name in used)
+        held = [values.get(name) for name in names]
+        loop.seeded = loop.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
     return loop
 
 

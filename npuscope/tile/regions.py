@@ -8,6 +8,7 @@ from typing import Any
 from npuscope.tile import sites
 from npuscope.tile.aiv import check_block
 from npuscope.tile.barrier import Barrier
+from npuscope.tile.carried import inside, unchanged
 from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
@@ -185,8 +186,8 @@ class Spmd:
         self.task = open_task(run, self.name, self.blocks, "spmd", self.deps, **self.options)
         return TaskId(self.task.id)
 
-    def run(self, body: Callable[[Any], Any]) -> Any:
-        """Every block, each from the names bound before; what the last one returned."""
+    def run(self, body: Callable[[Any], Any], lists: Sequence[Any] = ()) -> Any:
+        """Every block, each from the names bound before; what the last one returned. `lists`: what it may change."""
         if self.task is None:
             self.launch()
         task, run = self.task, current()
@@ -194,7 +195,18 @@ class Spmd:
         if self.skip:
             return None
         last: list[Any] = [None]
-        if run.computes:
+        try:
+            self._run_blocks(run, task, body, lists, last)
+        finally:
+            run.block = None
+        mark_no_dep(run, task, run.no_dep_next)
+        run.no_dep_next.clear()
+        return last[0]
+
+    def _run_blocks(
+        self, run: Run, task: TaskDraft, body: Callable[[Any], Any], lists: Sequence[Any], last: list[Any]
+    ) -> None:
+        if not run.lanes:
             barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
         else:
@@ -202,17 +214,16 @@ class Spmd:
             while first < self.blocks:
                 AXES.open(self.blocks - first)
                 run.block = Block(task, first, lane_index(first, self.blocks - first, 0), self.blocks)
+                before = [inside(held) for held in lists]
                 last[0] = body(run.block.index)
+                if not all(unchanged(one, inside(held)) for one, held in zip(before, lists, strict=True)):
+                    AXES.keep(1)
                 block = run.block
                 block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
                 block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
                 done = end_pass(run)
                 close(run, block, done)
                 first += done
-        run.block = None
-        mark_no_dep(run, task, run.no_dep_next)
-        run.no_dep_next.clear()
-        return last[0]
 
     def _block(
         self, run: Run, task: TaskDraft, k: int, body: Callable[[Any], Any], last: list[Any], barrier: Any

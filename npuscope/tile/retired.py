@@ -73,6 +73,7 @@ class AutoIncore:
             enter(run, open_task(run, self.name, 1, "at"))
             part = turns[first : first + size]
             inner = Loop("range", (part.start, part.stop, part.step))
+            inner.told, inner.names, inner.lists = loop.told, loop.names, loop.lists
             if size == 1:
                 yield part[0]
             else:

@@ -2,7 +2,7 @@
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier.
-- A loop whose body reads names that an earlier turn set says so, for `shapes` mode may not run its turns as one.
+- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
 
@@ -19,11 +19,12 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from npuscope.tile import runtime
-from npuscope.tile.exposed import assigned, exposed, swapped
+from npuscope.tile.exposed import assigned, exposed, used
 from npuscope.tile.fault import TileError
 from npuscope.tile.grammar import called, check, rebound
 from npuscope.tile.record.model import Site
 from npuscope.tile.sites import number
+from npuscope.tile.source import Source
 
 _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
@@ -31,20 +32,13 @@ _NAMED = {"create_tensor", "alloc_window_buffer"}
 _REGIONS = {"at", "spmd", "incore"}
 
 
-def rewritten(function: Callable[..., Any]) -> Callable[..., Any]:
+def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
     """The function as npuscope runs it."""
-    try:
-        source, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        raise TileError(
-            f"the source of {function.__name__} cannot be read",
-            remedy="Tile functions must live in a file.",
-        ) from None
-    tree = ast.parse(textwrap.dedent("".join(source)))
-    ast.increment_lineno(tree, first - 1)
+    tree = ast.parse(textwrap.dedent("".join(source.lines())))
+    ast.increment_lineno(tree, source.line - 1)
     definition = tree.body[0]
-    if not isinstance(definition, ast.FunctionDef):
-        raise TileError(f"{function!r} is not a plain function", path=function.__code__.co_filename, line=first)
+    if not isinstance(definition, ast.FunctionDef) or inspect.isgeneratorfunction(function):
+        raise TileError(f"{source.name} is not a plain function", path=source.shown, line=source.line)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     file = function.__code__.co_filename
 
@@ -77,6 +71,7 @@ def _compiled(
     function: Callable[..., Any], definition: ast.FunctionDef, cells: dict[str, CellType]
 ) -> Callable[..., Any]:
     names = [*cells, _HELPER]
+    definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
     outer = ast.FunctionDef(
         name="__npuscope_outer",
         args=ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []),
@@ -86,7 +81,8 @@ def _compiled(
     )
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
-    inner = _code_named(_code_named(code, "__npuscope_outer"), definition.name)
+    inner = _code_named(_code_named(code, "__npuscope_outer"), body)
+    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__)
     held = {**cells, _HELPER: CellType(runtime)}
     closure = tuple(held[name] for name in inner.co_freevars)
     new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -164,11 +160,8 @@ class _Rewriter(ast.NodeTransformer):
         if name in _LOOPS:
             names = sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
-            if read:
-                swaps = ast.Constant(swapped(node.body, read))
-                node.iter = ast.copy_location(
-                    _helper("carried", node.iter, _strings(sorted(read)), swaps, _locals()), node.iter
-                )
+            told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
+            node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
             before = _bound_before(node)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)

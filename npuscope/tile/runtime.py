@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CellType
 from typing import Any
 
+from npuscope.tile.carried import lists_of
 from npuscope.tile.fault import fault
 from npuscope.tile.loops import carried, holds_tasks
 from npuscope.tile.regions import Spmd
@@ -14,6 +16,9 @@ __all__ = ["UNBOUND", "blocks", "carried", "holds_tasks", "launch", "left", "nam
 
 
 UNBOUND = object()  # what a name holds that no statement has bound; the rewritten program deletes it again
+
+
+_EMPTY = CellType()  # of a name that is not bound yet
 
 
 def names(values: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +34,8 @@ def launch(spmd: Any) -> TaskId:
 def blocks(spmd: Spmd, body: Callable[..., Any], taken: tuple[str, ...], before: dict[str, Any]) -> dict[str, Any]:
     """Runs a launch; the names that its last block left."""
     values = [before.get(name, UNBOUND) for name in taken]
-    return spmd.run(lambda index: body(index, *values)) or {}
+    cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or () if cell != _EMPTY]
+    return spmd.run(lambda index: body(index, *values), lists_of([*values, *cells])) or {}
 
 
 def left(after: dict[str, Any], name: str, before: dict[str, Any]) -> Any:

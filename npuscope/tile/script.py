@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import runpy
 import sys
 import traceback
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from npuscope.errors import BadInput, NpuscopeError
+from npuscope.tile import sites
 from npuscope.tile.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.record.model import Mode, Recording
@@ -47,7 +49,7 @@ def run_script(path: str | Path, argv: Sequence[str] = (), mode: Mode = "values"
         raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
     results: list[RunResult] = []
     printed = io.StringIO()
-    code = 0
+    code: int | None = None
     with contextlib.ExitStack() as stack:
         if not echo:
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -60,34 +62,39 @@ def run_script(path: str | Path, argv: Sequence[str] = (), mode: Mode = "values"
             runpy.run_path(str(file), run_name="__main__")
         except SystemExit as stop:
             code = _code(stop.code)
-        except NpuscopeError:
+        except (NpuscopeError, KeyboardInterrupt):
             raise
-        except (Exception, RecursionError) as error:
+        except BaseException as error:
             raise _explained(error, file) from error
-    if not runs and not results and code == 0:
-        raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
-    return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue())
+    if not runs and not results:
+        if code is None:
+            raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
+        sys.stdout.write(printed.getvalue())
+        raise SystemExit(code)  # it printed its usage, or refused its arguments
+    return ScriptRun(tuple(runs), tuple(results), code or 0, printed.getvalue())
 
 
 def _code(value: Any) -> int:
+    """The exit code of a script as the shell would see it; a message is printed and counts as refused input."""
     if value is None:
         return 0
     if isinstance(value, int):
-        return value
+        return value if 0 <= value <= 255 else 1
     print(value, file=sys.stderr)
-    return 1
+    return 2
 
 
 @contextlib.contextmanager
 def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
-    before, path = sys.argv, list(sys.path)
+    before, path, folder = sys.argv, list(sys.path), os.getcwd()
     modules = set(sys.modules)
     sys.argv = [str(file), *argv]
     sys.path.insert(0, str(file.resolve().parent))
     try:
         yield
     finally:
-        sys.argv, sys.path[:] = before, path
+        sys.argv, sys.path = before, path
+        os.chdir(folder)
         # A script's own helpers (`import config`) must not be found by the next script.
         here = str(file.resolve().parent)
         for name in set(sys.modules) - modules:
@@ -99,12 +106,16 @@ def _explained(error: BaseException, file: Path) -> BadInput:
     """The user's own mistake: its last line in the user's code, in one sentence."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = str(Path(__file__).resolve().parents[1])
-    mine = [f for f in frames if not f.filename.startswith((ours, "<frozen")) and Path(f.filename).exists()]
+    library = (ours, *sites.LIBRARY)
+    mine = [f for f in frames if not f.filename.startswith(library) and Path(f.filename).exists()]
     inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
     frame = next(reversed(inside or mine), None)
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except Exception:  # an exception that cannot say itself
+        what = type(error).__name__
     if isinstance(error, SyntaxError):
-        return BadInput(what, path=error.filename or file, line=error.lineno)
+        return BadInput(f"SyntaxError: {error.msg}", path=error.filename or file, line=error.lineno)
     if frame is None:
         return BadInput(what, path=file)
     return BadInput(what, path=frame.filename, line=frame.lineno)

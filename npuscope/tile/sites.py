@@ -7,15 +7,15 @@ instruction) and resolved to file and line once.
 from __future__ import annotations
 
 import sys
+import sysconfig
 from pathlib import Path
 from types import CodeType
-
-import numpy as np
 
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parent)
-_NUMPY = str(Path(np.__file__).resolve().parent)
+# Where Python and what is installed beside it live: never the user's own code.
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
@@ -25,7 +25,7 @@ _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 def is_ours(file: str) -> bool:
     """Whether a file is npuscope's or Python's, not the user's."""
-    return file.startswith((_HERE, _NUMPY, "<frozen", "<string>"))
+    return file.startswith((_HERE, "<frozen", "<string>"))
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -48,7 +48,8 @@ def here() -> int:
     place = (id(code), frame.f_lasti)
     found = _BY_PLACE.get(place)
     if found is None:
-        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split(".<locals>.__npuscope")[0]
+        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split("__npuscope_body")[0]
+        name = name.split(".<locals>.__npuscope")[0]
         found = _BY_PLACE[place] = number(Site(code.co_filename, frame.f_lineno or 0, name))
     return found
 

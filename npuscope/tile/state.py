@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from npuscope.tile.numeric import storage
 from npuscope.tile.record import model
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
+from npuscope.tile.strand import in_strand
 from npuscope.tile.values import Shape, Tensor, Tile
 
 Access = tuple[int, str, Shape, Shape]
@@ -28,13 +30,28 @@ class Block(BlockDraft):
         super().__init__(task, first)
         self.index = index
         self.blocks = blocks
-        self.whole: dict[int, tuple[Tensor, int, Tile]] = {}
+        self.whole: dict[int, tuple[Tensor, tuple[int, int, int], Tile]] = {}
+        self._stores: dict[int, int] = {}  # buffer -> how often this block stored to it
+        self.whole_changes = 0  # how often an op loaded a tensor whole, or made such a load out of date
+        self.barriers = 0  # met so far
         self.aiv: Any = 0
         self.half: str | None = None  # inside split_aiv: the axis that each lane has half of
         self.splits = False  # a split_aiv region was opened
         self.split = False  # and is open
         self.gathered: list[npt.NDArray[Any] | None] = []  # what lane 0 gave to aic_gather, for lane 1 to join
         self.barrier: Any = None
+
+    def version(self, buffer: Buffer) -> tuple[int, int, int]:
+        """Changes whenever a load of the buffer may give something else: by own stores, others', past a barrier."""
+        return (self._stores.get(buffer.id, 0), buffer.store_count, self.barriers)
+
+    def stored(self, buffer: Buffer) -> None:
+        """This block stores to a buffer."""
+        if self.whole:
+            version = self.version(buffer)
+            if any(held.buffer is buffer and made == version for held, made, _ in self.whole.values()):
+                self.whole_changes += 1
+        self._stores[buffer.id] = self._stores.get(buffer.id, 0) + 1
 
 
 class Run:
@@ -43,6 +60,8 @@ class Run:
     def __init__(self, program: str, mode: model.Mode) -> None:
         self.mode = mode
         self.computes = mode == "values"
+        self.lanes = not self.computes  # whether equal turns and blocks are run as one
+        self.lost = False  # whether a whole number was not computed because it differs from lane to lane
         self.recorder = Recorder(program, mode)
         self.block: Block | None = None
         self.buffers: list[Buffer] = []
@@ -57,6 +76,7 @@ class Run:
         self.rank: Any = None  # of a run that a host function called: which rank
         self.asks_dispatch = False  # an element is read for a predicate: by the runtime, not by the orchestration
         self.no_dep_next: list[Any] = []  # arguments of the call to come that pl.no_dep named
+        self.thread = threading.get_ident()
         self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
         self.log_reads: set[int] = set()
 
@@ -164,6 +184,8 @@ class Run:
         block = self.block
         assert block is not None
         seen = tensor.captured
+        if self.buffers[min(seen.buffer.id, len(self.buffers) - 1)] is not seen.buffer:
+            raise fault(f"{seen.buffer.name} {list(seen.shape)} is a tensor of another run")
         number = block.task.argument((seen.buffer.id, seen.offset, seen.shape, seen.strides))
         argument = block.task.arguments[number]
         if mode != "write":
@@ -175,7 +197,7 @@ class Run:
                 self._check_direction(tensor, op)
             argument.writes = True
             block.written.add(number)
-            tensor.buffer.store_count += 1
+            block.stored(tensor.buffer)
         return number
 
     def _check_direction(self, tensor: Tensor, op: str) -> None:
@@ -207,21 +229,29 @@ class Run:
             raise fault(f"pl.{op} takes a tensor or a tile, not {describe(value)}")
         block = self.block or self.region(op)
         kept = block.whole.get(id(value))
-        if kept is not None and kept[1] == value.buffer.store_count:
+        version = block.version(value.buffer)
+        if kept is not None and kept[1] == version:
             return kept[2]
         from npuscope.tile.ops import gm
 
-        early = kept is None and value.captured is value and not block.written_buffer(value.buffer.id)
+        early = (
+            kept is None
+            and value.captured is value
+            and not block.barriers
+            and not block.written_buffer(value.buffer.id)
+        )
         tile = gm.load_box(self, value, value.offset, value.shape, value.valid, prologue=early)
-        block.whole[id(value)] = (value, value.buffer.store_count, tile)
+        if not early:
+            block.whole_changes += 1
+        block.whole[id(value)] = (value, version, tile)
         return tile
 
     def promoted(self, tile: Tile) -> Tensor:
         """A tile that left its region: stored to GM by the task that made it."""
         if tile.promoted is None:
             home = tile.block
-            if home is None:
-                raise fault("this tile was made outside every task")
+            if home is None or home.task not in self.recorder.tasks[home.task.id : home.task.id + 1]:
+                raise fault(f"a tile {list(tile.shape)} {tile.dtype} of another run")
             name = f"value_{len(self.buffers)}"
             tensor = self.create(name, tile.shape, tile.dtype, origin="promoted")
             if tile.array is not None and tensor.buffer.data is not None:
@@ -282,7 +312,9 @@ def current() -> Run:
 
 
 def under_way() -> Run | None:
-    return _current
+    """The run that this thread is part of; another thread's is none of its business."""
+    run = _current
+    return run if run is not None and (run.thread == threading.get_ident() or in_strand()) else None
 
 
 def swap(run: Run | None) -> Run | None:
@@ -293,19 +325,33 @@ def swap(run: Run | None) -> Run | None:
 
 
 _current: Run | None = None
+turn = threading.RLock()  # runs of several threads take turns
 
-# --- element writes with lanes
+# --- whole numbers in GM, with lanes
+
+
+class Again(BaseException):
+    """Lanes cannot say what this program does: it is run again, turn by turn and block by block."""
 
 
 def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
     """One element per lane, written when the lanes are known for good."""
     outer = any(size > 1 for size in AXES.sizes[:-1])  # their passes end later than the writes can wait
-    if outer or buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
+    if outer:
         AXES.only_first()
-        flush(run)
+    will_write(run, buffer)
     run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
     if AXES.is_single():
         flush(run)
+
+
+def will_write(run: Run, buffer: Buffer) -> None:
+    """Before a write: what this turn read or wrote there already, the next turn would find changed."""
+    if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
+        AXES.only_first()
+        flush(run)
+    run.log_reads.add(buffer.id)
+    _across_blocks(run, buffer, writes=True)
 
 
 def log_read(run: Run, buffer: Buffer) -> None:
@@ -313,6 +359,40 @@ def log_read(run: Run, buffer: Buffer) -> None:
         AXES.only_first()
         flush(run)
     run.log_reads.add(buffer.id)
+    _across_blocks(run, buffer, writes=False)
+
+
+def _across_blocks(run: Run, buffer: Buffer, writes: bool) -> None:
+    """Blocks that meet at a barrier and tell each other whole numbers cannot be run one after the other."""
+    block = run.block
+    if block is None or not run.lanes or block.blocks == 1:
+        return
+    told = block.task.told
+    told[writes].add(buffer.id)
+    if block.task.synced and told[False] & told[True]:
+        raise Again
+
+
+def meet(run: Run, block: Block) -> None:
+    """A barrier, by lanes: nothing to wait for where all blocks come to it as one and tell each other no numbers."""
+    task = block.task
+    if block.blocks == 1:
+        return
+    if block.first == 0 and AXES.sizes[0] == block.blocks:
+        task.synced = block.barriers
+    if block.barriers > task.synced or task.told[False] & task.told[True]:
+        raise Again
+
+
+def is_new(run: Run, tile: Tile) -> bool:
+    """Whether a tile was made in this turn of the innermost loop."""
+    block = run.block
+    made, iteration = tile.frame, tile.iteration
+    if block is None or made is None:
+        return False
+    while made is not block.frame and not made.open and made.parent is not None:
+        iteration, made = made.parent_iteration, made.parent
+    return made is block.frame and iteration == made.iteration
 
 
 def end_pass(run: Run) -> int:

@@ -9,6 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import numpy as np
+
+_NAME = "npuscope strand"
+
+
+def in_strand() -> bool:
+    """Whether this thread is a strand's: part of the run that made it."""
+    return threading.current_thread().name == _NAME
+
 
 class _Abandoned(BaseException):
     """Ends the thread of a strand that nobody will advance again."""
@@ -22,14 +31,15 @@ class Strand:
         self.ended = False
         self.error: BaseException | None = None
         self._abandoned = False
-        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=_NAME)
         self._thread.start()
 
     def _run(self, work: Callable[[], None]) -> None:
         self._go.acquire()
         try:
             if not self._abandoned:
-                work()
+                with np.errstate(all="ignore"):  # as the run has it; a thread has its own
+                    work()
         except _Abandoned:
             pass
         except BaseException as error:

@@ -57,13 +57,12 @@ class Rank:
         """Called in the strand: comes back when the condition holds."""
         if holds():
             return
-        run, sizes, passes = state.current(), AXES.sizes[:], AXES.passes
+        run, loops = state.current(), AXES.held()
         self.waiting = Waiting(holds, says, sites.site(sites.here()))
         self.strand.pause()
         self.waiting = None
         state.swap(run)
-        AXES.sizes[:], AXES.passes = sizes, passes
-        AXES.epoch += 1
+        AXES.resume(loops)
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,9 @@ class Host(TileFunction):
 def _world_size(name: str, config: Any) -> int:
     devices = _devices(config)
     if not devices:
-        raise TileError(
+        raise fault(
             f"{name}() runs on several ranks and nobody says how many",
-            remedy="Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
+            "Call it with config=DistributedConfig(device_ids=[0, 1]), or compile_cfg of golden.run_jit.",
         )
     return len(devices)
 

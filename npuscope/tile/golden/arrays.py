@@ -19,6 +19,7 @@ from npuscope.tile.dtypes import DataType
 Array = npt.NDArray[Any]
 Dtype = np.dtype[Any]
 BFLOAT16: Dtype = np.dtype(ml_dtypes.bfloat16)
+NO_NUMBERS = "cOSUmM"  # NumPy's letters for complex, objects, text and dates
 
 
 def torch_module() -> Any:
@@ -102,3 +103,13 @@ def fp32(value: Any) -> npt.NDArray[np.float32]:
 def is_float(array: Array) -> bool:
     """Whether an array holds floats, bf16 included (which NumPy does not count)."""
     return np.issubdtype(array.dtype, np.floating) or array.dtype == BFLOAT16
+
+
+def holds_numbers(value: Any) -> bool:
+    """Whether a value is real numbers, or lists of them."""
+    if is_torch_tensor(value):
+        return not value.is_complex()
+    try:
+        return array_of(value).dtype.kind not in NO_NUMBERS
+    except ValueError:  # lists of different lengths
+        return False

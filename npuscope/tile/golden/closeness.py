@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from npuscope.tile.golden.arrays import Array, fp32, is_float
 from npuscope.tile.golden.comparator import Comparator, Situation, Verdict, label, listed, named
+from npuscope.tile.golden.misuse import check_number, misuse, told
 
 SMALLEST = 2.0**-14  # below this over diff_thd a value counts as that large: relative errors of zeros mean nothing
 Bools = npt.NDArray[np.bool_]
@@ -57,10 +58,14 @@ def ratio_allclose(
 ) -> Comparator:
     """Pass if |a - e| > atol + rtol·|e| for at most round(max_error_ratio · n) of n elements, in fp32.
 
-    NaN or Inf on either side fails.     Tolerances left out are the run's. `valid_rows` compares only the first rows
+    NaN or Inf on either side fails. Tolerances left out are the run's. `valid_rows` compares only the first rows
     along `valid_axis` (0: nothing, passes); with `zero_tail` the rest must be zero.
     """
-    _share("max_error_ratio", max_error_ratio)
+    check_number("max_error_ratio", max_error_ratio, most=1)
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if value is not None:
+            check_number(name, value)
+    _check_rows(valid_rows, valid_axis)
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
         inside = compared_part(actual, expected, valid_rows, valid_axis, zero_tail)
@@ -111,10 +116,12 @@ def ratio_reldiff(
     And if none reaches `max_diff_hd`. NaN or Inf on either side fails; `valid_rows` and `zero_tail` as for
     `ratio_allclose`.
     """
-    _share("pct_thd", pct_thd)
+    check_number("pct_thd", pct_thd, most=1)
+    _check_rows(valid_rows, valid_axis)
     for name, value in (("diff_thd", diff_thd), ("max_diff_hd", max_diff_hd)):
-        if not value > 0:
-            raise ValueError(f"{name} must be > 0, got {value}")
+        check_number(name, value)
+        if value == 0:
+            raise misuse(f"{name} must be more than 0")
 
     def judge(actual: Array, expected: Array, situation: Situation) -> Verdict:
         inside = compared_part(actual, expected, valid_rows, valid_axis, zero_tail)
@@ -191,6 +198,8 @@ def compared_part(actual: Array, expected: Array, rows: int | None, axis: int, z
         return False, f"    shape mismatch: actual {actual.shape}, expected {expected.shape}"
     whole = actual.shape
     if rows is not None:
+        if not -actual.ndim <= axis < actual.ndim:
+            return False, f"    valid_axis={axis} out of range for shape {actual.shape}"
         length = actual.shape[axis]
         if not 0 <= rows <= length:
             return False, f"    valid_rows={rows} out of range for axis {axis} of length {length}"
@@ -217,6 +226,7 @@ def not_finite(actual: Array, expected: Array) -> str:
     return f"    illegal values in comparison: {'; '.join(counts)}"
 
 
-def _share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} must be in [0, 1], got {value}")
+def _check_rows(rows: object, axis: object) -> None:
+    for name, value in (("valid_rows", 0 if rows is None else rows), ("valid_axis", axis)):
+        if not isinstance(value, int | np.integer):
+            raise misuse(f"{name} must be a whole number, not {told(value)}")

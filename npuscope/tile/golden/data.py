@@ -1,8 +1,9 @@
 """Inputs and goldens on disk: saved by one run, replayed by another.
 
-A folder has `in/<name>` and `out/<name>`, as `.pt` for torch users, else as `.npy` with a `dtypes.json` beside them
-(NumPy's format cannot say bf16: its bits are stored as uint16). Reading takes either; a `.pt` only where the script
-imported torch.
+A folder has `in/<name>` and `out/<name>`, as `.pt` for torch users, else as `.npy`, and a `dtypes.json` beside them
+(NumPy's format cannot say bf16: its bits are stored as uint16). Reading takes either, with or without the list; a
+`.pt` only where the script imported torch. A golden of another dtype than its output is taken only if the list says
+that it was saved so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.errors import BadInput
-from npuscope.tile.golden.arrays import BFLOAT16, array_of, is_torch_tensor, tensor_of, torch_module, zeros
+from npuscope.errors import BadInput, CannotWrite
+from npuscope.tile.golden.arrays import (
+    BFLOAT16,
+    Array,
+    array_of,
+    is_torch_tensor,
+    storage_of,
+    tensor_of,
+    torch_module,
+    zeros,
+)
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
 
 DTYPES = "dtypes.json"
@@ -25,21 +35,34 @@ def save(folder: Path, inputs: Mapping[str, Any], goldens: Mapping[str, Any]) ->
     """Write a folder, whole or not at all; one that was saved before is replaced."""
     from npuscope.trace.writers.atomic import whole_folder  # brings Polars, which a run does not need
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(folder, lambda path: {part.name for part in path.iterdir()} <= {"in", "out"}) as place:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(error.strerror or "cannot be made", path=folder.parent) from error
+    with whole_folder(folder, _was_saved) as place:
         for side, tensors in (("in", inputs), ("out", goldens)):
             (place / side).mkdir()
             _write(place / side, tensors)
 
 
+def _was_saved(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a run saved."""
+    for part in folder.iterdir():
+        if part.name not in ("in", "out") or not part.is_dir():
+            return False
+        if any(file.suffix not in (".pt", ".npy") and file.name != DTYPES for file in part.iterdir()):
+            return False
+    return True
+
+
 def _write(folder: Path, tensors: Mapping[str, Any]) -> None:
     dtypes = {}
     for name, tensor in tensors.items():
+        array = array_of(tensor)
+        dtypes[name] = array.dtype.name
         if is_torch_tensor(tensor):
             torch_module().save(tensor, folder / f"{name}.pt")
             continue
-        array = array_of(tensor)
-        dtypes[name] = array.dtype.name
         np.save(folder / f"{name}.npy", array.view(np.uint16) if array.dtype == BFLOAT16 else array, allow_pickle=False)
     if dtypes:
         (folder / DTYPES).write_text(json.dumps(dtypes, indent=1))
@@ -57,10 +80,10 @@ def load_inputs(folder: Path, specs: Sequence[Spec]) -> dict[str, Any]:
 
 
 def load_goldens(folder: Path, specs: Sequence[Spec]) -> dict[str, Any]:
-    """The expected outputs by name, of the dtype they were saved with."""
+    """The expected outputs by name, of the output's dtype or of the one that the golden gave when it was saved."""
     _check_complete(folder, specs)
     return {
-        spec.name: _load_spec(folder / "out", spec, any_dtype=True)
+        spec.name: _load_spec(folder / "out", spec, golden=True)
         for spec in specs
         if isinstance(spec, TensorSpec) and spec.is_output
     }
@@ -79,19 +102,21 @@ def _found(path: Path) -> Path | None:
     return next((p for end in (".pt", ".npy") if (p := path.with_name(path.name + end)).is_file()), None)
 
 
-def _load_spec(folder: Path, spec: Spec, any_dtype: bool = False) -> Any:
+def _load_spec(folder: Path, spec: Spec, golden: bool = False) -> Any:
     path = _found(folder / spec.name)
     assert path is not None  # _check_complete looked
-    array = _read_torch(path) if path.suffix == ".pt" else _read_numpy(path, spec.name)
+    told = _told_dtype(folder / DTYPES, spec.name)
+    array = _read_torch(path) if path.suffix == ".pt" else _read_numpy(path)
+    if told == BFLOAT16 and array.dtype == np.uint16:
+        array = array.view(BFLOAT16)
     shape = () if isinstance(spec, ScalarSpec) else tuple(spec.shape)
     if array.shape != shape:
         raise BadInput(f"has shape {array.shape}, the spec of '{spec.name}' {shape}", path=path)
-    if any_dtype:
+    if golden and array.dtype == told:
         return array
-    made = tensor_of(array, spec.dtype)
-    if array_of(made).dtype != array.dtype:
+    if storage_of(spec.dtype) != array.dtype:
         raise BadInput(f"holds {array.dtype}, the spec of '{spec.name}' says {spec.dtype}", path=path)
-    return made
+    return array if golden else tensor_of(array, spec.dtype)
 
 
 def _read_torch(path: Path) -> Any:
@@ -100,18 +125,40 @@ def _read_torch(path: Path) -> Any:
         raise BadInput("was saved by torch", path=path, remedy="Import torch in the script, or save without it.")
     try:
         tensor = torch.load(path, weights_only=True)
-    except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError and more
-        raise BadInput(f"is no tensor saved by torch: {error}", path=path) from error
+    except Exception as error:  # torch raises RuntimeError, UnpicklingError, EOFError and more, with pages of advice
+        raise BadInput("cannot be read: it is no tensor saved by torch", path=path) from error
     if not is_torch_tensor(tensor):
         raise BadInput(f"holds a {type(tensor).__name__}, no tensor", path=path)
     return array_of(tensor)
 
 
-def _read_numpy(path: Path, name: str) -> Any:
+def _read_numpy(path: Path) -> Array:
     try:
-        array = np.load(path, allow_pickle=False)
-        dtypes = path.with_name(DTYPES)
-        kind = json.loads(dtypes.read_text()).get(name) if dtypes.is_file() else None
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        raise BadInput(f"cannot be read: {error}", path=path) from error
-    return array.view(BFLOAT16) if kind == BFLOAT16.name else array
+        with path.open("rb") as file:
+            array: Array = np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", path=path) from error
+    except MemoryError as error:
+        raise BadInput("cannot be read: its header tells of more than fits into memory", path=path) from error
+    except Exception as error:  # a header is Python source: its parser raises many kinds, and advises allow_pickle
+        raise BadInput("cannot be read: it is no whole array in NumPy's .npy format", path=path) from error
+    return array
+
+
+def _told_dtype(path: Path, name: str) -> np.dtype[Any] | None:
+    """What the folder's list of dtypes says of a tensor; None where it has no list, or this one is not on it."""
+    if not path.is_file():
+        return None
+    try:
+        table = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput("cannot be read: it is no JSON", path=path) from error
+    if not isinstance(table, dict):
+        raise BadInput(f"holds a {type(table).__name__}, not dtypes by name", path=path)
+    told = table.get(name)
+    if told is None or told == BFLOAT16.name:
+        return BFLOAT16 if told else None
+    try:
+        return np.dtype(str(told))
+    except TypeError as error:
+        raise BadInput(f"names {told!r} for '{name}', which is no dtype", path=path) from error

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.errors import NpuscopeError
 from npuscope.tile.golden.arrays import Array, array_of, copy_of, is_torch_tensor
+from npuscope.tile.golden.misuse import misuse, told
 from npuscope.tile.golden.runner import Executor, Run, default_executor, make
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
@@ -104,23 +104,20 @@ def differences(
 ) -> Differences:
     """Compare the tensors of two runs by name. `only`: these names of A; `rename`: name in A → its name in B."""
     rename = rename or {}
+    only = [only] if isinstance(only, str) else only
     position = _last_tasks(run_a)
     names = sorted(position, key=position.__getitem__)
     for option, wanted in (("only", only or ()), ("rename", rename)):
         unknown = [name for name in wanted if name not in run_a.named]
         if unknown:
-            raise NpuscopeError(
-                f"{option}: run A has no tensor {', '.join(unknown)}", remedy=f"It has {', '.join(names)}."
-            )
+            raise misuse(f"{option}: run A has no tensor {', '.join(unknown)}", f"It has {', '.join(names)}.")
     pairs = {name: rename.get(name, name) for name in names if only is None or name in only}
     absent = [b for a, b in rename.items() if a in pairs and b not in run_b.named]
     if absent:
-        raise NpuscopeError(f"rename: run B has no tensor {', '.join(absent)}")
+        raise misuse(f"rename: run B has no tensor {', '.join(absent)}")
     both = {a: b for a, b in pairs.items() if b in run_b.named}
     if not both:
-        raise NpuscopeError(
-            "the two runs have no named tensor in common", remedy="Say which belong together with rename=."
-        )
+        raise misuse("the two runs have no named tensor in common", "Say which belong together with rename=.")
     found = [(name, _compare(run_a, run_b, name, other)) for name, other in both.items()]
     found.sort(key=lambda entry: position[entry[0]] if entry[1] is None else _position(run_a, entry[1], position))
     identical: list[str] = []
@@ -144,6 +141,9 @@ def diff_runs(
     executor: Executor | None = None,
 ) -> Differences:
     """Run two variants on copies of the same arguments (arrays, tensors, numbers, or specs) and compare."""
+    for fn in (fn_a, fn_b):
+        if not callable(fn):
+            raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {told(fn)}")
     execute = executor or default_executor()
     made = [_argument(argument, chosen(seed)) for argument in arguments]
     run_a, run_b = (execute(fn, *map(copy_of, made), mode="values") for fn in (fn_a, fn_b))

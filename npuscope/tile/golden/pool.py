@@ -9,6 +9,7 @@ import numpy as np
 from npuscope.tile.golden.arrays import Array, array_of, is_float
 from npuscope.tile.golden.closeness import ratio_allclose
 from npuscope.tile.golden.comparator import Comparator, Situation, Verdict, named
+from npuscope.tile.golden.misuse import misuse
 
 
 def mapped_pool_ratio_allclose(
@@ -27,12 +28,16 @@ def mapped_pool_ratio_allclose(
     The pool is [blocks, block_size, …], or [ranks, blocks, block_size, …] with `leading_rank_axis`; a mapping entry is
     block · block_size + row, or -1 for none. Entries out of range and, on one rank, twice the same row fail.
     """
+    if not isinstance(mapping_shape, tuple | list) or not all(
+        isinstance(size, int) for size in (*mapping_shape, block_size)
+    ):
+        raise misuse(f"mapping_shape and block_size must be whole numbers, got {mapping_shape} and {block_size}")
     if not mapping_shape or any(size <= 0 for size in mapping_shape):
-        raise ValueError(f"mapping_shape must contain positive dimensions, got {mapping_shape}")
+        raise misuse(f"mapping_shape must contain positive dimensions, got {mapping_shape}")
     if block_size <= 0:
-        raise ValueError(f"block_size must be positive, got {block_size}")
+        raise misuse(f"block_size must be positive, got {block_size}")
     if leading_rank_axis and len(mapping_shape) < 2:
-        raise ValueError(
+        raise misuse(
             f"leading_rank_axis requires mapping_shape with a rank axis and an axis of entries, got {mapping_shape}"
         )
     compare_mapped = ratio_allclose(atol, rtol, max_error_ratio)

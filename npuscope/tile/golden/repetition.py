@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.tile.golden.misuse import misuse
+
 NGRAM = 4
 
 
@@ -65,9 +67,9 @@ def repetition(
     """Judge one sequence of generated token ids (without the prompt)."""
     ids = np.asarray(tokens)
     if ids.ndim != 1:
-        raise ValueError(f"one sequence of token ids has one dimension, not shape {ids.shape}")
+        raise misuse(f"one sequence of token ids has one dimension, not shape {ids.shape}")
     if least_copies < 2:
-        raise ValueError(f"least_copies must be 2 or more, got {least_copies}")
+        raise misuse(f"least_copies must be 2 or more, not {least_copies}")
     period, start, length = _longest_loop(ids, least_copies, longest_period)
     grams = np.lib.stride_tricks.sliding_window_view(ids, NGRAM) if ids.size >= NGRAM else None
     return RepetitionReport(

@@ -16,12 +16,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.tile.arguments import Placeholder
 from npuscope.tile.dtypes import of_storage
 from npuscope.tile.golden import data
-from npuscope.tile.golden.arrays import Array, array_of, copy_of, to_read
+from npuscope.tile.golden.arrays import Array, array_of, copy_of, holds_numbers, is_torch_tensor, to_read
+from npuscope.tile.golden.checks import (
+    check_golden,
+    check_places,
+    check_program,
+    check_rules,
+    check_settings,
+    checked_specs,
+)
 from npuscope.tile.golden.comparator import LastWriter, Verdict
+from npuscope.tile.golden.misuse import Values, inputs_only_read, misuse_of, told
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
 from npuscope.tile.golden.validation import validate_golden
@@ -74,10 +85,13 @@ class RunResult:
     work_dir: Path | None = None
     bench: Any = None  # for hardware; always None here
     run: Run | None = field(default=None, repr=False)
-    compared: bool | None = None  # False: there was no golden; None: it did not come to that
+    compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
+    unchecked: str = ""  # why it passed although nothing was compared
 
     def __str__(self) -> str:
         verdict = "PASS" if self.passed else f"FAIL: {self.error}" if self.error else "FAIL"
+        if self.unchecked:
+            verdict = f"not checked: {self.unchecked}"
         return verdict if self.execution_time is None else f"{verdict} ({self.execution_time:.2f}s)"
 
 
@@ -125,6 +139,8 @@ def run(
 ) -> RunResult:
     """Run a `@pl.program` class or a `@pl.jit` function; specs in the order of its parameters.
 
+    A spec may have another name than the parameter at its place, but not another parameter's.
+
     `golden_fn(values)` fills the outputs in a dict of all tensors and Python numbers by name; inputs are read-only
     arrays, or copies where they are torch's. `golden_data` is a folder that `save_data` made, and goes before
     `golden_fn`; with neither, nothing is compared. `compile_only` records the program without computing. `save_data`
@@ -133,6 +149,12 @@ def run(
     if compile_only and runtime_dir is not None:
         return RunResult(False, "runtime_dir is incompatible with compile_only")
     start = time.perf_counter()
+    specs = checked_specs(specs)
+    check_program(program, specs)
+    check_golden(golden_fn)
+    check_rules(rtol, atol, compare_fn, (spec.name for spec in _outputs(specs)))
+    check_places(golden_data, save_data, specs)
+    check_settings(compile_cfg=compile_cfg, runtime_cfg=runtime_cfg)
     for note in _notes(compile_cfg or {}, runtime_cfg or {}, runtime_dir):
         print(f"[RUN]   note: {note}", flush=True)
     execute = executor or _driver.executor or default_executor()
@@ -147,8 +169,7 @@ def run(
         result = _run(program, specs, source, judge, execute)
     result = replace(result, execution_time=time.perf_counter() - start)
     if result.passed:
-        skipped = ", validation skipped: no golden_fn or golden_data" if result.compared is False else ""
-        print(f"[RUN] PASS ({result.execution_time:.2f}s{skipped})", flush=True)
+        print(f"[RUN] {result}", flush=True)
     if _driver.watch is not None:
         _driver.watch(result)
     return result
@@ -182,15 +203,16 @@ class _Source:
             return data.load_goldens(self.folder, specs)
         if self.golden_fn is None:
             return None
-        values: dict[str, Any] = {}
+        values = Values()
         for spec in specs:
             given = inputs[spec.name]
             if isinstance(spec, ScalarSpec):
                 values[spec.name] = python_number(given)
             else:
                 values[spec.name] = copy_of(given) if spec.is_output else to_read(given)
-        self.golden_fn(values)
-        return {spec.name: values[spec.name] for spec in _outputs(specs)}
+        with inputs_only_read():
+            self.golden_fn(values)
+        return {spec.name: _expected(spec.name, values, self.golden_fn) for spec in _outputs(specs)}
 
     def keep(self, specs: Sequence[Spec], inputs: Mapping[str, Any], goldens: Mapping[str, Any] | None) -> None:
         if self.kept is not None:
@@ -218,8 +240,13 @@ def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, ex
     source.keep(specs, inputs, goldens)
     with _stage("runtime"):
         ran = execute(program, *(_argument(spec, inputs[spec.name]) for spec in specs), mode="values")
-    if goldens is None:
-        return RunResult(True, work_dir=place, run=ran, compared=False)
+    if not goldens:
+        why = (
+            "no golden_fn or golden_data"
+            if goldens is None
+            else "no spec has is_output=True, so there is no output to compare"
+        )
+        return RunResult(True, work_dir=place, run=ran, compared=False, unchecked=why)
     outputs = {spec.name: inputs[spec.name] for spec in _outputs(specs)}
     others = {name: value for name, value in inputs.items() if name not in outputs}
     try:
@@ -252,7 +279,7 @@ def _record_shapes(program: Any, specs: Sequence[Spec], seed: Seed, execute: Exe
                 values[spec.name] = drawn
     given = [_placeholder(s) if s.name not in values else _argument(s, values[s.name]) for s in specs]
     with _stage("record shapes"):
-        return RunResult(True, run=execute(program, *given, mode="shapes"))
+        return RunResult(True, run=execute(program, *given, mode="shapes"), unchecked="recorded without values")
 
 
 def make(spec: Spec, seed: Seed) -> Any:
@@ -265,6 +292,16 @@ def make(spec: Spec, seed: Seed) -> Any:
 
 def _outputs(specs: Sequence[Spec]) -> list[TensorSpec]:
     return [spec for spec in specs if isinstance(spec, TensorSpec) and spec.is_output]
+
+
+def _expected(name: str, values: Mapping[str, Any], golden_fn: Callable[..., object]) -> Any:
+    """What a golden function left under the name of an output: the tensor it was given, or one of its own."""
+    if name not in values:
+        raise misuse_of(golden_fn, f"the golden deletes '{name}', an output")
+    value = values[name]
+    if not holds_numbers(value):
+        raise misuse_of(golden_fn, f"the golden leaves {told(value)} for the output '{name}', no numbers")
+    return value if is_torch_tensor(value) else np.asarray(value)
 
 
 def _argument(spec: Spec, value: Any) -> Any:

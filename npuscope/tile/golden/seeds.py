@@ -17,6 +17,7 @@ import numpy as np
 
 from npuscope.errors import NpuscopeError
 from npuscope.tile.golden.arrays import torch_module
+from npuscope.tile.golden.misuse import misuse, told
 
 VARIABLE = "NPUSCOPE_SEED"
 DEFAULT = 0
@@ -52,23 +53,18 @@ class Seed:
 def chosen(seed: int | None = None) -> Seed:
     """The seed to use: the argument, else the environment's, else the default."""
     if seed is not None:
-        return _checked(seed, "seed=")
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+            raise misuse(f"seed must be a whole number from 0, not {told(seed)}")
+        return Seed(int(seed), asked=True)
     text = os.environ.get(VARIABLE)
     if text is None:
         return Seed(DEFAULT, asked=False)
-    try:
-        return _checked(int(text), VARIABLE)
-    except ValueError:
-        raise NpuscopeError(f"{VARIABLE} is '{text}', no whole number", remedy="Set it to 0 or more.") from None
+    if not text.strip().isdecimal():
+        raise NpuscopeError(f"{VARIABLE} is '{text}', no whole number from 0")
+    return Seed(int(text), asked=True)
 
 
 def script_seeded_torch() -> bool:
     """Whether torch's global generator was given a seed by hand."""
     torch = torch_module()
     return torch is not None and 0 <= torch.initial_seed() < BY_HAND
-
-
-def _checked(seed: int, where: str) -> Seed:
-    if seed < 0:
-        raise NpuscopeError(f"{where} {seed} is negative", remedy="A seed is 0 or more.")
-    return Seed(seed, asked=True)

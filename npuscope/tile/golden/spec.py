@@ -7,17 +7,19 @@ NumPy arrays.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from npuscope.errors import NpuscopeError
+from npuscope.tile import sites
 from npuscope.tile.golden.arrays import (
     BFLOAT16,
     array_of,
     copy_of,
+    holds_numbers,
     is_float,
     is_torch_dtype,
     is_torch_tensor,
@@ -26,17 +28,31 @@ from npuscope.tile.golden.arrays import (
     torch_module,
     zeros,
 )
+from npuscope.tile.golden.misuse import Misuse, misuse, told
 from npuscope.tile.golden.seeds import Seed, chosen
+from npuscope.tile.record.model import Site
 
 SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
 
 
-class BadSpec(NpuscopeError, ValueError):
-    """A spec that no tensor or scalar can be made from."""
+class _Named:
+    """What both kinds of spec have: a name, a dtype, and the user's line that made them, for what is wrong later."""
+
+    name: str
+    dtype: Any
+    place: Site
+
+    def _made_here(self) -> None:
+        self.place = sites.site(sites.here())
+        if not isinstance(self.name, str):
+            raise misuse(f"the name of a {type(self).__name__} must be a str, not {told(self.name)}")
+
+    def _bad(self, what: str, remedy: str = "") -> Misuse:
+        return misuse(f"{type(self).__name__} '{self.name}': {what}", remedy, place=self.place)
 
 
 @dataclass
-class TensorSpec:
+class TensorSpec(_Named):
     """A tensor argument.
 
     `init_value`: None → zeros; a number → filled with it; an array or tensor → its values;
@@ -54,12 +70,19 @@ class TensorSpec:
     resident: int | str | bool | None = None
 
     def __post_init__(self) -> None:
+        self._made_here()
+        if isinstance(self.shape, str) or not isinstance(self.shape, Sequence) or not all(map(_is_extent, self.shape)):
+            raise self._bad(f"shape must be a list of whole numbers from 0, not {told(self.shape)}")
+        try:
+            storage_of(self.dtype)
+        except TypeError:
+            raise self._bad(f"{told(self.dtype)} is no dtype of tensors") from None
         where = self.resident
         number = isinstance(where, int) and not isinstance(where, bool) and where >= 0
         if not (where is None or where is False or where == "stacked" or number):
-            raise BadSpec(
-                f"TensorSpec '{self.name}': resident={where!r}",
-                remedy='It takes None, a worker id from 0 or "stacked"; True would not say which worker.',
+            raise self._bad(
+                f"resident={where!r}",
+                'It takes None, a worker id from 0 or "stacked"; True would not say which worker.',
             )
 
     @property
@@ -83,17 +106,23 @@ class TensorSpec:
         if callable(value):
             value = self._called(value, seed)
         elif isinstance(value, int | float):
-            value = np.full(tuple(self.shape), value, np.float64 if isinstance(value, float) else None)
+            value = np.full(tuple(self.shape), self._fitting(value))
         elif not is_torch_tensor(value) and not isinstance(value, np.ndarray | np.generic):
-            raise TypeError(
-                f"TensorSpec '{self.name}': init_value is a {type(value).__name__}, no number, tensor or callable"
-            )
+            raise self._bad(f"init_value is {told(value)}, no number, tensor or callable")
+        if not holds_numbers(value):
+            raise self._bad(f"init_value gives {told(value)}, no real numbers")
         made = self._converted(value)
         if tuple(made.shape) != tuple(self.shape):
-            raise BadSpec(
-                f"TensorSpec '{self.name}': init_value has shape {tuple(made.shape)}, the spec {tuple(self.shape)}"
-            )
+            raise self._bad(f"init_value has shape {tuple(made.shape)}, the spec {tuple(self.shape)}")
         return made
+
+    def _fitting(self, value: int | float) -> int | float:
+        """A number as the dtype holds it; a float is cut off to a whole number, as torch does."""
+        whole = self.storage.kind in "iu"
+        least, most = _limits(self.storage)
+        if (whole or isinstance(value, int)) and not least <= value <= most:
+            raise self._bad(f"init_value is {told(value)}, out of range for {self.dtype} [{least}, {most}]")
+        return int(value) if whole else float(value)
 
     def _called(self, make: Callable[..., Any], seed: Seed | None) -> Any:
         torch = torch_module()
@@ -123,8 +152,20 @@ def _wants_generator(make: Callable[..., Any]) -> bool:
     return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
 
 
+def _limits(storage: np.dtype[Any]) -> tuple[int | float, int | float]:
+    """Of whole numbers; for a float dtype of those that Python can make a float of."""
+    if storage.kind not in "iu":
+        return -sys.float_info.max, sys.float_info.max
+    limits = np.iinfo(storage)
+    return int(limits.min), int(limits.max)
+
+
+def _is_extent(size: object) -> bool:
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and int(size) >= 0
+
+
 @dataclass
-class ScalarSpec:
+class ScalarSpec(_Named):
     """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
 
     name: str
@@ -132,16 +173,18 @@ class ScalarSpec:
     value: Any
 
     def __post_init__(self) -> None:
+        self._made_here()
         storage = self._storage()
         given = self.value
         if is_torch_tensor(given) or isinstance(given, np.ndarray):
             if tuple(given.shape) != ():
-                raise BadSpec(f"ScalarSpec '{self.name}': a tensor of shape {tuple(given.shape)} is no scalar")
+                raise self._bad(f"a tensor of shape {tuple(given.shape)} is no scalar")
             if array_of(given).dtype != storage:
-                raise BadSpec(f"ScalarSpec '{self.name}': a tensor of {given.dtype} does not match dtype {self.dtype}")
+                raise self._bad(f"a tensor of {given.dtype} does not match dtype {self.dtype}")
             return
         self._check(given, storage)
-        self.value = tensor_of(np.array(given).astype(storage), self.dtype)
+        plain = given if storage.kind in "iub" else float(given)
+        self.value = tensor_of(np.array(plain).astype(storage), self.dtype)
 
     def _storage(self) -> np.dtype[Any]:
         try:
@@ -149,9 +192,7 @@ class ScalarSpec:
         except TypeError:
             storage = None
         if storage is None or storage.name not in SCALARS:
-            raise BadSpec(
-                f"ScalarSpec '{self.name}': unsupported dtype {self.dtype}", remedy=f"It takes {', '.join(SCALARS)}."
-            )
+            raise self._bad(f"unsupported dtype {self.dtype}", f"It takes {', '.join(SCALARS)}.")
         return storage
 
     def _check(self, given: Any, storage: np.dtype[Any]) -> None:
@@ -161,17 +202,14 @@ class ScalarSpec:
             wanted, fits = "int", isinstance(given, int | np.integer) and not isinstance(given, bool)
         else:
             wanted = "int or float"
-            fits = isinstance(given, int | float | np.number | BFLOAT16.type) and not isinstance(given, bool)
+            fits = isinstance(given, int | float | np.integer | np.floating | BFLOAT16.type)
+            fits = fits and not isinstance(given, bool)
         if not fits:
-            raise BadSpec(
-                f"ScalarSpec '{self.name}' of {self.dtype} requires {wanted} value, got {type(given).__name__}"
-            )
-        if wanted == "int":
-            limits = np.iinfo(storage)
-            if not limits.min <= given <= limits.max:
-                raise BadSpec(
-                    f"ScalarSpec '{self.name}': {given} is out of range for {self.dtype} [{limits.min}, {limits.max}]"
-                )
+            raise self._bad(f"{self.dtype} requires {wanted} value, got {type(given).__name__}")
+        if isinstance(given, int | np.integer) and wanted != "bool":
+            least, most = _limits(storage)
+            if not least <= given <= most:
+                raise self._bad(f"{told(given)} is out of range for {self.dtype} [{least}, {most}]")
 
     def to_python(self) -> int | float | bool:
         """The value as a Python number, after rounding to the dtype."""

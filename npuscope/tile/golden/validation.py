@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from npuscope.tile.golden.arrays import array_of
+from npuscope.tile.golden.checks import check_rules
 from npuscope.tile.golden.closeness import allclose, ratio_allclose, ratio_reldiff
 from npuscope.tile.golden.comparator import Comparator, LastWriter, Situation, Verdict
 from npuscope.tile.golden.distribution import error_distribution
+from npuscope.tile.golden.misuse import misuse_of, told
 from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
 from npuscope.tile.golden.top_k import topk_pair_compare
 
@@ -36,6 +38,7 @@ def validate_golden(
     An output is judged by its comparator in `compare_fn`, else by `allclose`. With the `run` that made them, a mismatch
     names the op that last wrote the element.
     """
+    check_rules(rtol, atol, compare_fn, outputs)
     failures = {}
     for name, actual in outputs.items():
         situation = Situation(rtol, atol, outputs, golden, inputs or {}, _ending(run, name))
@@ -59,7 +62,7 @@ def _judged(
     if isinstance(compare, Comparator):
         return compare.judge(array_of(actual), array_of(expected), situation)
     if compare is not None:
-        ok, detail = compare(
+        verdict = compare(
             actual,
             expected,
             actual_outputs=situation.actual_outputs,
@@ -68,7 +71,13 @@ def _judged(
             rtol=situation.rtol,
             atol=situation.atol,
         )
-        return bool(ok), str(detail)
+        try:
+            ok, detail = verdict
+            return bool(ok), str(detail)
+        except (TypeError, ValueError):
+            title = getattr(compare, "__name__", "custom")
+            what = f"the comparator {title} of '{name}' returned {told(verdict)}, not (ok, message)"
+            raise misuse_of(compare, what) from None
     a, e = array_of(actual), array_of(expected)
     if a.shape != e.shape:
         return False, f"    shape mismatch: actual {a.shape}, expected {e.shape}"

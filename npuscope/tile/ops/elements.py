@@ -15,7 +15,7 @@ from npuscope.tile.ops.checks import describe, fitting, is_number
 from npuscope.tile.ops.checks import index as whole
 from npuscope.tile.ops.gm import check_bounds, position, write_box
 from npuscope.tile.record import model
-from npuscope.tile.state import Run, current, log_read, log_write
+from npuscope.tile.state import Run, current, log_read, log_write, will_write
 from npuscope.tile.unknown import UNKNOWN, Unknown
 from npuscope.tile.values import Tensor, Tile, strided
 
@@ -59,8 +59,9 @@ def read(src: Any, offset: Any) -> Any:
         return UNKNOWN
     if not run.computes:
         log_read(run, buffer)
-        if type(start) is Lane:
+        if type(start) is Lane and x.dtype is buffer.dtype:
             return Lane(buffer.data[start.values].astype(np.int64))
+        start = int(start)
     if buffer.written is not None and not buffer.written[start]:
         run.recorder.finding("unwritten", f"pl.read of an element of {buffer.name} that was never written")
     return _scalar(buffer.data[start] if x.dtype is buffer.dtype else strided(buffer, start, (), (), x.dtype)[()])
@@ -108,7 +109,9 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     number = run.touch(x, "write", "write")
     run.emit("write", "scalar", (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
-    if isinstance(value, Unknown):
+    if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
+        if buffer.known and not run.computes:
+            will_write(run, buffer)
         buffer.known = False
     elif buffer.data is None:
         return x
@@ -129,12 +132,12 @@ def _element(value: Any, dtype: DataType) -> Any:
 def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
     if x.array is None:
         return
+    if run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
     if isinstance(value, Unknown):
         x.array = None
         return
-    if any(type(i) is Lane for i in where) or type(value) is Lane:
-        AXES.only_first()
-        value = value if type(value) is not Lane else int(value)
+    value = int(value) if type(value) is Lane else value
     x.own()[tuple([int(i) for i in where])] = _element(value, x.dtype)
 
 

@@ -14,7 +14,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.numeric import rounding, storage
 from npuscope.tile.ops.checks import check_offsets, describe
-from npuscope.tile.state import Run, log_read
+from npuscope.tile.state import Run, log_read, will_write
 from npuscope.tile.values import Shape, Tensor, Tile, strided
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
@@ -39,6 +39,11 @@ def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequenc
         else:
             values = np.asarray(lanes.of(first))
             low, high = int(values.min()), int(values.max())
+            if (low < 0 or high + count > extent) and type(first) is Lane:
+                # Lanes outside may never come to this line: go on with those that are where the first one is.
+                if Lane((values >= 0) & (values + count <= extent)):
+                    continue
+                low = high = int(first)
         if low < 0 or high + count > extent:
             raise fault(
                 f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
@@ -93,7 +98,7 @@ def load_box(
     if type(start) is Lane:
         AXES.only_first()
         start = int(start)
-    if run.log:
+    if not run.computes:
         log_read(run, buffer)
     if buffer.written is not None:
         _check_written(run, tensor, start, box, strides, op)
@@ -170,6 +175,10 @@ def store_box(
     access = (number, mode, box, tensor.strides)
     run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
     buffer = tensor.buffer
+    if not run.computes and buffer.data is not None and buffer.known:
+        will_write(run, buffer)
+        if adds and tile.array is not None:
+            AXES.only_first()
     if tile.array is None:
         buffer.known = False
     elif buffer.data is not None:

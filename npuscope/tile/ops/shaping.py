@@ -16,7 +16,7 @@ from npuscope.tile.fault import fault
 from npuscope.tile.memory import contiguous
 from npuscope.tile.numeric import sorting, storage
 from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, index, is_number, shape_of, shown
-from npuscope.tile.state import current
+from npuscope.tile.state import Run, current
 from npuscope.tile.unknown import Unknown
 from npuscope.tile.values import Shape, Tensor, Tile
 
@@ -227,12 +227,18 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
     run.region("full")
-    number = lanes.of(fitting(value, kind, "pl.full"))
+    number = _one(run, fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
     if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, number)
     return result
+
+
+def _one(run: Run, value: Any) -> Any:
+    """A number, or what is no number: then it differs from lane to lane and is not computed."""
+    run.lost = run.lost or type(value) is lanes.Lane
+    return lanes.of(value)
 
 
 def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
@@ -244,7 +250,7 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
     if any(n != 1 for n in extents[:-1]):
         raise fault(f"pl.arange makes one row, not {list(extents)}")
-    first = lanes.of(fitting(start, kind, "pl.arange"))
+    first = _one(run, fitting(start, kind, "pl.arange"))
     descending = flag(descending, "arange", "descending=")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
@@ -269,7 +275,7 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
         raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
     result = Tile(None, extents, kind, None if valid == extents else valid)
     run.emit("tri", "vector", (diagonal,), result)
-    if run.computes:
+    if run.computes or kind.steers:
         below = np.tri(extents[-2], extents[-1], k=int(first))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result

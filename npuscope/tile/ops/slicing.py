@@ -45,7 +45,7 @@ def slice(
         reach = None if valid or clamp else overhang(run, x, box, offset, "slice")
         valid = inside(x, reach or box, offset, valid, clamp)
         if run.block is None:
-            return _view(x, box, offset, valid, dropped)
+            return _view(x, box, offset, reach or valid, dropped)
         tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped), reach=reach)
     else:
         raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
@@ -57,12 +57,12 @@ def slice(
 
 
 def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) -> Shape | None:
-    """What exists of a load that runs past the last row of a parameter whose number of rows the program does not know.
+    """What exists of a slice that runs past the last row of a parameter whose number of rows the program does not know.
 
     The chip reads on into whatever lies there. Programs do it where they drop those rows later, so it is a finding and
     the rows hold poison; past every other edge it is an error.
     """
-    if not x.buffer.rows_at_run_time or run.block is None or x.valid is not None:
+    if not x.buffer.rows_at_run_time or x.valid is not None:
         return None
     check_offsets(offset, len(box), op)
     last = np.max(lanes.of(offset[0]))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES
 from npuscope.tile.ops import elements, slicing, transfer
 from npuscope.tile.ops.checks import describe, is_number
-from npuscope.tile.state import current
+from npuscope.tile.state import current, is_new
 from npuscope.tile.values import Operand, Tensor, Tile
 
 
@@ -87,5 +88,7 @@ def _put_tile(x: Tile, value: Any, offsets: list[Any]) -> None:
     if x.block is not run.block:
         transfer.assemble(x, value, offsets)
         return
+    if run.lanes and not is_new(run, x):
+        AXES.only_first()  # the next turn finds another tile under the same name
     new = transfer.assemble(x, value, offsets)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index

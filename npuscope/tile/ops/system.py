@@ -7,7 +7,7 @@ from typing import Any
 
 from npuscope.tile.fault import fault
 from npuscope.tile.ops.checks import describe, shown
-from npuscope.tile.state import current
+from npuscope.tile.state import current, meet
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor
 
@@ -37,8 +37,11 @@ def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = N
     if not isinstance(mode, str) or mode not in ("hard", "soft"):
         raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
     run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
+    block.barriers += 1
     if block.barrier is not None:
         block.barrier.wait(block)
+    elif run.lanes:
+        meet(run, block)
 
 
 def task_dummy(*, deps: Sequence[Any]) -> TaskId:

@@ -9,6 +9,7 @@ from npuscope.tile import sites
 from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
+from npuscope.tile.lanes import AXES
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
@@ -191,7 +192,7 @@ def create_tile(
 
 def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
     array = None
-    if run.computes and kind.storage is not None:
+    if kind.storage is not None and (run.computes or kind.steers):
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
     tile = Tile(array, extents, kind, None, space)
     run.emit("create", "view", (), tile)
@@ -229,6 +230,10 @@ def gather_row(
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
+    if into.array is not None and run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
+    if into.array is not None and tile.array is None:
+        into.array = None
     if into.array is not None and tile.array is not None:
         array = tile.array[tuple([span(0, n) for n in (valid or box)])]
         where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])

@@ -46,6 +46,7 @@ def _literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:
         return UNKNOWN, dtype
     value = lanes.of(value)
     if isinstance(value, np.ndarray):
+        current().lost = True
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     if isinstance(value, float | np.floating):
         return np.float32(value), dtype if dtype.is_float else FP32
@@ -178,10 +179,10 @@ def expands(target: Any, scalar: Any) -> Tile:
     """A tile of target's shape filled with a scalar."""
     run, value = current(), scalar
     tile = run.tile(target, "expands")
-    number = lanes.of(fitting(value, tile.dtype, "pl.expands"))
+    number, _ = _literal(fitting(value, tile.dtype, "pl.expands"), tile.dtype, "expands")
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
     run.emit("expands", "vector", (tile, value), result)
-    if is_number(number) and number is not UNKNOWN and (run.computes or tile.dtype.steers):
+    if number is not UNKNOWN and (run.computes or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
 
@@ -206,8 +207,14 @@ def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
 
 
 def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
-    if isinstance(x, Unknown) or type(x) is Lane:
-        return x if type(x) is Lane and dtype.is_int else UNKNOWN
+    if isinstance(x, Unknown):
+        return x
+    if type(x) is Lane:
+        if dtype.is_float:
+            return UNKNOWN
+        if x.values.dtype.kind != "f":
+            return x
+        return Lane(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
     if dtype.is_float:
         value = np.asarray(np.float32(fitting(x, dtype, "pl.cast")))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))

@@ -30,22 +30,21 @@ class Rolled:
 
 
 def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
+    if len(parts) == 1:  # the same in all iterations, or an array that has an axis for them already
+        return parts[0]
     if all(type(part) is int for part in parts):
-        if sum(counts) == 1:
-            return parts[0]
         joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
         return joined.reshape(-1, *(1,) * depth)
     arrays = [np.asarray(part) for part in parts]
     ndim = max(depth + 1, *(array.ndim for array in arrays))
     arrays = [array.reshape((1,) * (ndim - array.ndim) + array.shape) for array in arrays]
     axis = ndim - 1 - depth
-    if len(arrays) == 1:
-        return arrays[0]
-    rest = np.broadcast_shapes(*((*array.shape[:axis], 1, *array.shape[axis + 1 :]) for array in arrays))
-    full = [
-        np.broadcast_to(array, (*rest[:axis], count, *rest[axis + 1 :]))
-        for array, count in zip(arrays, counts, strict=True)
-    ]
+    # Lanes of the loops around may have been dropped between the parts: what all have is what is left.
+    rest = [min([n for n in sizes if n > 1], default=1) for sizes in zip(*(a.shape for a in arrays), strict=True)]
+    full = []
+    for array, count in zip(arrays, counts, strict=True):
+        left = array[tuple([slice(None) if k == axis else slice(n) for k, n in enumerate(rest)])]
+        full.append(np.broadcast_to(left, (*rest[:axis], count, *rest[axis + 1 :])))
     return np.concatenate(full, axis=axis)
 
 

@@ -58,6 +58,8 @@ class TaskDraft:
         self.arguments: list[ArgumentDraft] = []
         self.by_tensor: dict[Key, int] = {}
         self.groups: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[list[int], Rolled]] = {}
+        self.synced = 0  # barriers that all blocks came to as one
+        self.told: tuple[set[int], set[int]] = (set(), set())  # buffers of whole numbers that blocks read, and wrote
         self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
 
     def called(self, kernel: str) -> None:

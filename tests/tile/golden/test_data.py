@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import io
 import json
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from npuscope.errors import NpuscopeError
 from npuscope.tile import dtypes
 from npuscope.tile.golden import ScalarSpec, TensorSpec, run_jit
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+HEADER = npy(np.zeros((3, 5), np.uint16))[:128]
 
 
 def doubled(wrote, x, offset, cache, y) -> None:
@@ -89,7 +100,16 @@ def test_missing_files_are_listed(saved, executor) -> None:
         ("in/offset.npy", np.zeros(1, np.float32), "the spec of 'offset' ()"),
         ("out/y.npy", b"no array", "cannot be read"),
         ("in/x.npy", b"", "cannot be read"),
-        ("in/dtypes.json", b"[", "cannot be read"),
+        ("in/x.npy", HEADER[:40], "in/x.npy: cannot be read: it is no whole array in NumPy's .npy format."),
+        ("in/x.npy", HEADER.replace(b"(3, 5)", b"(3, 2"), "cannot be read"),
+        ("in/x.npy", HEADER.replace(b"(3, 5), }" + b" " * 18, b"(999999999, 99999999), }   "), "cannot be read"),
+        ("in/x.npy", b"PK\x03\x04" + bytes(80), "it is no whole array in NumPy's .npy format"),
+        ("out/y.npy", np.zeros((3, 5), np.float32), "holds float32, the spec of 'y' says"),
+        ("out/cache.npy", np.zeros(2, np.int64), "holds int64, the spec of 'cache' says"),
+        ("in/dtypes.json", b"[", "in/dtypes.json: cannot be read: it is no JSON"),
+        ("in/dtypes.json", b'["x"]', "in/dtypes.json: holds a list, not dtypes by name"),
+        ("in/dtypes.json", b'{"x": "bf16"}', "in/dtypes.json: names 'bf16' for 'x', which is no dtype"),
+        ("in/dtypes.json", b'{"x": [3]}', "names [3] for 'x', which is no dtype"),
     ],
 )
 def test_files_that_do_not_fit_are_refused(saved, executor, name, content, says) -> None:
@@ -101,6 +121,40 @@ def test_files_that_do_not_fit_are_refused(saved, executor, name, content, says)
     assert not result.passed
     assert says in result.error
     assert name.split("/")[0] in result.error
+    assert "allow_pickle" not in result.error
+
+
+def test_more_than_memory_holds_is_refused(saved, executor) -> None:
+    huge = b"{'descr': '<u2', 'fortran_order': False, 'shape': (4611686018427387904,), }"
+    (saved / "in" / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(huge).to_bytes(2, "little") + huge)
+    assert "cannot be read" in run_jit(doubled, specs(), golden_data=saved, executor=executor).error
+
+
+def test_an_archive_is_no_array(saved, executor) -> None:
+    np.savez(saved / "in" / "x", x=np.zeros((3, 5)))
+    (saved / "in" / "x.npz").replace(saved / "in" / "x.npy")
+    assert "no whole array" in run_jit(doubled, specs(), golden_data=saved, executor=executor).error
+
+
+def test_a_golden_that_was_saved_in_another_dtype_is_replayed_in_it(executor, tmp_path) -> None:
+    def wide(values) -> None:
+        golden(values)
+        values["y"] = values["y"].astype(np.float64)
+
+    assert run_jit(doubled, specs(), wide, save_data=tmp_path / "case", executor=executor).passed
+    assert np.load(tmp_path / "case" / "out" / "y.npy").dtype == np.float64
+    assert run_jit(doubled, specs(), golden_data=tmp_path / "case", executor=executor).passed
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "", "a/b", "a\\b", "a\0b"])
+def test_names_that_lead_out_of_the_folder_are_refused(executor, tmp_path, name) -> None:
+    given = [TensorSpec(name, [2], np.float32, init_value=1.0)]
+    for option in ("save_data", "golden_data"):
+        with pytest.raises(
+            NpuscopeError, match=r"test_data.py, line \d+: the spec's name .* is no plain name of a file"
+        ):
+            run_jit(lambda wrote, x: None, given, executor=executor, **{option: tmp_path / "deep" / "case"})
+    assert not list(tmp_path.rglob("*"))
 
 
 def test_a_torch_file_needs_torch(saved, executor, monkeypatch) -> None:
@@ -116,6 +170,11 @@ def test_saving_again_replaces_and_never_touches_anything_else(saved, executor, 
     with pytest.raises(Exception, match="something else is there"):
         run_jit(doubled, specs(), golden, save_data=tmp_path / "work", executor=executor)
     assert [p.name for p in (tmp_path / "work").iterdir()] == ["thesis.txt"]
+    (saved / "in" / "notes.txt").write_text("mine too")
+    with pytest.raises(Exception, match="something else is there"):
+        run_jit(doubled, specs(), golden, save_data=saved, executor=executor)
+    with pytest.raises(NpuscopeError, match=r"work/thesis\.txt"):
+        run_jit(doubled, specs(), golden, save_data=tmp_path / "work" / "thesis.txt" / "a" / "b", executor=executor)
 
 
 def test_saving_without_a_folder_goes_to_build_output(executor, tmp_path, monkeypatch) -> None:

@@ -102,7 +102,16 @@ def test_without_a_golden_nothing_is_compared(executor, capsys) -> None:
     result = run_jit(scaled, specs(), executor=executor)
     assert result.passed
     assert result.compared is False
-    assert "validation skipped: no golden_fn or golden_data" in capsys.readouterr().out
+    assert str(result).startswith("not checked: no golden_fn or golden_data (")
+    assert capsys.readouterr().out.splitlines()[-1] == f"[RUN] {result}"
+
+
+def test_a_golden_without_outputs_is_no_pass(executor, capsys) -> None:
+    only_inputs = [*specs()[:2], TensorSpec("y", SHAPE, np.float32)]
+    result = run_jit(scaled, only_inputs, lambda values: None, executor=executor)
+    assert result.compared is False
+    assert str(result).startswith("not checked: no spec has is_output=True")
+    assert "PASS" not in capsys.readouterr().out
 
 
 def test_inputs_are_the_same_in_every_run_and_change_with_the_seed(executor, monkeypatch) -> None:
@@ -137,13 +146,16 @@ def test_compile_only_records_shapes_with_real_integers_and_no_other_values(exec
         TensorSpec("lengths", [2], np.int32, init_value=np.array([3, 5])),
         ScalarSpec("n", np.int32, 7),
     ]
-    result = run_jit(lambda wrote, *arguments: None, given, golden_fn=never, compile_only=True, executor=executor)
+    result = run_jit(
+        lambda wrote, *arguments: None, given, lambda values: never(), compile_only=True, executor=executor
+    )
     assert result.passed
     weights, _, lengths, n = result.run.arguments
     assert weights == Placeholder((1 << 14, 1 << 14), dtypes.BF16)
     assert (lengths.tolist(), n) == ([3, 5], 7)
     assert result.run.recording.mode == "shapes"
-    assert "validation skipped" not in capsys.readouterr().out
+    assert str(result).startswith("not checked: recorded without values")
+    assert "PASS" not in capsys.readouterr().out
 
 
 def test_configurations_are_accepted_and_what_is_unknown_is_noted(executor, capsys) -> None:

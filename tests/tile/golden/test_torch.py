@@ -87,6 +87,25 @@ def test_data_is_saved_as_torch_saves_and_read_by_either(executor, tmp_path) -> 
     assert run_jit(scaled, as_numpy, golden_data=tmp_path / "case", rtol=0, atol=0, executor=executor).passed
 
 
+def test_a_golden_of_another_dtype_is_taken_only_if_it_was_saved_so(executor, tmp_path) -> None:
+    def wide(values) -> None:
+        golden(values)
+        values["y"] = values["y"].float()
+
+    assert run_jit(scaled, specs(), wide, save_data=tmp_path / "case", executor=executor).passed
+    assert run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor).passed
+    (tmp_path / "case" / "out" / "dtypes.json").unlink()
+    result = run_jit(scaled, specs(), golden_data=tmp_path / "case", executor=executor)
+    assert "holds float32, the spec of 'y' says torch.bfloat16" in result.error
+
+
+def test_complex_tensors_are_refused(executor) -> None:
+    with pytest.raises(ValueError, match="no real numbers"):
+        run_jit(scaled, specs(init=lambda: torch.ones(4, 8) * 1j), golden, executor=executor)
+    with pytest.raises(ValueError, match=r"the golden leaves .* no numbers"):
+        run_jit(scaled, specs(), lambda values: values.update(y=torch.ones(4, 8) * 1j), executor=executor)
+
+
 def test_files_that_hold_no_tensor_are_refused(executor, tmp_path) -> None:
     run_jit(scaled, specs(), golden, save_data=tmp_path / "case", executor=executor)
     torch.save({"a": 1}, tmp_path / "case" / "in" / "x.pt")

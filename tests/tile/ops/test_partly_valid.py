@@ -60,6 +60,21 @@ def test_rows_past_a_run_time_dimension_are_a_finding_and_poison() -> None:
     assert found.recording.bodies[0].items[0].accesses[0].shape == (8, 16)  # only what exists is read
 
 
+@pl.jit
+def view_past_the_end(x: pl.Tensor[[ROWS, 16], pl.FP32], y: pl.Out[pl.Tensor[[ROWS, 16], pl.FP32]]):
+    part = pl.slice(x, [8, 16], [4, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.load(part, [0, 0], [4, 16]), [4, 0], y)
+    return y
+
+
+def test_a_view_may_hang_over_too_where_its_rows_are_not_read() -> None:
+    x, y = np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)
+    found = record(view_past_the_end, x, y)
+    assert (y[4:] == 1).all()
+    assert [f.kind for f in found.recording.findings] == ["out_of_bounds"]
+
+
 def test_past_any_other_edge_it_is_an_error() -> None:
     x = np.ones((8, 16), np.float32)
     with pytest.raises(TileError, match=r"0 to 16 of axis 0 lie outside x of shape \[8, 16\]"):

@@ -1,0 +1,288 @@
+"""`shapes` mode records what value mode does, for every program whose control flow no float decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_programs import arguments, module, source
+from same_record import first_difference
+
+import npuscope.tile as pl
+from npuscope.errors import NpuscopeError
+from npuscope.tile import execute
+from npuscope.tile.record.model import Loop, Recording
+
+CORE = pl.Level.CORE_GROUP
+
+
+def in_both_modes(function: Any, make: Callable[[], tuple[Any, ...]] = arguments) -> tuple[Recording, Recording]:
+    shapes, values = [function.record(*make(), mode=mode).recording for mode in ("shapes", "values")]
+    return shapes, values
+
+
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_programs(random: Random, tmp_path: Path) -> None:
+    program = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
+    assert first_difference(*in_both_modes(program.main)) is None
+
+
+# --- what broke once
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Says of each run whether it was turn by turn."""
+    seen: list[bool] = []
+    run = execute._run
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        seen.append(not kwargs["lanes"])
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(execute, "_run", watched)
+    return seen
+
+
+def the_loop(recording: Recording, task: int = 0) -> Loop:
+    """The first loop of a task's first body."""
+    items = recording.bodies[recording.tasks[task].groups[0].body].items
+    return next(item for item in items if isinstance(item, Loop))
+
+
+def test_a_loop_left_at_once_has_one_turn() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(8):
+                pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
+                break
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+    assert [segment.count for segment in the_loop(shapes).segments] == [1]
+
+
+def test_rows_that_no_turn_reaches_are_no_mistake() -> None:
+    """Turns 4 to 7 would load past x, but the loop ends before."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(8):
+                pl.store(pl.load(x, [4 * i, 0], [4, 16]), [4 * i, 0], out)
+                if i == 3:
+                    break
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+
+
+def test_a_number_kept_by_some_turns_is_the_last_that_kept_it() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            last = 0
+            for i in pl.range(8):
+                twice = 2 * i
+                if i < 3:
+                    last = twice
+            pl.store(pl.load(x, [last, 0], [4, 16]), [0, 0], out)
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((32, 16), np.float32), np.zeros((16, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+    assert values.tasks[0].groups[0].offsets[0].item() == 4 * 16
+
+
+def test_a_tile_kept_over_turns_grows_older() -> None:
+    """Turn 1 finds it one turn back, later ones two or more: three kinds of turns."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(6):
+                if i == 0:
+                    kept = pl.load(x, [0, 0], [4, 16])
+                pl.store(kept, [4 * i, 0], out)
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((32, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+    assert [segment.count for segment in the_loop(shapes).segments] == [1, 1, 4]
+
+
+def test_counters_in_memory_steer_later_turns() -> None:
+    """An atomic add, a counter in a tile, and a table that a turn reads before it stores to it."""
+
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE, name_hint="add"):
+            one = pl.full([1, 8], dtype=pl.INT32, value=1)
+            for _ in pl.range(3):
+                pl.store(one, [0, 0], table, atomic=pl.AtomicType.Add)
+        with pl.at(level=CORE, name_hint="tile"):
+            held = pl.full([1, 8], dtype=pl.INT32, value=0)
+            for _ in pl.range(4):
+                n = pl.read(held, [0, 0])
+                pl.write(held, [0, 0], n + 1)
+                for j in pl.range(n):
+                    pl.store(pl.load(x, [j, 0], [4, 16]), [j, 0], out)
+        with pl.at(level=CORE, name_hint="table"):
+            for _ in pl.range(pl.read(table, [0, 1])):
+                n = pl.read(table, [0, 2])
+                pl.store(pl.load(x, [n, 0], [4, 16]), [n, 0], out)
+                pl.store(pl.full([1, 8], dtype=pl.INT32, value=9), [0, 0], table)
+        return out
+
+    shapes, values = in_both_modes(
+        main,
+        lambda: (np.ones((16, 16), np.float32), np.zeros((1, 8), np.int32), np.zeros((16, 16), np.float32)),
+    )
+    assert first_difference(shapes, values) is None
+    # The three adds made three turns; the first of them read 3, the others what it stored.
+    loads = next(t for t in values.tasks if t.kernel == "table").groups[0].offsets[2]
+    assert loads.ravel().tolist() == [3 * 16, 9 * 16, 9 * 16]
+
+
+def test_lists_and_swaps_and_loops_by_another_name() -> None:
+    turns = pl.range
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            found = []
+            a, b = pl.load(x, [0, 0], [4, 16]), pl.load(x, [4, 0], [4, 16])
+            cursor = 0
+            for i in pl.range(4):
+                found.append(pl.load(x, [i, 0], [4, 16]))
+                a, b = b, a
+            for i in turns(5):
+                pl.store(a, [cursor, 0], out)
+                cursor = cursor + i
+            for i in pl.range(4):
+                pl.store(pl.add(found[i], b), [4 * i, 0], out)
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((32, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+
+
+def test_numbers_of_lanes_are_pythons() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(6):
+                k = (i > 1) + (i > 3) + -(i == 5) + {0: 1, 1: 2, 2: 0}[i % 3] + int(f"{i}") + pl.cast(i / 2, pl.INDEX)
+                pl.store(pl.load(x, [k + (~i + 7) % 3, 0], [4, 16]), [divmod(i, 4)[1] + i**2 % 5, 0], out)
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((32, 16), np.float32), np.zeros((32, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+
+
+def test_division_by_a_turn_that_is_zero() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(4):
+                pl.store(pl.load(x, [8 // (2 - i), 0], [4, 16]), [0, 0], out)
+        return out
+
+    for mode in ("values", "shapes"):
+        with pytest.raises(NpuscopeError, match="integer division or modulo by zero"):
+            main.record(np.ones((32, 16), np.float32), np.zeros((16, 16), np.float32), mode=mode)
+
+
+def test_a_tensor_used_whole_is_loaded_when_it_is_out_of_date() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, small: pl.InOut[pl.Tensor]):
+        with pl.at(level=CORE):
+            t = pl.load(x, [0, 0], [4, 16])
+            for _ in pl.range(5):
+                t = pl.add(t, small)
+                pl.store(t, [0, 0], small)
+            for _ in pl.range(5):
+                t = pl.add(t, small)
+        return small
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((4, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+
+
+def test_blocks_that_tell_each_other_numbers_are_run_block_by_block(alone: list[bool]) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        for b in pl.spmd(4):
+            pl.write(table, [0, b], b + 1)
+            pl.system.syncall()
+            for i in pl.range(pl.read(table, [0, 3 - b])):
+                pl.store(pl.load(x, [i, 0], [4, 16]), [4 * b, 0], out)
+        return out
+
+    shapes, values = in_both_modes(
+        main,
+        lambda: (np.ones((16, 16), np.float32), np.zeros((1, 8), np.int32), np.zeros((16, 16), np.float32)),
+    )
+    assert first_difference(shapes, values) is None
+    assert alone == [False, True, False]  # shapes, shapes again, values
+
+
+def test_a_number_that_lanes_do_not_compute_is_computed_when_it_is_needed(alone: list[bool]) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            for i in pl.range(4):
+                row = pl.full([1, 8], dtype=pl.INT32, value=i)
+                for j in pl.range(pl.read(row, [0, 0])):
+                    pl.store(pl.load(x, [j, 0], [4, 16]), [4 * i, 0], out)
+        return out
+
+    shapes, values = in_both_modes(main, lambda: (np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)))
+    assert first_difference(shapes, values) is None
+    assert alone == [False, True, False]
+
+
+def test_flow_that_a_float_decides_is_refused_at_once(alone: list[bool]) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=CORE):
+            if pl.read(x, [0, 0]) > 0:
+                pl.store(pl.load(x, [0, 0], [4, 16]), [0, 0], out)
+        return out
+
+    with pytest.raises(NpuscopeError, match="control flow depends on a value"):
+        main.record(np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32), mode="shapes")
+    assert alone == [False]
+
+
+def test_equal_turns_are_run_once() -> None:
+    """Long loops cost no more than short ones: an accumulator settles after its first turn."""
+    turns = 0
+
+    def counted() -> Iterator[None]:
+        nonlocal turns
+        turns += 1
+        yield
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for b in pl.spmd(4):
+            t = pl.load(x, [0, 0], [4, 16])
+            for i in pl.pipeline(4096, stage=2):
+                t = pl.add(t, pl.load(x, [(b + i) % 60, 0], [4, 16]))
+                next(counted())
+            pl.store(t, [4 * b, 0], out)
+        return out
+
+    main.record(pl.Placeholder((64, 16), pl.FP32), pl.Placeholder((16, 16), pl.FP32), mode="shapes")
+    assert turns == 2
