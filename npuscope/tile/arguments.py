@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from npuscope.tile import signature as types
 from npuscope.tile.dtypes import DataType, of_storage
-from npuscope.tile.fault import fault
+from npuscope.tile.fault import TileError, fault
 from npuscope.tile.memory import contiguous
-from npuscope.tile.ops.checks import is_number
+from npuscope.tile.ops.checks import dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.state import Run
 from npuscope.tile.values import Tensor
 
+_NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -30,6 +31,10 @@ class Placeholder:
 
     shape: tuple[int, ...]
     dtype: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", shape_of(self.shape))
+        dtype_of(self.dtype, "Placeholder")
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
             continue
     try:
         hints = typing.get_type_hints(function, localns=local)
+    except TileError:  # a shape or type that is none
+        raise
     except Exception:  # an annotation that cannot be evaluated says nothing; Python itself would not have asked
         hints = {k: v for k, v in function.__annotations__.items() if not isinstance(v, str)}
     found = []
@@ -111,10 +118,18 @@ def by_name(
     for name in kwargs:
         if name not in names:
             raise fault(f"{function}() has no parameter {name}", f"It has {', '.join(names)}.")
+        if name in names[: len(args)]:
+            raise fault(f"{function}() is given {name} twice, by place and by name")
     given = {**{p.name: p.default for p in wanted if p.default is not inspect.Parameter.empty}, **given}
     for name in names:
         if name not in given:
             raise fault(f"{function}() needs the argument {name}")
+    for parameter in wanted:
+        value = given[parameter.name]
+        if not isinstance(parameter.annotation, types.TensorType) or value is parameter.default:
+            continue
+        if value is None or is_number(value) or isinstance(value, _NO_TENSORS):
+            raise fault(f"{function}(): {parameter.name} is declared a tensor, the argument is {shown(value)}")
     return given
 
 
@@ -127,9 +142,13 @@ def to_numpy(value: Any) -> npt.NDArray[Any]:
     """A torch tensor as an array of the same memory."""
     torch = sys.modules["torch"]
     value = value.detach()
-    if value.dtype is torch.bfloat16:
-        return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
-    return np.asarray(value.numpy())
+    try:
+        if value.dtype is torch.bfloat16:
+            return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
+        return np.asarray(value.numpy())
+    except (TypeError, RuntimeError):  # sparse, quantised, lazily negated, on another device, of a type NumPy has not
+        what = f"{value.layout} {value.dtype} on {value.device}"
+        raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
 
 
 def to_torch(array: npt.NDArray[Any]) -> Any:
@@ -156,23 +175,33 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
         _check(parameter, value.shape, value.dtype, dynamic, where)
         return Bound(value.enter(run, parameter))
     if is_torch(value):
-        if value.dim() == 0 or isinstance(annotation, types.ScalarType):
-            return Bound(_number(value.item(), annotation))
         array = to_numpy(value)
     elif isinstance(value, np.ndarray):
-        if value.ndim == 0 or isinstance(annotation, types.ScalarType):
-            return Bound(_number(value.item(), annotation))
+        if isinstance(value, np.ma.MaskedArray):
+            raise fault(f"{where}: {parameter.name} is a masked array", "Fill it first: x.filled(0).")
         array = value
     elif isinstance(value, Placeholder):
         return Bound(_placeholder(run, parameter, value, dynamic, where))
     elif is_number(value):
-        return Bound(_number(value, annotation))
+        return Bound(_number(value, parameter, where))
+    elif isinstance(annotation, types.ScalarType):
+        raise fault(f"{where}: {parameter.name} is declared a scalar, the argument is {shown(value)}")
     else:
         return Bound(value)
+    if array.ndim == 0 or isinstance(annotation, types.ScalarType):
+        if array.size != 1 or isinstance(annotation, types.TensorType):
+            what = "a scalar" if isinstance(annotation, types.ScalarType) else "a tensor"
+            raise fault(f"{where}: {parameter.name} is declared {what}, the argument has shape {list(array.shape)}")
+        item = float(array.astype(np.float32).item()) if array.dtype == _BF16 else array.item()
+        if not is_number(item):
+            raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
+        return Bound(_number(item, parameter, where))
     dtype = of_storage(array.dtype)
     if dtype is None:
         raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
     _check(parameter, array.shape, dtype, dynamic, where)
+    if parameter.direction is not None and not array.flags.writeable:
+        raise fault(f"{where}: {parameter.name} is declared pl.{parameter.direction}, the array is read-only")
     flat = np.ascontiguousarray(array).reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
     keeps = run.computes or dtype.steers
@@ -216,10 +245,14 @@ def _placeholder(
     return Tensor(buffer, 0, value.shape, contiguous(value.shape))
 
 
-def _number(value: Any, annotation: Any) -> Any:
+def _number(value: Any, parameter: Parameter, where: str) -> Any:
+    annotation = parameter.annotation
     dtype = annotation.dtype if isinstance(annotation, types.ScalarType) else None
-    if dtype is not None and dtype.is_float:
-        return np.float32(value)
+    if dtype is not None:
+        if not dtype.is_float and isinstance(value, float | np.floating):
+            raise fault(f"{where}: {parameter.name} is declared {dtype}, the argument is {shown(value)}")
+        number = fitting(value, dtype, f"{where}: {parameter.name}")
+        return np.float32(number) if dtype.is_float else number
     if isinstance(value, bool | np.bool_):
         return int(value)
     if isinstance(value, float | np.floating):

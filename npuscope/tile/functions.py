@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType as Function
 from typing import Any
 
 from npuscope.tile import state
@@ -236,10 +237,21 @@ class Extern(Incore):
 def _decorator(kind: type[TileFunction]) -> Callable[..., Any]:
     def decorate(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         if function is None:
-            return lambda f: kind(f, **options)
-        return kind(function, **options)
+            return lambda f: kind(_plain(f), **options)
+        return kind(_plain(function), **options)
 
     return decorate
+
+
+def _plain(function: Any) -> Callable[..., Any]:
+    """What a decorator stands on: a plain function, and no other decorator of the language."""
+    if isinstance(function, TileFunction):
+        raise fault(f"{function.name} has two decorators of the language", "Keep one.")
+    if isinstance(function, type):
+        raise fault(f"{function.__name__} is a class", "Write @pl.program on a class, @pl.jit on a function.")
+    if not isinstance(function, Function):
+        raise fault(f"a decorator of the language stands on a function, not on {function!r}")
+    return function
 
 
 class _Jit:
@@ -276,8 +288,9 @@ _KINDS: dict[FunctionType, type[TileFunction]] = {
 
 def function(fn: Callable[..., Any] | None = None, *, type: Any = FunctionType.Opaque, **options: Any) -> Any:
     """One function of a program."""
-    kind = _KINDS[type]
-    return (lambda f: kind(f, **options)) if fn is None else kind(fn, **options)
+    if not isinstance(type, FunctionType):
+        raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
+    return _decorator(_KINDS[type])(fn, **options)
 
 
 class Program:
@@ -314,6 +327,8 @@ class Program:
 
 
 def program(cls: type) -> Program:
+    if not isinstance(cls, type):
+        raise fault(f"@pl.program stands on a class, not on {getattr(cls, '__name__', repr(cls))}")
     return Program(cls)
 
 

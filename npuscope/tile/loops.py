@@ -12,11 +12,13 @@ from npuscope.tile.carried import State, bound, lists_of, user_frame
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
-from npuscope.tile.ops.checks import is_number
+from npuscope.tile.ops.checks import flag, index, is_number, shown
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
 from npuscope.tile.state import Block, Run, current, end_pass
 from npuscope.tile.values import Tile
+
+MOST_TURNS = 1 << 27
 
 
 class Loop:
@@ -25,12 +27,13 @@ class Loop:
     def __init__(
         self, kind: str, bounds: tuple[Any, ...], stage: int = 1, init_values: Any = None, chunk: int | None = None
     ) -> None:
-        if not 1 <= len(bounds) <= 3 or not all(is_number(b) for b in bounds):
-            raise fault(f"pl.{kind} takes (stop), (start, stop) or (start, stop, step), all numbers")
+        if not 1 <= len(bounds) <= 3:
+            raise fault(f"pl.{kind} takes (stop), (start, stop) or (start, stop, step)")
+        bounds = tuple([b if type(b) is int else index(b, f"pl.{kind}", "a bound") for b in bounds])
         self.kind, self.stage, self.chunk = kind, stage, chunk
         self.start, self.stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         self.step = bounds[2] if len(bounds) == 3 else 1
-        self.init_values = None if init_values is None else tuple(init_values)
+        self.init_values = None if init_values is None else _initial(kind, init_values)
         self.told = False  # whether the rewritten program said what turns hand to each other:
         self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
         self.lists: list[Any] = []  # lists in reach, which it may change
@@ -56,8 +59,21 @@ class Loop:
         step = int(self.step)
         if step == 0:
             raise fault(f"pl.{self.kind} with step 0")
-        count = (self.stop - self.start + (step - 1 if step > 0 else step + 1)) // step
-        return max(0, int(count))
+        count = max(0, int((self.stop - self.start + (step - 1 if step > 0 else step + 1)) // step))
+        if count > MOST_TURNS:
+            raise fault(f"pl.{self.kind} of {count} turns: npuscope walks at most {MOST_TURNS}")
+        return count
+
+    def turns(self) -> range:
+        """The turns one by one."""
+        self.trips()
+        return range(int(self.start), int(self.stop), int(self.step))
+
+
+def _initial(kind: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple):
+        raise fault(f"pl.{kind}: init_values= must be a tuple of values, not {shown(values)}")
+    return tuple(values)
 
 
 def _carrying(run: Run, turns: Iterator[Any], carry: list[Any]) -> Iterator[Any]:
@@ -86,7 +102,7 @@ def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
     turns = run.recorder.turns
     depth = len(turns)
     try:
-        for turn, i in enumerate(range(int(loop.start), int(loop.stop), int(loop.step))):
+        for turn, i in enumerate(loop.turns()):
             turns.append(Turn(number, kind, turn))
             yield i
             del turns[depth:]
@@ -103,8 +119,7 @@ def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
     block.frame = frame
     try:
         if not run.lanes:
-            start, step = int(loop.start), int(loop.step)
-            for i in range(start, int(loop.stop), step):
+            for i in loop.turns():
                 yield i
                 frame.turn(1)
         else:
@@ -161,7 +176,7 @@ class While:
     def __init__(self, init_values: Any) -> None:
         if init_values is None:
             raise fault("pl.while_ needs init_values")
-        self.init_values = tuple(init_values)
+        self.init_values = _initial("while_", init_values)
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
@@ -204,10 +219,10 @@ class SplitAiv:
     """`for lane in pl.split_aiv(2, mode=...)`: the body on each of the two vector cores."""
 
     def __init__(self, n: int, mode: Any) -> None:
-        if n != 2:
+        if index(n, "pl.split_aiv", "the number of lanes") != 2:
             raise fault(f"pl.split_aiv({n}): a core group has 2 vector cores")
         if not isinstance(mode, SplitMode):
-            raise fault(f"pl.split_aiv needs mode=pl.SplitMode.…, not {mode!r}")
+            raise fault(f"pl.split_aiv needs mode=pl.SplitMode.…, not {shown(mode)}")
         self.n, self.mode = n, mode
 
     def __iter__(self) -> Iterator[int]:
@@ -258,7 +273,7 @@ def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, at
 def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, attrs: Any = None) -> Loop:
     """Sequential, with buffers for `stage` turns at once; inside a region only."""
     if not isinstance(stage, int) or stage < 1:
-        raise fault(f"pl.pipeline needs stage= of at least 1, not {stage!r}")
+        raise fault(f"pl.pipeline needs stage= of at least 1, not {shown(stage)}")
     return Loop("pipeline", bounds, stage=stage, init_values=init_values)
 
 
@@ -277,7 +292,7 @@ def while_(*, init_values: Any = None) -> While:
 
 def cond(condition: Any) -> bool:
     """Whether a while_ loop goes on; stands first in its body."""
-    return bool(condition)
+    return flag(condition, "cond", "its condition")
 
 
 def split_aiv(n: int, *, mode: Any) -> SplitAiv:

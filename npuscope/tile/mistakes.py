@@ -14,7 +14,11 @@ from contextlib import contextmanager
 from npuscope.tile import sites
 from npuscope.tile.fault import TileError
 
-_MISTAKES = (TypeError, NameError, ValueError, ZeroDivisionError)
+_MISTAKES = (TypeError, NameError, ValueError, ZeroDivisionError, OverflowError)
+
+
+def _is_library(file: str) -> bool:
+    return sites.is_ours(file) or file.startswith(sites.LIBRARY)
 
 
 @contextmanager
@@ -22,6 +26,10 @@ def explained() -> Iterator[None]:
     """Turns an error that Python raised in the user's own line into a TileError; npuscope's own faults pass."""
     try:
         yield
+    except MemoryError as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
+        what, remedy = "this machine has not the memory for it", "Record it in shapes mode, or make it smaller."
+        raise TileError(what, path=frames[-1].filename, line=frames[-1].lineno, remedy=remedy) from error
     except _MISTAKES as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(sites.LIBRARY)]
         if not frames or sites.is_ours(frames[-1].filename):

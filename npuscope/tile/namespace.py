@@ -10,7 +10,7 @@ from npuscope.tile import dtypes, enums, functions, loops, regions, retired, sig
 from npuscope.tile.arguments import Placeholder
 from npuscope.tile.execute import collecting
 from npuscope.tile.fault import Unsupported, fault
-from npuscope.tile.ops import cube, elements, reduce, shaping, slicing, sort, system, transfer, vector
+from npuscope.tile.ops import checks, cube, elements, reduce, shaping, slicing, sort, system, transfer, vector
 
 
 class Namespace(SimpleNamespace):
@@ -34,7 +34,8 @@ def missing(label: str, name: str, known: dict[str, Any]) -> AttributeError:
 
 def const(value: Any, dtype: Any) -> Any:
     """A typed literal."""
-    return vector.cast(value, dtype) if isinstance(value, float) else value
+    number = checks.fitting(value, checks.dtype_of(dtype, "const"), "pl.const")
+    return vector.cast(number, dtype) if isinstance(number, float) else number
 
 
 def static_print(*_: Any) -> None:
@@ -42,7 +43,7 @@ def static_print(*_: Any) -> None:
 
 
 def static_assert(condition: Any, message: str = "") -> None:
-    if not condition:
+    if not checks.flag(condition, "static_assert", "its condition"):
         raise fault(f"pl.static_assert failed {message}")
 
 

@@ -9,13 +9,16 @@ from npuscope.tile import sites
 from npuscope.tile.aiv import check_block
 from npuscope.tile.barrier import Barrier
 from npuscope.tile.carried import inside, unchanged
+from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
-from npuscope.tile.ops.checks import describe
+from npuscope.tile.ops.checks import describe, flag, index, member, shown
 from npuscope.tile.record.recorder import TaskDraft
 from npuscope.tile.state import Block, Run, current, end_pass, lane_index
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor, Tile
+
+_MOST_BLOCKS = 1 << 24
 
 
 def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, **options: Any) -> TaskDraft:
@@ -89,6 +92,19 @@ def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
             argument.no_dep = True
 
 
+def named(name_hint: Any, op: str) -> str:
+    """The name of a task, as reports and traces will show it."""
+    if not isinstance(name_hint, str) or not name_hint.isprintable():
+        raise fault(f"pl.{op}: name_hint= must be a printable string, not {shown(name_hint)}")
+    return name_hint
+
+
+def _listed(values: Any, option: str) -> Sequence[Any]:
+    if values is not None and not isinstance(values, list | tuple):
+        raise fault(f"{option}= must be a list, not {shown(values)}")
+    return values or ()
+
+
 class At:
     """One task on one core group."""
 
@@ -105,9 +121,14 @@ class At:
         name_hint: str = "",
         windowize: bool = False,
     ) -> None:
-        self.name = name_hint
-        self.deps, self.no_dep, self.early = deps, no_dep_args or (), allow_early_resolve
-        for entry in optimizations or ():
+        if level is not None:
+            member(level, Level, "at", "level")
+        if role is not None:
+            member(role, Role, "at", "role")
+        self.name = named(name_hint, "at")
+        self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
+        self.no_dep = _listed(no_dep_args, "no_dep_args")
+        for entry in _listed(optimizations, "optimizations"):
             if getattr(entry, "retired", False):
                 current().recorder.notes.append(f"pl.{entry.name} was retired in June 2026 (pypto#1895)")
         self.task: TaskDraft | None = None
@@ -144,15 +165,15 @@ class Spmd:
         allow_early_resolve: bool = False,
         predicate: Any = None,
     ) -> None:
-        self.blocks = int(core_num)
-        if self.blocks < 0:
+        self.blocks = int(index(core_num, "pl.spmd", "the number of blocks"))
+        if not 0 <= self.blocks <= _MOST_BLOCKS:
             raise fault(f"pl.spmd with {self.blocks} blocks")
-        self.name = name_hint
+        self.name = named(name_hint, "spmd")
         self.skip = predicate is not None and not _holds(predicate)
         self.deps = deps
         self.options = {
-            "sync_start": bool(sync_start),
-            "early": bool(allow_early_resolve),
+            "sync_start": flag(sync_start, "spmd", "sync_start="),
+            "early": flag(allow_early_resolve, "spmd", "allow_early_resolve="),
             "predicated": predicate is not None,
             "skipped": self.skip,
         }
@@ -215,7 +236,11 @@ class Spmd:
             last[0] = result
 
     def __iter__(self) -> Iterator[Any]:
-        raise fault("this pl.spmd loop was not rewritten", "Call the function through @pl.jit.")
+        raise fault(
+            "this pl.spmd was not seen as a launch",
+            "Write pl.spmd(…) alone in its own statement and by this name: `for i in pl.spmd(n):` or "
+            "`with pl.spmd(n) as tid:` in a @pl.jit function.",
+        )
 
     __enter__ = __iter__
 
@@ -226,11 +251,11 @@ class Spmd:
 def _holds(predicate: Any) -> bool:
     """The runtime asks for the element when it dispatches; the orchestration does not wait for it."""
     if not callable(predicate):
-        return bool(predicate)
+        return flag(predicate, "spmd", "predicate=")
     run = current()
     run.asks_dispatch = True
     try:
-        return bool(predicate())
+        return flag(predicate(), "spmd", "predicate=")
     finally:
         run.asks_dispatch = False
 
@@ -239,7 +264,9 @@ class Scope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
     def __init__(self, mode: Any = None, manual: bool = False) -> None:
-        self.manual = manual or getattr(mode, "value", mode) == "manual"
+        if mode is not None:
+            member(mode, ScopeMode, "scope", "mode")
+        self.manual = manual or mode is ScopeMode.MANUAL
 
     def __enter__(self) -> None:
         run = current()
@@ -260,7 +287,7 @@ class Cluster:
     """Regions that one cluster of cores runs together: one task."""
 
     def __init__(self, name_hint: str = "") -> None:
-        self.name = name_hint
+        self.name = named(name_hint, "cluster")
         self.task: TaskDraft | None = None
         self.block: Block | None = None
 
@@ -286,12 +313,8 @@ class Cluster:
             close(run, self.block, 1)
 
 
-def at(*args: Any, **options: Any) -> At:
-    return At(*args, **options)
-
-
-def spmd(core_num: Any, **options: Any) -> Spmd:
-    return Spmd(core_num, **options)
+at, spmd = At, Spmd
+At.__init__.__qualname__, Spmd.__init__.__qualname__ = "pl.at", "pl.spmd"  # what Python calls them in its messages
 
 
 def scope(*, mode: Any = None) -> Scope:

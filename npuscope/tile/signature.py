@@ -7,7 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from npuscope.tile.dtypes import DataType
+from npuscope.tile.fault import fault
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,18 @@ def dynamic(name: str) -> DynVar:
 
 
 def tensor(item: Any) -> TensorType:
-    if isinstance(item, tuple) and len(item) >= 2 and isinstance(item[0], list | tuple):
-        return TensorType(tuple(item[0]), item[1] if isinstance(item[1], DataType) else None)
-    return TensorType()
+    """`[[M, 128], dtype, …]` or the shape alone; what else follows says how it is laid out."""
+    if isinstance(item, list):
+        item = (item, None)
+    if not isinstance(item, tuple) or not item or not isinstance(item[0], list | tuple):
+        return TensorType()
+    for extent in item[0]:
+        if not isinstance(extent, DynVar) and (not isinstance(extent, int | np.integer) or extent < 0):
+            raise fault(f"a declared shape has whole numbers or pl.dynamic names, not {extent!r}")
+    dtype = item[1] if len(item) > 1 else None
+    if dtype is not None and not isinstance(dtype, DataType):
+        raise fault(f"a tensor is declared with a data type such as pl.FP32, not {dtype!r}")
+    return TensorType(tuple(item[0]), dtype)
 
 
 class Out:

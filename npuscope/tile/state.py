@@ -212,6 +212,8 @@ class Run:
             raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
         self.recorder.finding("direction", f"{about} the entry: nothing is copied back to the host")
         tensor.buffer.read_only = False  # said once
+        if tensor.buffer.data is not None and not tensor.buffer.data.flags.writeable:
+            tensor.buffer.data = tensor.buffer.data.copy()
 
     # --- tiles
 
@@ -222,7 +224,9 @@ class Run:
                 return value
             value = self.promoted(value)
         if not isinstance(value, Tensor):
-            raise fault(f"pl.{op} takes a tensor or a tile, not {type(value).__name__}")
+            from npuscope.tile.ops.checks import describe
+
+            raise fault(f"pl.{op} takes a tensor or a tile, not {describe(value)}")
         block = self.block or self.region(op)
         kept = block.whole.get(id(value))
         version = block.version(value.buffer)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from npuscope.tile.fault import fault
+from npuscope.tile.ops.checks import describe, dtype_of, fitting, index
+
+_MOST = 1 << 24  # elements of an array of scalars
 
 
 class TaskId(int):
@@ -19,20 +21,30 @@ class ValueArray(list[Any]):
     """`pl.array.create(n, dtype)`: a fixed array; of task ids it starts as none."""
 
     def __init__(self, extent: int, dtype: Any) -> None:
-        super().__init__([None if dtype.storage is None else 0] * int(extent))
-        self.dtype = dtype
+        kind = dtype_of(dtype, "array.create")
+        count = int(index(extent, "pl.array.create", "the extent"))
+        if not 0 <= count <= _MOST:
+            raise fault(f"pl.array.create: an array of {count} elements")
+        super().__init__([None if kind.storage is None else 0] * count)
+        self.dtype = kind
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        if not 0 <= int(index) < len(self):
-            raise fault(f"index {int(index)} of an array of {len(self)}")
-        super().__setitem__(int(index), value)
+    def _place(self, number: Any) -> int:
+        place = int(index(number, "pl.array"))
+        if not 0 <= place < len(self):
+            raise fault(f"index {place} of an array of {len(self)}")
+        return place
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return super().__getitem__(index)
-        if not 0 <= int(index) < len(self):
-            raise fault(f"index {int(index)} of an array of {len(self)}")
-        return super().__getitem__(int(index))
+    def __setitem__(self, number: Any, value: Any) -> None:
+        if self.dtype.storage is not None:
+            value = fitting(value, self.dtype, "pl.array.update_element")
+        elif value is not None and not isinstance(value, TaskId):
+            raise fault(f"an array of task ids takes a task id, not {describe(value)}", "Take it from `with … as tid`.")
+        super().__setitem__(self._place(number), value)
+
+    def __getitem__(self, number: Any) -> Any:
+        if isinstance(number, slice):
+            return super().__getitem__(number)
+        return super().__getitem__(self._place(number))
 
 
 def flat_ids(deps: Any) -> tuple[int, ...]:
@@ -47,7 +59,7 @@ def _collect(deps: Any, found: list[int]) -> None:
         return
     if isinstance(deps, TaskId):
         found.append(int(deps))
-    elif isinstance(deps, Iterable) and not isinstance(deps, str):
+    elif isinstance(deps, list | tuple | set | frozenset):
         for entry in deps:
             _collect(entry, found)
     else:
@@ -59,9 +71,15 @@ def create(extent: int, dtype: Any) -> ValueArray:
 
 
 def get_element(array: ValueArray, index: Any) -> Any:
-    return array[index]
+    return _array(array, "get_element")[index]
 
 
 def update_element(array: ValueArray, index: Any, value: Any) -> ValueArray:
-    array[index] = value
+    _array(array, "update_element")[index] = value
     return array
+
+
+def _array(value: Any, op: str) -> ValueArray:
+    if not isinstance(value, ValueArray):
+        raise fault(f"pl.array.{op} takes an array of pl.array.create, not {describe(value)}")
+    return value

@@ -43,6 +43,24 @@ class Operand:
 
         raise fault(f"a {type(self).__name__.lower()} has no truth value", "Read an element with pl.read.")
 
+    def __iter__(self) -> Any:
+        from npuscope.tile.fault import fault
+
+        kind = type(self).__name__.lower()
+        raise fault(f"Python cannot walk over a {kind}", "Take slices in a loop: `for i in pl.range(n): x[i : i + 1]`.")
+
+    def __delitem__(self, index: Any) -> None:
+        from npuscope.tile.fault import fault
+
+        raise fault(f"nothing can be deleted from a {type(self).__name__.lower()}")
+
+    def __eq__(self, other: object) -> Any:
+        from npuscope.tile.fault import fault
+
+        kind = type(self).__name__.lower()
+        raise fault(f"Python cannot compare a {kind}", "Compare tiles with pl.cmp, elements with pl.read.")
+
+    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
     __hash__ = object.__hash__
 
 

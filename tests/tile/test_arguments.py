@@ -32,6 +32,12 @@ def array(rows: int, cols: int = COLS, dtype=np.float32) -> np.ndarray:
     return np.arange(rows * cols).reshape(rows, cols).astype(dtype)
 
 
+def read_only(rows: int) -> np.ndarray:
+    fixed = array(rows)
+    fixed.flags.writeable = False
+    return fixed
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_dimension_is_what_the_argument_has(rows: int) -> None:
     y = np.zeros((rows, COLS), np.float32)
@@ -52,6 +58,16 @@ def test_a_dimension_is_what_the_argument_has(rows: int) -> None:
         ((array(2), array(2), 1.0, 2.0), {}, r"takes 3 arguments \(x, y, shift\), not 4"),
         ((array(2), array(2)), {"shfit": 1.0}, "has no parameter shfit. It has x, y, shift"),
         ((pl.Placeholder((2, COLS), pl.FP32), array(2)), {}, "x is a placeholder. Record it in shapes mode"),
+        ((3, array(2)), {}, "x is declared a tensor, the argument is 3"),
+        ((None, array(2)), {}, "x is declared a tensor, the argument is None"),
+        (([[1.0]], array(2)), {}, r"x is declared a tensor, the argument is \[\[1.0\]\]"),
+        ((np.float32(3), array(2)), {}, "x is declared a tensor, the argument is"),
+        ((np.array(3.0), array(2)), {}, r"x is declared a tensor, the argument has shape \[\]"),
+        ((array(2), array(2)), {"x": array(2)}, "is given x twice, by place and by name"),
+        ((np.ma.masked_array(array(2)), array(2)), {}, "x is a masked array. Fill it first"),
+        ((array(2), read_only(2)), {}, "y is declared pl.Out, the array is read-only"),
+        ((array(2), array(2), "much"), {}, "shift is declared a scalar, the argument is 'much'"),
+        ((array(2), array(2), 10**400), {}, "shift: a number of 401 digits is too large for FP32"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_named_at_the_call(arguments, named, part: str) -> None:
@@ -97,3 +113,64 @@ def test_an_array_of_each_type_is_a_tensor_of_that_type(dtype) -> None:
     y = np.zeros((2, COLS), dtype)
     same(array(2, dtype=dtype), y)
     np.testing.assert_array_equal(y, array(2, dtype=dtype))
+
+
+@pl.jit
+def counted(x: pl.Tensor[[2, COLS], pl.FP32], n: pl.Scalar[pl.INT32]):
+    for i in pl.range(n):
+        with pl.at(level=CORE):
+            pl.adds(x, i)
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        (1.5, "n is declared INT32, the argument is 1.5"),
+        (float("nan"), "n is declared INT32, the argument is nan"),
+        (1 << 31, "n: 2147483648 is not a value of INT32"),
+        (np.array([1, 2]), r"n is declared a scalar, the argument has shape \[2\]"),
+        (np.array("two"), "n has the type <U3, which the chip has not"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["values", "shapes"])
+def test_a_scalar_is_a_value_of_its_type(value, part: str, mode: str) -> None:
+    with pytest.raises(TileError, match=part):
+        record(counted, array(2), value, mode=mode)
+    assert len(record(counted, array(2), np.int32(2), mode=mode).recording.tasks) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((2.5, 16), pl.FP32), ("16", pl.FP32), ((2, 16), "fp32"), ((-2,), pl.FP32)]
+)
+def test_a_placeholder_has_a_shape_and_a_type(shape, dtype) -> None:
+    with pytest.raises(TileError, match=r"test_arguments.py"):
+        pl.Placeholder(shape, dtype)
+
+
+def test_a_declared_shape_has_extents() -> None:
+    with pytest.raises(TileError, match=r"a declared shape has whole numbers or pl.dynamic names, not 'a'"):
+        pl.Tensor[[32, "a"], pl.FP32]
+    with pytest.raises(TileError, match=r"declared with a data type such as pl.FP32, not 'fp32'"):
+        pl.Tensor[[32, 16], "fp32"]
+
+    @pl.jit
+    def late(x: pl.Tensor[[32, 1.5], pl.FP32]):
+        pass
+
+    with pytest.raises(TileError, match=r"names, not 1.5"):
+        late(array(32))
+
+
+@pl.jit
+def scribbles(x: pl.Tensor[[2, COLS], pl.FP32], y: pl.Out[pl.Tensor[[2, COLS], pl.FP32]]):
+    with pl.at(level=CORE):
+        x[:, :] = pl.add(x, 1.0)
+        y[:, :] = x
+    return y
+
+
+def test_what_a_program_writes_to_a_read_only_input_stays_on_the_chip() -> None:
+    x, y = read_only(2), np.zeros((2, COLS), np.float32)
+    scribbles(x, y)
+    np.testing.assert_array_equal(x, array(2))
+    np.testing.assert_array_equal(y, array(2) + 1)

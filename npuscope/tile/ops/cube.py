@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from npuscope.tile.dtypes import FP32, INT32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import cube, rounding
-from npuscope.tile.ops.checks import describe
+from npuscope.tile.ops.checks import describe, dtype_of, flag
 from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tile
 
@@ -28,6 +29,7 @@ def _product(
     run: Run, name: str, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
 ) -> Tile:
     left, right = run.tile(x, name), run.tile(y, name)
+    a_trans, b_trans = flag(a_trans, name, "a_trans="), flag(b_trans, name, "b_trans=")
     run.region(name)
     if left.dtype is not right.dtype:
         raise fault(f"pl.{name}: operands {describe(left)} and {describe(right)} differ in type", "Cast one of them.")
@@ -50,9 +52,11 @@ def _product(
     try:
         batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
     except ValueError:
-        raise fault(f"pl.{name}: the batches of {describe(left)} and {describe(right)} differ") from None
+        raise fault(f"pl.{name}: {describe(left)} and {describe(right)} differ in their leading axes") from None
     shape = (*batch, m, n)
-    if acc is not None and (acc.dtype is not dtype or _lead(acc.shape) != _lead(shape)):
+    if acc is not None and (
+        acc.shape[-2:] != (m, n) or acc.dtype is not dtype or math.prod(acc.shape) != math.prod(shape)
+    ):
         raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {list(shape)} {dtype}")
     valid, deep = _valid(a_valid, b_valid, shape, k, a_trans, b_trans)
     result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
@@ -99,8 +103,11 @@ def matmul(
 ) -> Tile:
     """lhs · rhs in the accumulator's type, or narrowed to out_dtype."""
     run = current()
+    if out_dtype is not None:
+        out_dtype = dtype_of(out_dtype, "matmul")
+    flag(c_matrix_nz, "matmul", "c_matrix_nz=")
     tile = _product(run, "matmul", lhs, rhs, a_trans, b_trans, None)
-    if out_dtype is not None and isinstance(out_dtype, DataType) and out_dtype is not tile.dtype:
+    if out_dtype is not None and out_dtype is not tile.dtype:
         if not (tile.dtype is FP32 and out_dtype.is_float):
             raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
         narrow = Tile(None, tile.shape, out_dtype, tile.valid, "Acc")
@@ -116,7 +123,7 @@ def matmul_acc(
 ) -> Tile:
     """acc + lhs · rhs; where init_cond holds the product alone."""
     run = current()
-    keep = init_cond is None or not bool(init_cond)
+    keep = init_cond is None or not flag(init_cond, "matmul_acc", "init_cond=")
     return _product(run, "matmul_acc", lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
 
 
@@ -136,7 +143,7 @@ def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
     run = current()
     tile = _product(run, "matmul_bias", lhs, rhs, False, False, None)
     row = run.tile(bias, "matmul_bias")
-    if row.shape[-1] != tile.shape[-1]:
+    if row.shape[-1] != tile.shape[-1] or math.prod(row.shape) != row.shape[-1]:
         raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
     if tile.array is not None and row.array is not None:
         tile.array = tile.array + row.array.reshape(1, -1).astype(tile.array.dtype)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from npuscope.tile import lanes, sites
-from npuscope.tile.dtypes import FP32, INT32, DataType
+from npuscope.tile.dtypes import FP32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.numeric import rounding
-from npuscope.tile.ops.checks import describe, held, is_number
+from npuscope.tile.ops.checks import describe, fitting, is_number
+from npuscope.tile.ops.checks import index as whole
 from npuscope.tile.ops.gm import check_bounds, position, write_box
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current, log_read, log_write, will_write
@@ -23,15 +24,16 @@ def _flat(x: Any, index: Any) -> list[Any]:
     """An index list; one number on a tensor of more axes counts elements row by row."""
     if not isinstance(index, list | tuple):
         index = [index]
-    if len(index) == len(x.shape):
-        return list(index)
-    if len(index) == 1:
-        rest, unfolded = index[0], []
+    where = [i if type(i) is int else whole(i, f"an element of {describe(x)}") for i in index]
+    if len(where) == len(x.shape):
+        return where
+    if len(where) == 1:
+        rest, unfolded = where[0], []
         for extent in reversed(x.shape[1:]):
             unfolded.append(rest % extent)
             rest = rest // extent
         return [rest, *reversed(unfolded)]
-    raise fault(f"{len(index)} indices for {describe(x)}")
+    raise fault(f"{len(where)} indices for {describe(x)}")
 
 
 def read(src: Any, offset: Any) -> Any:
@@ -88,6 +90,8 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     run, x, index = current(), dst, offset
     if not is_number(value):
         raise fault(f"pl.write takes a scalar, not {describe(value)}")
+    if isinstance(x, Tensor | Tile):
+        value = fitting(value, x.dtype, "pl.write")
     if isinstance(x, Tile):
         where = _flat(x, index)
         check_bounds("write", x.valid or x.shape, where, (1,) * len(where), "the tile's valid region")
@@ -122,9 +126,7 @@ def _element(value: Any, dtype: DataType) -> Any:
     array = np.asarray(value)
     if dtype.is_float:
         return rounding.cast(array.astype(np.float32), FP32, dtype, "rint")
-    if array.dtype.kind == "f":
-        return rounding.cast(array.astype(np.float32), FP32, INT32, "trunc").astype(dtype.compute)
-    return np.asarray(held(array[()], dtype, "write"), dtype.compute)
+    return array.astype(dtype.compute)
 
 
 def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
@@ -139,10 +141,12 @@ def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
     x.own()[tuple([int(i) for i in where])] = _element(value, x.dtype)
 
 
-def dim(tensor: Any, axis: int) -> int:
+def dim(tensor: Any, axis: Any) -> int:
     """The run-time extent of an axis."""
     if not isinstance(tensor, Tensor | Tile):
         raise fault(f"pl.tensor.dim takes a tensor, not {describe(tensor)}")
+    axis = int(whole(axis, "pl.tensor.dim", "an axis"))
     if not -len(tensor.shape) <= axis < len(tensor.shape):
         raise fault(f"pl.tensor.dim: no axis {axis} in {describe(tensor)}")
-    return tensor.shape[axis]
+    extent: int = tensor.shape[axis]
+    return extent

@@ -13,7 +13,7 @@ from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.numeric import rounding, storage
-from npuscope.tile.ops.checks import describe
+from npuscope.tile.ops.checks import check_offsets, describe
 from npuscope.tile.state import Run, log_read, will_write
 from npuscope.tile.values import Shape, Tensor, Tile, strided
 
@@ -32,6 +32,7 @@ def position(tensor: Tensor, offset: Sequence[Any]) -> Any:
 
 def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequence[int], what: str) -> None:
     """The accessed region must lie in the source."""
+    check_offsets(offset, len(extents), op)
     for axis, (extent, first, count) in enumerate(zip(extents, offset, inside, strict=True)):
         if type(first) is int:
             low = high = first

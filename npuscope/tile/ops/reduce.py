@@ -22,6 +22,9 @@ def _reduction(name: str, kernel: Callable[[Any], Any], rows: bool, index: bool 
         run.region(name)
         if len(tile.shape) < 2:
             raise fault(f"pl.{name} needs rows and columns, not {describe(tile)}")
+        held = tile.valid or tile.shape
+        if not (held[-1] if rows else held[-2]) and not name.endswith(("sum", "prod")):
+            raise fault(f"pl.{name} of {describe(tile)}: there is nothing along this axis")
         shape = (*tile.shape[:-1], 1) if rows else (*tile.shape[:-2], 1, tile.shape[-1])
         dtype = INT32 if index else tile.dtype
         valid = None

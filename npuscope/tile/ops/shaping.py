@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.memory import contiguous
 from npuscope.tile.numeric import sorting, storage
-from npuscope.tile.ops.checks import describe, dtype_of, held, is_number, shape_of
+from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
 from npuscope.tile.state import Run, current
+from npuscope.tile.unknown import Unknown
 from npuscope.tile.values import Shape, Tensor, Tile
 
 
@@ -56,7 +58,12 @@ def view(tensor: Any, shape: Sequence[Any] | None = None, valid_shape: Any = Non
     if shape is None and layout is None:
         raise fault("pl.tensor.view needs a shape or a layout")
     seen = tensor if shape is None else reshape(tensor, shape)
-    return seen if valid_shape is None else set_validshape(seen, *valid_shape)
+    if valid_shape is None:
+        return seen
+    valid = shape_of(valid_shape)
+    if len(valid) != 2:
+        raise fault(f"pl.tensor.view: valid_shape= must be rows and columns, not {list(valid)}")
+    return set_validshape(seen, *valid)
 
 
 def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
@@ -74,9 +81,12 @@ def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
     return None if mapped == new else mapped
 
 
-def transpose(input: Any, axis1: int, axis2: int, tmp_tile: Any = None) -> Any:
+def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
     """Swaps two axes."""
     run, x = current(), input
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.transpose takes a tensor or a tile, not {describe(x)}")
+    axis1, axis2 = (int(index(axis, "pl.transpose", "an axis")) for axis in (axis1, axis2))
     for axis in (axis1, axis2):
         if not -len(x.shape) <= axis < len(x.shape):
             raise fault(f"pl.transpose: no axis {axis} in {describe(x)}")
@@ -96,7 +106,10 @@ def transpose(input: Any, axis1: int, axis2: int, tmp_tile: Any = None) -> Any:
 
 def transpose_view(tile: Any) -> Tile:
     """The transpose by another reading of the layout: no copy."""
-    return _transposed(current().tile(tile, "transpose_view"), -2, -1, "transpose_view", "view")
+    x = current().tile(tile, "transpose_view")
+    if len(x.shape) < 2:
+        raise fault(f"pl.transpose_view needs rows and columns, not {describe(x)}")
+    return _transposed(x, -2, -1, "transpose_view", "view")
 
 
 def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Tile:
@@ -159,12 +172,14 @@ def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
 
 def pad_number(pad_value: Any, dtype: DataType) -> Any:
     """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
-    if is_number(pad_value):
-        if np.isinf(float(pad_value)):
-            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
-        return pad_value
-    if pad_value in (PadValue.zero, PadValue.null):
+    if pad_value is PadValue.zero or pad_value is PadValue.null:
         return 0
+    if is_number(pad_value):
+        if isinstance(pad_value, float | np.floating) and np.isinf(pad_value):
+            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
+        return fitting(pad_value, dtype, "pl.fillpad")
+    if not isinstance(pad_value, PadValue):
+        raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
     kind: Any = dtype.storage
     if dtype.is_float:
         info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
@@ -178,13 +193,14 @@ def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
     run = current()
     tile = run.tile(value, "fillpad")
     run.region("fillpad")
+    padding = pad_number(pad_value, tile.dtype)
     result = Tile(None, tile.shape, tile.dtype, None, tile.space)
     run.emit("fillpad", "vector", (tile,), result)
     if tile.array is not None:
         if tile.valid is None:
             result.array = tile.share()
         else:
-            result.array = storage.new(tile.shape, tile.dtype, pad_number(pad_value, tile.dtype))
+            result.array = storage.new(tile.shape, tile.dtype, padding)
             inside = tuple([np.s_[:n] for n in tile.valid])
             result.array[inside] = tile.array[inside]
     return result
@@ -194,11 +210,13 @@ def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.z
     """A larger tile: the valid part of value, the rest padding."""
     run = current()
     tile = run.tile(value, "fillpad_expand")
-    extents = shape_of(shape)
+    extents, padding = shape_of(shape), pad_number(pad_value, tile.dtype)
+    if len(extents) != len(tile.shape) or any(n < m for n, m in zip(extents, tile.shape, strict=True)):
+        raise fault(f"pl.fillpad_expand: {describe(tile)} does not grow to {list(extents)}")
     result = Tile(None, extents, tile.dtype)
     run.emit("fillpad_expand", "vector", (tile,), result)
     if tile.array is not None:
-        result.array = storage.new(extents, tile.dtype, pad_number(pad_value, tile.dtype))
+        result.array = storage.new(extents, tile.dtype, padding)
         inside = tuple([np.s_[:n] for n in (tile.valid or tile.shape)])
         result.array[inside] = tile.array[inside]
     return result
@@ -209,11 +227,11 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run = current()
     extents, kind = shape_of(shape), dtype_of(dtype, "full")
     run.region("full")
+    number = _one(run, fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
     run.emit("full", "vector", (value,), result)
-    number = _one(run, value)
-    if is_number(number) and (run.computes or kind.steers):
-        result.array = storage.new(extents, kind, held(number, kind, "full"))
+    if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
+        result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
     return result
 
 
@@ -232,10 +250,11 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
     if any(n != 1 for n in extents[:-1]):
         raise fault(f"pl.arange makes one row, not {list(extents)}")
+    first = _one(run, fitting(start, kind, "pl.arange"))
+    descending = flag(descending, "arange", "descending=")
     result = Tile(None, extents, kind)
     run.emit("arange", "vector", (start,), result)
-    first = _one(run, start)
-    if is_number(first) and (run.computes or kind.steers):
+    if is_number(first) and not isinstance(first, Unknown) and (run.computes or kind.steers):
         ramp = sorting.arange(first, extents, kind.compute)
         result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
     return result
@@ -248,10 +267,16 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
     run = current()
     run.region("tri")
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
-    result = Tile(None, extents, kind)
+    if len(extents) != 2:
+        raise fault(f"pl.tri makes rows and columns, not {list(extents)}")
+    first = index(diagonal, "pl.tri", "the diagonal") + (-1 if flag(upper, "tri", "upper=") else 0)
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
+        raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
+    result = Tile(None, extents, kind, None if valid == extents else valid)
     run.emit("tri", "vector", (diagonal,), result)
     if run.computes or kind.steers:
-        below = np.tri(extents[-2], extents[-1], k=int(diagonal) - (1 if upper else 0))
+        below = np.tri(extents[-2], extents[-1], k=int(first))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result
 
@@ -260,9 +285,13 @@ def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = Non
     """The same bits read as another type of the same width."""
     run, x = current(), data
     kind = dtype_of(dtype, "reinterpret_view")
-    if kind.bytes != x.dtype.bytes:
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.reinterpret_view takes a tensor or a tile, not {describe(x)}")
+    if kind.bytes != x.dtype.bytes or kind.storage is None:
         raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
     extents = x.shape if shape is None else shape_of(shape)
+    if math.prod(extents) != math.prod(x.shape):
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)}: the number of elements differs")
     if isinstance(x, Tensor) and x.is_contiguous:
         return Tensor(x.buffer, x.offset, extents, contiguous(extents), kind, None, x.captured if run.block else None)
     tile = run.tile(x, "reinterpret_view")
@@ -299,9 +328,9 @@ def aiv_shard(x: Any) -> Tile:
     result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
     run.emit("aiv_shard", "move", (tile,), result)
     if tile.array is not None:
-        index: list[Any] = [np.s_[:]] * len(shape)
-        index[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
-        result.array = np.ascontiguousarray(tile.array[tuple(index)])
+        part: list[Any] = [np.s_[:]] * len(shape)
+        part[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
+        result.array = np.ascontiguousarray(tile.array[tuple(part)])
     return result
 
 

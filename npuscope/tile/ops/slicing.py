@@ -10,7 +10,7 @@ import numpy as np
 from npuscope.tile import lanes
 from npuscope.tile.fault import fault
 from npuscope.tile.numeric import storage
-from npuscope.tile.ops.checks import describe, shape_of
+from npuscope.tile.ops.checks import check_offsets, describe, flag, index, shape_of, shown
 from npuscope.tile.ops.gm import check_bounds, load_box, position, span
 from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tensor, Tile
@@ -28,19 +28,22 @@ def slice(
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
     run, x = current(), input
     box = shape_of(shape)
-    if len(box) != len(offset):
-        raise fault(f"pl.slice: shape {list(box)} and offset {list(offset)!r} differ in length")
+    clamp = flag(clamp, "slice", "clamp=")
     valid = None if valid_shape is None else shape_of(valid_shape)
+    dropped = None if drop_dims is None else _dropped(box, drop_dims)
     if isinstance(x, Tile) and x.block is not run.block:
         x = run.promoted(x)
     if isinstance(x, Tile):
         tile = _slice_tile(run, x, box, offset, valid, clamp)
+        if dropped:
+            from npuscope.tile.ops import shaping
+
+            tile = shaping.reshape(tile, [n for axis, n in enumerate(box) if axis not in dropped])
     elif isinstance(x, Tensor):
         if len(box) != len(x.shape):
             raise fault(f"pl.slice: a box {list(box)} of a tensor {describe(x)}")
         reach = None if valid or clamp else overhang(run, x, box, offset, "slice")
         valid = inside(x, reach or box, offset, valid, clamp)
-        dropped = None if drop_dims is None else tuple(int(d) for d in drop_dims)
         if run.block is None:
             return _view(x, box, offset, reach or valid, dropped)
         tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped), reach=reach)
@@ -61,6 +64,7 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) ->
     """
     if not x.buffer.rows_at_run_time or x.valid is not None:
         return None
+    check_offsets(offset, len(box), op)
     last = np.max(lanes.of(offset[0]))
     if last + box[0] <= x.shape[0]:
         return None
@@ -80,6 +84,10 @@ def inside(
     x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool, op: str = "slice"
 ) -> Shape | None:
     """The valid part of a box; what it reads must lie in the source."""
+    if valid is not None and len(valid) != len(box):
+        raise fault(f"pl.{op}: valid_shape {list(valid)} for a box {list(box)}")
+    if clamp or x.valid is not None:
+        check_offsets(offset, len(box), op)
     if clamp:
         limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
         valid = tuple(limits)
@@ -95,17 +103,26 @@ def inside(
     return valid
 
 
+def _dropped(box: Shape, drop_dims: Any) -> tuple[int, ...]:
+    """The axes of one that a slice leaves out, counted from the front."""
+    if not isinstance(drop_dims, list | tuple):
+        raise fault(f"pl.slice: drop_dims= must be a list of axes, not {shown(drop_dims)}")
+    axes = [int(index(axis, "pl.slice", "an axis of drop_dims=")) for axis in drop_dims]
+    for axis in axes:
+        if not -len(box) <= axis < len(box) or box[axis] != 1:
+            raise fault(f"pl.slice: drop_dims={list(drop_dims)} of a box {list(box)}: only an axis of 1 can go")
+    return tuple(axis % len(box) for axis in axes)
+
+
 def _without(box: Shape, dropped: tuple[int, ...] | None) -> Shape | None:
-    if dropped is None:
-        return None
-    return tuple(n for axis, n in enumerate(box) if axis not in dropped and axis - len(box) not in dropped)
+    return None if dropped is None else tuple(n for axis, n in enumerate(box) if axis not in dropped)
 
 
 def _view(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, dropped: tuple[int, ...] | None) -> Tensor:
     start = position(x, offset)
     shape, strides = box, x.strides
     if dropped is not None:
-        keep = [axis for axis in range(len(box)) if axis not in dropped and axis - len(box) not in dropped]
+        keep = [axis for axis in range(len(box)) if axis not in dropped]
         shape, strides = tuple(box[a] for a in keep), tuple(strides[a] for a in keep)
         valid = None if valid is None else tuple(valid[a] for a in keep)
     return Tensor(x.buffer, int(start), shape, strides, x.dtype, valid)
@@ -114,6 +131,10 @@ def _view(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, dro
 def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Tile:
     if len(box) != len(x.shape):
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
+    if valid is not None and len(valid) != len(box):
+        raise fault(f"pl.slice: valid_shape {list(valid)} for a box {list(box)}")
+    if clamp or x.valid is not None:
+        check_offsets(offset, len(box), "slice")
     if clamp:
         valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
     if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuscope.tile.fault import fault
-from npuscope.tile.ops.checks import describe
+from npuscope.tile.ops.checks import describe, shown
 from npuscope.tile.state import current, meet
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor
@@ -32,10 +32,10 @@ def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = N
     """Every block of the launch reaches this before any goes on."""
     run = current()
     block = run.region("system.syncall")
-    if core_type not in ("mix", "aic_only", "aiv_only"):
-        raise fault(f"pl.system.syncall: no core_type {core_type!r}", "Use mix, aic_only or aiv_only.")
-    if mode not in ("hard", "soft"):
-        raise fault(f"pl.system.syncall: no mode {mode!r}", "Use hard or soft.")
+    if not isinstance(core_type, str) or core_type not in ("mix", "aic_only", "aiv_only"):
+        raise fault(f"pl.system.syncall: no core_type {shown(core_type)}", "Use mix, aic_only or aiv_only.")
+    if not isinstance(mode, str) or mode not in ("hard", "soft"):
+        raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
     run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
     block.barriers += 1
     if block.barrier is not None:

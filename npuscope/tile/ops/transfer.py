@@ -11,16 +11,12 @@ from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.numeric import storage
-from npuscope.tile.ops.checks import describe, dtype_of, shape_of
+from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.ops.slicing import inside, overhang
 from npuscope.tile.record import model
 from npuscope.tile.state import Run, current
 from npuscope.tile.values import Shape, Tensor, Tile, strided
-
-
-def _space(target: Any) -> str | None:
-    return target.value if isinstance(target, MemorySpace) else target
 
 
 def load(
@@ -39,15 +35,18 @@ def load(
         tensor = run.promoted(tensor)
     if not isinstance(tensor, Tensor):
         raise fault(f"pl.load takes a GM tensor, not {describe(tensor)}")
-    if target_memory not in (MemorySpace.Vec, MemorySpace.Mat):
-        raise fault(f"pl.load fills Vec or Mat, not {_space(target_memory)}", "Load to Mat and pl.move from there.")
+    space = member(target_memory, MemorySpace, "load", "target_memory")
+    if space is not MemorySpace.Vec and space is not MemorySpace.Mat:
+        raise fault(f"pl.load fills Vec or Mat, not {space.value}", "Load to Mat and pl.move from there.")
     box = shape_of(shapes)
     if len(box) != len(tensor.shape):
         raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
-    reach = None if valid_shape or clamp else overhang(run, tensor, box, offsets, "load")
-    valid = inside(tensor, reach or box, offsets, None if valid_shape is None else shape_of(valid_shape), clamp, "load")
-    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=_space(target_memory), reach=reach)
-    if transpose:
+    clamp = flag(clamp, "load", "clamp=")
+    wanted = None if valid_shape is None else shape_of(valid_shape)
+    reach = None if wanted or clamp else overhang(run, tensor, box, offsets, "load")
+    valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
+    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
+    if flag(transpose, "load", "transpose="):
         from npuscope.tile.ops import shaping
 
         turned: Tile = shaping.transpose(tile, -2, -1)
@@ -63,12 +62,14 @@ def store(
     run.region("store")
     if not isinstance(output_tensor, Tensor):
         raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
+    member(atomic, AtomicType, "store", "atomic")
     return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
 
 
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
     """Writes source's valid region into target; use the value returned."""
     run = current()
+    member(atomic, AtomicType, "assemble", "atomic")
     if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
         raise fault("pl.assemble with atomic= adds to GM from inside a task")
     if isinstance(target, Tile) and target.block is not run.block:
@@ -82,8 +83,8 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     run.region("assemble")
     tile = run.tile(source, "assemble")
     box = tile.valid or tile.shape
-    if len(box) != len(target.shape) or len(offset) != len(box):
-        raise fault(f"pl.assemble: {describe(tile)} at {list(offset)!r} into {describe(target)}")
+    if len(box) != len(target.shape):
+        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}")
     check_room("assemble", target, offset, box, "the tile")
     if tile.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
@@ -104,6 +105,8 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     if not isinstance(source, Tensor):
         raise fault(f"pl.assemble in orchestration joins GM tensors, not {describe(source)}")
     box = source.valid or source.shape
+    if len(box) != len(target.shape):
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}")
     check_bounds("assemble", target.shape, offset, box, target.buffer.name)
     if source.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
@@ -136,8 +139,8 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
     run = current()
     run.region("move")
     source = run.tile(tile, "move")
-    space = _space(target_memory)
-    if space in ("GM", None) or (space == "Acc" and source.space == "Acc"):
+    space = member(target_memory, MemorySpace, "move", "target_memory").value
+    if space == "GM" or (space == "Acc" and source.space == "Acc"):
         raise fault(f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}")
     result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
     run.emit("move", "move", (source,), result)
@@ -160,10 +163,15 @@ def create_tensor(
     run = current()
     extents = shape_of(shape)
     kind = dtype_of(dtype, "create_tensor")
+    if init_value is not None:
+        init_value = fitting(init_value, kind, "pl.create_tensor")
     if init_value and kind in (FP16, BF16):
         raise fault(f"pl.create_tensor: {kind} can start as 0 only, not {init_value!r}", "Fill it in a task.")
     if run.block is not None:
         return _local(run, extents, kind, None, init_value)
+    if not isinstance(name, str):
+        raise fault(f"pl.create_tensor: name= must be a string, not {shown(name)}")
+    manual_dep = flag(manual_dep, "create_tensor", "manual_dep=")
     return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
 
 
@@ -178,12 +186,13 @@ def create_tile(
     """An on-chip buffer; poison until written."""
     run = current()
     run.region("create_tile")
-    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), _space(target_memory), None)
+    space = member(target_memory, MemorySpace, "create_tile", "target_memory").value
+    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
 
 
 def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
     array = None
-    if run.computes or kind.steers:
+    if kind.storage is not None and (run.computes or kind.steers):
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
     tile = Tile(array, extents, kind, None, space)
     run.emit("create", "view", (), tile)
@@ -211,10 +220,13 @@ def gather_row(
     if not isinstance(source, Tensor):
         raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
     box = shape_of(shapes)
+    transpose = flag(transpose, "gather_row", "transpose=")
+    into = run.tile(dst, "gather_row")
+    if len(box) != len(source.shape) or len(box) != len(into.shape):
+        raise fault(f"pl.gather_row: a box {list(box)} of {describe(source)} into {describe(into)}")
     valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
     tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
     within = valid or box
-    into = run.tile(dst, "gather_row")
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")

@@ -12,7 +12,7 @@ from npuscope.tile.dtypes import FP32, DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import Lane
 from npuscope.tile.numeric import elementwise, rounding
-from npuscope.tile.ops.checks import broadcast, describe, dtype_of, held, is_number, promoted
+from npuscope.tile.ops.checks import broadcast, describe, dtype_of, fitting, held, index, is_number, promoted, shown
 from npuscope.tile.state import current
 from npuscope.tile.unknown import UNKNOWN, Unknown
 from npuscope.tile.values import Tensor, Tile
@@ -48,14 +48,19 @@ def _literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:
     if isinstance(value, np.ndarray):
         current().lost = True
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
-    fraction = isinstance(value, float | np.floating)
-    if dtype.is_int and fraction:
-        return np.float32(value), FP32
-    return held(value, dtype, op), dtype
+    if isinstance(value, float | np.floating):
+        return (held(value, dtype), dtype) if dtype.is_float else (np.float32(value), FP32)
+    value = fitting(value, dtype, f"pl.{op}")
+    return held(value, dtype) if dtype.is_float else value, dtype
 
 
-def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """An op on two tiles, or a tile and a scalar."""
+def _no_bits(name: str, *operands: Any) -> Exception:
+    held = " and ".join(describe(x) if isinstance(x, Tile) else shown(x) for x in operands)
+    return fault(f"pl.{name} works on the bits of whole numbers, not on {held}", "Cast it to INT32 first.")
+
+
+def binary(name: str, kernel: Callable[[Any, Any], Any], bits: bool = False) -> Callable[..., Any]:
+    """An op on two tiles, or a tile and a scalar; `bits`: on whole numbers only."""
 
     def op(lhs: Any, rhs: Any, tmp: Any = None, high_precision: bool = False) -> Any:
         run, x, y = current(), lhs, rhs
@@ -64,6 +69,8 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
                 return _with_scalar(name, x, y)
             left = run.tile(x, name)
             value, dtype = _literal(y, left.dtype, name)
+            if bits and dtype.is_float:
+                raise _no_bits(name, left, y)
             result = Tile(None, left.shape, dtype, left.valid)
             run.region(name)
             run.emit(name, "vector", (left, y), result)
@@ -74,6 +81,8 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         if is_number(x):
             right = run.tile(y, name)
             value, dtype = _literal(x, right.dtype, name)
+            if bits and dtype.is_float:
+                raise _no_bits(name, x, right)
             result = Tile(None, right.shape, dtype, right.valid)
             run.region(name)
             run.emit(name, "vector", (x, right), result)
@@ -84,6 +93,8 @@ def binary(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         left, right = run.tile(x, name), run.tile(y, name)
         shape, valid = broadcast(left, right, name)
         dtype = left.dtype if left.dtype is right.dtype else promoted(left.dtype, right.dtype, name)
+        if bits and dtype.is_float:
+            raise _no_bits(name, left, right)
         result = Tile(None, shape, dtype, valid)
         run.emit(name, "vector", (left, right), result)
         if left.array is not None and right.array is not None:
@@ -100,14 +111,16 @@ def _rounded(array: Any, dtype: DataType) -> Any:
     return rounding.round_to(array.astype(dtype.compute, copy=False), dtype)
 
 
-def unary(name: str, kernel: Callable[[Any], Any]) -> Callable[..., Any]:
-    """An op on one tile."""
+def unary(name: str, kernel: Callable[[Any], Any], bits: bool = False) -> Callable[..., Any]:
+    """An op on one tile; `bits`: of whole numbers only."""
 
     def op(input: Any, tmp: Any = None, high_precision: bool = False) -> Any:
         run = current()
         if is_number(input):
             return _scalar_unary(name, input)
         tile = run.tile(input, name)
+        if bits and tile.dtype.is_float:
+            raise _no_bits(name, tile)
         result = Tile(None, tile.shape, tile.dtype, tile.valid)
         run.region(name)
         run.emit(name, "vector", (tile,), result)
@@ -124,9 +137,11 @@ def _scalar_unary(name: str, x: Any) -> Any:
         return UNKNOWN
     if name == "neg":
         return -x
+    if name == "not":
+        raise fault("pl.not takes a tensor or a tile, not a scalar")
     if name == "abs":
         return x if isinstance(x, int) and x >= 0 else -x if isinstance(x, int) else abs(x)
-    return elementwise.UNARY[name](np.float32(x))  # type: ignore[arg-type]
+    return elementwise.UNARY[name](np.float32(fitting(x, FP32, f"pl.{name}")))  # type: ignore[arg-type]
 
 
 def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> Callable[..., Any]:
@@ -162,11 +177,11 @@ def spread(name: str, kernel: Callable[[Any, Any], Any] | None, rows: bool) -> C
 
 def expands(target: Any, scalar: Any) -> Tile:
     """A tile of target's shape filled with a scalar."""
-    run = current()
+    run, value = current(), scalar
     tile = run.tile(target, "expands")
+    number, _ = _literal(fitting(value, tile.dtype, "pl.expands"), tile.dtype, "expands")
     result = Tile(None, tile.shape, tile.dtype, tile.valid)
-    run.emit("expands", "vector", (tile, scalar), result)
-    number, _ = _literal(scalar, tile.dtype, "expands")
+    run.emit("expands", "vector", (tile, value), result)
     if number is not UNKNOWN and (run.computes or tile.dtype.steers):
         result.array = np.full(tile.shape, number, tile.dtype.compute)
     return result
@@ -175,10 +190,10 @@ def expands(target: Any, scalar: Any) -> Tile:
 def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
-    if isinstance(mode, int):
+    if isinstance(mode, int) and not isinstance(mode, bool):
         mode = _MODES[mode] if 0 <= mode < len(_MODES) else str(mode)
-    if mode not in _MODES:
-        raise fault(f"pl.cast: no rounding mode {mode!r}", f"Use one of {', '.join(_MODES)}.")
+    if not isinstance(mode, str) or mode not in _MODES:
+        raise fault(f"pl.cast: no rounding mode {shown(mode)}", f"Use one of {', '.join(_MODES)}.")
     if is_number(input):
         return _cast_scalar(input, dtype, mode)
     run = current()
@@ -201,16 +216,16 @@ def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
             return x
         return Lane(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
     if dtype.is_float:
-        value = np.asarray(np.float32(x))
+        value = np.asarray(np.float32(fitting(x, dtype, "pl.cast")))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))
     if isinstance(x, float | np.floating):
         return int(rounding.cast(np.asarray(np.float32(x)), FP32, dtype, mode))
-    return int(x)
+    return fitting(x, dtype, "pl.cast")
 
 
 def cmp(lhs: Any, rhs: Any, cmp_type: int = 0) -> Tile:
     """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
-    if cmp_type not in range(6):
+    if not 0 <= index(cmp_type, "pl.cmp", "cmp_type=") < 6:
         raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
     run = current()
     left = run.tile(lhs, "cmp")
@@ -229,10 +244,15 @@ def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any = None) -> Tile:
     """lhs where the mask is not zero, else rhs (a tile or a scalar)."""
     run = current()
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
-    right: Any = run.tile(rhs, "sel") if isinstance(rhs, Tile | Tensor) else rhs
+    _fits("sel", left, chosen)
+    if isinstance(rhs, Tile | Tensor):
+        right = run.tile(rhs, "sel")
+        _fits("sel", left, right)
+        other: Any = right.array
+    else:
+        right, other = rhs, _literal(fitting(rhs, left.dtype, "pl.sel"), left.dtype, "sel")[0]
     result = Tile(None, left.shape, left.dtype, left.valid)
     run.emit("sel", "vector", (chosen, left, right), result)
-    other = right.array if isinstance(right, Tile) else _literal(right, left.dtype, "sel")[0]
     if chosen.array is not None and left.array is not None and other is not None and other is not UNKNOWN:
         result.array = elementwise.select(chosen.array != 0, left.array, other).astype(left.dtype.compute)
     return result
@@ -244,9 +264,25 @@ def sels(mask: Any, src: Any, tmp: Any, scalar: Any) -> Tile:
 
 def lrelu(tile: Any, slope: Any) -> Tile:
     """The tile where positive, slope times it elsewhere."""
-    tile = current().tile(tile, "lrelu")
-    scale = slope if is_number(slope) else current().tile(slope, "lrelu").array
-    return unary("lrelu", lambda a: np.where(a > 0, a, a * scale))(tile)  # type: ignore[no-any-return]
+    run = current()
+    x = run.tile(tile, "lrelu")
+    if is_number(slope):
+        factor, scale = slope, _literal(fitting(slope, FP32, "pl.lrelu"), FP32, "lrelu")[0]
+    else:
+        factor = run.tile(slope, "lrelu")
+        _fits("lrelu", x, factor)
+        scale = factor.array
+    result = Tile(None, x.shape, x.dtype, x.valid)
+    run.emit("lrelu", "vector", (x, factor), result)
+    if x.array is not None and scale is not None and scale is not UNKNOWN:
+        result.array = _rounded(np.where(x.array > 0, x.array, x.array * scale), x.dtype)
+    return result
+
+
+def _fits(name: str, x: Tile, other: Tile) -> None:
+    """The other operand has x's shape, or one along an axis."""
+    if broadcast(x, other, name)[0] != x.shape:
+        raise fault(f"pl.{name}: {describe(other)} does not fit {describe(x)}")
 
 
 def prelu(tile: Any, slope: Any, tmp: Any = None) -> Tile:
@@ -276,8 +312,8 @@ _B, _U = elementwise.BINARY, elementwise.UNARY
 add, sub, mul = binary("add", _B["add"]), binary("sub", _B["sub"]), binary("mul", _B["mul"])
 div, maximum, minimum = binary("div", _B["div"]), binary("maximum", _B["maximum"]), binary("minimum", _B["minimum"])
 fmod, fmods, rem = binary("fmod", _B["fmod"]), binary("fmods", _B["fmods"]), binary("rem", _B["rem"])
-and_, or_, xor = binary("and", _B["and"]), binary("or", _B["or"]), binary("xor", _B["xor"])
-shl, shr = binary("shl", _B["shl"]), binary("shr", _B["shr"])
+and_, or_, xor = binary("and", _B["and"], True), binary("or", _B["or"], True), binary("xor", _B["xor"], True)
+shl, shr = binary("shl", _B["shl"], True), binary("shr", _B["shr"], True)
 neg, exp, log, sqrt = (
     unary("neg", _U["neg"]),
     unary("exp", _U["exp"]),
@@ -288,7 +324,7 @@ rsqrt, recip, relu = unary("rsqrt", _U["rsqrt"]), unary("recip", _U["recip"]), u
 sin, cos, not_, absolute = (
     unary("sin", _U["sin"]),
     unary("cos", _U["cos"]),
-    unary("not", _U["not"]),
+    unary("not", _U["not"], bits=True),
     unary("abs", _U["abs"]),
 )
 row_expand, col_expand = spread("row_expand", None, True), spread("col_expand", None, False)
