@@ -202,7 +202,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     _check(parameter, array.shape, dtype, dynamic, where)
     if parameter.direction is not None and not array.flags.writeable:
         raise fault(f"{where}: {parameter.name} is declared pl.{parameter.direction}, the array is read-only")
-    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = (array if array.flags.c_contiguous else np.ascontiguousarray(array)).reshape(-1)
     copied = not np.shares_memory(flat, array) and array.size > 0
     keeps = run.computes or dtype.steers
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.

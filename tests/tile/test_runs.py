@@ -195,5 +195,5 @@ def too_large(out: pl.Out[pl.Tensor]):
 
 
 def test_a_literal_that_does_not_fit_is_a_mistake() -> None:
-    with pytest.raises(TileError, match="300 does not fit INT8"):
+    with pytest.raises(TileError, match="300 is not a value of INT8"):
         too_large(np.zeros((16, 16), np.int8))
