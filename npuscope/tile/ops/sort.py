@@ -82,6 +82,8 @@ def mrgsort(
         length = int(whole(block_len, "pl.mrgsort", "block_len="))
         if length <= 0 or length % 64:
             raise fault(f"pl.mrgsort: block_len {length} is not a multiple of 64")
+        if length > max(64, math.prod(first.shape)):
+            raise fault(f"pl.mrgsort: block_len {length} is longer than {describe(first)}")
         if first.dtype is not FP32 or math.prod(first.shape) % 2:
             raise fault(f"pl.mrgsort merges FP32 pairs, not {describe(first)}")
         result = _made("mrgsort", (first,), first.shape, first.dtype)
