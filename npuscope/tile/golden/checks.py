@@ -14,6 +14,7 @@ from npuscope.tile.golden.misuse import check_number, misuse, misuse_of, told
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
 from npuscope.tile.signature import ScalarType, TensorType
 
+SHOWN = 12  # names of parameters in a sentence
 CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
 
 
@@ -41,7 +42,8 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
         return
     title = f"{getattr(program, '__name__', 'the program')}()"
     names, given = [p.name for p in wanted], [spec.name for spec in specs]
-    lists = f"the parameters are {', '.join(names) or 'none'}, the specs {', '.join(given) or 'none'}"
+    same = next((i for i, pair in enumerate(zip(names, given, strict=False)) if len(set(pair)) > 1), 0)
+    lists = f"the parameters are {_listed(names, same)}, the specs {_listed(given, same)}"
     least = sum(p.default is inspect.Parameter.empty for p in wanted)
     if not least <= len(specs) <= len(names):
         raise misuse(f"{title} takes {len(names)} arguments and gets {len(specs)} specs: {lists}")
@@ -67,6 +69,14 @@ def _parameters(program: Any, given: int) -> list[Parameter] | None:
     wanted = list(function.parameters)
     inputs = [p for p in wanted if p.direction != "Out"]
     return inputs if given == sum(p.default is inspect.Parameter.empty for p in inputs) else wanted
+
+
+def _listed(names: list[str], same: int) -> str:
+    """All names; of very many those from the first place that differs."""
+    if len(names) <= SHOWN:
+        return ", ".join(names) or "none"
+    part = names[same : same + SHOWN]
+    return ", ".join([*(["…"] if same else []), *part, *(["…"] if same + SHOWN < len(names) else [])])
 
 
 def check_golden(golden_fn: object) -> None:

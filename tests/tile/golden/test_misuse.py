@@ -89,6 +89,16 @@ def test_specs_that_are_not_the_programs(specs, sentence) -> None:
     assert sentence in said(run_jit, scaled, specs, golden)
 
 
+def test_of_many_specs_those_from_the_first_that_differs_are_named() -> None:
+    names = [f"p{i}" for i in range(40)]
+    space: dict = {"pl": pl}
+    exec(f"def many({', '.join(names)}): ...", space)
+    specs = [TensorSpec(name, [1], np.float32) for name in [*names[:30], names[31], names[30], *names[32:]]]
+    sentence = said(run_jit, pl.jit(space["many"]), specs)
+    shown = ", ".join(names[32:])
+    assert f"the parameters are …, p30, p31, {shown}, the specs …, p31, p30, {shown}" in sentence
+
+
 @pytest.mark.parametrize("program", [None, "scaled", 3, int])
 def test_what_is_no_program(program) -> None:
     assert "needs a @pl.jit function or a @pl.program class, not " in said(run_jit, program, SPECS, golden)
