@@ -33,10 +33,11 @@ def command(
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.script import run_script
 
+    rules = area_rules(areas)
     with progress_bar():
         run = run_script(file, arguments or [], "values", echo=not json)
     graphs = [task_graph(recording) for recording in run.recordings]
-    counts = count_graphs(list(run.recordings), graphs, area_rules(areas))
+    counts = count_graphs(list(run.recordings), graphs, rules)
     if json:
         findings = [finding for recording in run.recordings for finding in recording.findings]
         failures = [result.error for result in run.results if not result.passed]
