@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import numpy as np
+
 
 class _Abandoned(BaseException):
     """Ends the thread of a strand that nobody will advance again."""
@@ -29,7 +31,8 @@ class Strand:
         self._go.acquire()
         try:
             if not self._abandoned:
-                work()
+                with np.errstate(all="ignore"):  # which NumPy keeps thread by thread
+                    work()
         except _Abandoned:
             pass
         except BaseException as error:
