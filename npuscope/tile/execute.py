@@ -24,6 +24,7 @@ from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.state import Run
+from npuscope.tile.steering import Again
 from npuscope.tile.values import Tensor, Tile
 
 
@@ -104,7 +105,7 @@ def run_entry(
     started = time.perf_counter()
     try:
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
-    except state.Again:
+    except Again:
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
     finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
     for listener in _listeners:

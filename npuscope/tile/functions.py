@@ -211,6 +211,7 @@ class Extern(Incore):
             if parameter.direction is not None:
                 draft.writes = True
                 value.buffer.store_count += 1
+                value.buffer.changes += 1
                 value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:

@@ -15,7 +15,8 @@ from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.ops.checks import flag, index, is_number, shown
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.state import Block, Run, current, end_pass
+from npuscope.tile.state import Block, Run, current
+from npuscope.tile.steering import end_pass
 from npuscope.tile.values import Tile
 
 MOST_TURNS = 1 << 27

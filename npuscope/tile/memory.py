@@ -16,6 +16,7 @@ class Buffer:
     """
 
     __slots__ = (
+        "changes",
         "data",
         "dtype",
         "id",
@@ -47,6 +48,7 @@ class Buffer:
         self.read_only = False  # a parameter of the entry without a direction
         self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
         self.store_count = 0
+        self.changes = 0  # of those, by others than the blocks of the task under way
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

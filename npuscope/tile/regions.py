@@ -14,7 +14,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.ops.checks import describe, flag, index, member, shown
 from npuscope.tile.record.recorder import TaskDraft
-from npuscope.tile.state import Block, Run, current, end_pass, lane_index
+from npuscope.tile.state import Block, Run, current
+from npuscope.tile.steering import end_pass, lane_index
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor, Tile
 

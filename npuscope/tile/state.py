@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile import lanes, sites
+from npuscope.tile import sites
 from npuscope.tile.dtypes import DataType
 from npuscope.tile.fault import fault
-from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.memory import Buffer, contiguous
 from npuscope.tile.numeric import storage
 from npuscope.tile.record import model
@@ -43,7 +42,7 @@ class Block(BlockDraft):
 
     def version(self, buffer: Buffer) -> tuple[int, int, int]:
         """Changes whenever a load of the buffer may give something else: by own stores, others', past a barrier."""
-        return (self._stores.get(buffer.id, 0), buffer.store_count, self.barriers)
+        return (self._stores.get(buffer.id, 0), buffer.changes, self.barriers)
 
     def stored(self, buffer: Buffer) -> None:
         """This block stores to a buffer."""
@@ -52,6 +51,7 @@ class Block(BlockDraft):
             if any(held.buffer is buffer and made == version for held, made, _ in self.whole.values()):
                 self.whole_changes += 1
         self._stores[buffer.id] = self._stores.get(buffer.id, 0) + 1
+        buffer.store_count += 1
 
 
 class Run:
@@ -304,6 +304,17 @@ def _ref(tile: Tile, frame: Frame) -> tuple[int, ...]:
     return (max(frame.depth - made.depth, 0), back if back < 2 else 2, *path)
 
 
+def is_new(run: Run, tile: Tile) -> bool:
+    """Whether a tile was made in this turn of the innermost loop."""
+    block = run.block
+    made, iteration = tile.frame, tile.iteration
+    if block is None or made is None:
+        return False
+    while made is not block.frame and not made.open and made.parent is not None:
+        iteration, made = made.parent_iteration, made.parent
+    return made is block.frame and iteration == made.iteration
+
+
 def current() -> Run:
     """The run under way."""
     if _current is None:
@@ -326,98 +337,3 @@ def swap(run: Run | None) -> Run | None:
 
 _current: Run | None = None
 turn = threading.RLock()  # runs of several threads take turns
-
-# --- whole numbers in GM, with lanes
-
-
-class Again(BaseException):
-    """Lanes cannot say what this program does: it is run again, turn by turn and block by block."""
-
-
-def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
-    """One element per lane, written when the lanes are known for good."""
-    outer = any(size > 1 for size in AXES.sizes[:-1])  # their passes end later than the writes can wait
-    if outer:
-        AXES.only_first()
-    will_write(run, buffer)
-    run.log.append((buffer, np.asarray(lanes.of(offset)), np.asarray(lanes.of(value))))
-    if AXES.is_single():
-        flush(run)
-
-
-def will_write(run: Run, buffer: Buffer) -> None:
-    """Before a write: what this turn read or wrote there already, the next turn would find changed."""
-    if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
-        AXES.only_first()
-        flush(run)
-    run.log_reads.add(buffer.id)
-    _across_blocks(run, buffer, writes=True)
-
-
-def log_read(run: Run, buffer: Buffer) -> None:
-    if run.log and any(entry[0] is buffer for entry in run.log):
-        AXES.only_first()
-        flush(run)
-    run.log_reads.add(buffer.id)
-    _across_blocks(run, buffer, writes=False)
-
-
-def _across_blocks(run: Run, buffer: Buffer, writes: bool) -> None:
-    """Blocks that meet at a barrier and tell each other whole numbers cannot be run one after the other."""
-    block = run.block
-    if block is None or not run.lanes or block.blocks == 1:
-        return
-    told = block.task.told
-    told[writes].add(buffer.id)
-    if block.task.synced and told[False] & told[True]:
-        raise Again
-
-
-def meet(run: Run, block: Block) -> None:
-    """A barrier, by lanes: nothing to wait for where all blocks come to it as one and tell each other no numbers."""
-    task = block.task
-    if block.blocks == 1:
-        return
-    if block.first == 0 and AXES.sizes[0] == block.blocks:
-        task.synced = block.barriers
-    if block.barriers > task.synced or task.told[False] & task.told[True]:
-        raise Again
-
-
-def is_new(run: Run, tile: Tile) -> bool:
-    """Whether a tile was made in this turn of the innermost loop."""
-    block = run.block
-    made, iteration = tile.frame, tile.iteration
-    if block is None or made is None:
-        return False
-    while made is not block.frame and not made.open and made.parent is not None:
-        iteration, made = made.parent_iteration, made.parent
-    return made is block.frame and iteration == made.iteration
-
-
-def end_pass(run: Run) -> int:
-    """Ends the innermost pass of a loop; how many lanes were left of it."""
-    if run.log:
-        run.log = [(buffer, AXES.trim(where), AXES.trim(what)) for buffer, where, what in run.log]
-    kept = AXES.close()
-    if AXES.is_single():
-        flush(run)
-    return kept
-
-
-def flush(run: Run) -> None:
-    """Applies the waiting writes in the order the iterations would have made them: outermost loop slowest."""
-    for buffer, offset, value in run.log:
-        if buffer.data is None:
-            continue
-        where, what = np.broadcast_arrays(AXES.trim(offset), AXES.trim(value))
-        buffer.data[where.T.reshape(-1)] = what.T.reshape(-1).astype(buffer.data.dtype)
-    run.log.clear()
-    run.log_reads.clear()
-
-
-def lane_index(first: int, count: int, depth: int) -> Any:
-    """The numbers first, first + 1, … along the axis of a loop."""
-    if count == 1:
-        return first
-    return Lane(np.arange(first, first + count, dtype=np.int64).reshape(-1, *(1,) * depth))

@@ -22,11 +22,11 @@ class Unknown:
     __lt__ = __le__ = __gt__ = __ge__ = _arithmetic
 
     def _needed(self) -> Any:
-        from npuscope.tile import state
+        from npuscope.tile import state, steering
 
         run = state.under_way()
         if run is not None and run.lanes and run.lost:
-            raise state.Again
+            raise steering.Again
         raise fault(
             "the program's control flow depends on a value that shapes mode does not compute",
             "Record it with values instead.",

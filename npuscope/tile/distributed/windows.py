@@ -53,6 +53,7 @@ class WindowBuffer:
         """A peer wrote: tiles that a program loaded before are not what memory holds now."""
         for buffer in self._seen.get(device, ()):
             buffer.store_count += 1
+            buffer.changes += 1
 
 
 class Window(Foreign):

@@ -15,7 +15,8 @@ from npuscope.tile.ops.checks import describe, fitting, is_number
 from npuscope.tile.ops.checks import index as whole
 from npuscope.tile.ops.gm import check_bounds, position, write_box
 from npuscope.tile.record import model
-from npuscope.tile.state import Run, current, log_read, log_write, will_write
+from npuscope.tile.state import Run, current
+from npuscope.tile.steering import log_read, log_write, will_write
 from npuscope.tile.unknown import UNKNOWN, Unknown
 from npuscope.tile.values import Tensor, Tile, strided
 

@@ -14,7 +14,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES, Lane
 from npuscope.tile.numeric import rounding, storage
 from npuscope.tile.ops.checks import check_offsets, describe
-from npuscope.tile.state import Run, log_read, will_write
+from npuscope.tile.state import Run
+from npuscope.tile.steering import log_read, will_write
 from npuscope.tile.values import Shape, Tensor, Tile, strided
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM

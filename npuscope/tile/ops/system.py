@@ -7,7 +7,8 @@ from typing import Any
 
 from npuscope.tile.fault import fault
 from npuscope.tile.ops.checks import describe, shown
-from npuscope.tile.state import current, meet
+from npuscope.tile.state import current
+from npuscope.tile.steering import meet
 from npuscope.tile.tasks import TaskId, flat_ids
 from npuscope.tile.values import Tensor
 

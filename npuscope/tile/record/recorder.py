@@ -202,7 +202,7 @@ class _Finish:
         for key, (blocks, rolled) in draft.groups.items():
             body = self._body(key)
             planes |= _planes(self._body_list[body].items)
-            offsets = tuple(np.asarray(offset, dtype=np.int64) for offset in rolled.along(0))
+            offsets = tuple(np.atleast_1d(np.asarray(offset, dtype=np.int64)) for offset in rolled.along(0))
             groups.append(BlockGroup(body, np.array(blocks, dtype=np.int64), offsets))
         arguments = tuple(_argument(a) for a in draft.arguments)
         options = dict(draft.options)
