@@ -171,6 +171,7 @@ def shapes_cost() -> None:
         ("BF16 layer", decode_layer, sized(QWEN3_14B, max_seq=4096, layers=1), "1"),
         ("A8W8 layer", decode_layer_a8w8, sized(QWEN3_14B, max_seq=4096, layers=1), "2"),
         ("40 BF16 layers", decode_layer, sized(QWEN3_14B, max_seq=4096, layers=40), "10"),
+        ("40 A8W8 layers", decode_layer_a8w8, sized(QWEN3_14B, max_seq=4096, layers=40), "10"),
     ]
     for what, module, model, bound in cases:
         program = module.make_program(model)
