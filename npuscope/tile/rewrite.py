@@ -72,13 +72,8 @@ def _compiled(
 ) -> Callable[..., Any]:
     names = [*cells, _HELPER]
     definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
-    outer = ast.FunctionDef(
-        name="__npuscope_outer",
-        args=ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, []),
-        body=[definition, ast.Return(ast.Name(definition.name, ast.Load()))],
-        decorator_list=[],
-        returns=None,
-    )
+    body_and_return = [definition, ast.Return(ast.Name(definition.name, ast.Load()))]
+    outer = _function("__npuscope_outer", [ast.arg(name) for name in names], body_and_return)
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
     inner = _code_named(_code_named(code, "__npuscope_outer"), body)
@@ -88,6 +83,19 @@ def _compiled(
     new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
     new.__kwdefaults__ = function.__kwdefaults__
     return new
+
+
+def _function(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast.FunctionDef:
+    """A plain function; from Python 3.12 on the tree must also say that it has no type parameters."""
+    made = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], parameters, None, [], [], None, []),
+        body=body,
+        decorator_list=[],
+        returns=None,
+    )
+    made.__dict__.setdefault("type_params", [])
+    return made
 
 
 def _code_named(code: CodeType, name: str) -> CodeType:
@@ -184,13 +192,8 @@ class _Rewriter(ast.NodeTransformer):
             flat.extend(statement if isinstance(statement, list) else [statement])
         parameters = [ast.arg(target or "__npuscope_index"), *(ast.arg(n) for n in taken)]
         flat = [*(_unbound_deleted(n) for n in taken), *flat]
-        function = ast.FunctionDef(
-            name=name,
-            args=ast.arguments([], parameters, None, [], [], None, []),
-            body=[*flat, ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))],
-            decorator_list=[],
-            returns=None,
-        )
+        returned = ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))
+        function = _function(name, parameters, [*flat, returned])
         if isinstance(call, ast.Call):
             call = self.visit(call)
         statements: list[ast.stmt] = [ast.Assign([ast.Name(launch, ast.Store())], call)]
