@@ -31,6 +31,8 @@ UNITS = {  # the ending of a constant's place -> its units
     "clock.core": ("Hz",),
     "memory.size": ("B",),
     "memory.l2": ("B",),
+    ".align": ("B",),
+    ".size": ("B",),
     "bandwidth": ("B/s",),
     "latency": ("s",),
     "ranks": ("ranks",),
@@ -75,8 +77,30 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: bool = False
 
 
+class Space(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A memory of one core: usable bytes, and what the address of a tile must be a multiple of."""
+
+    size: Constant
+    align: Constant
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a core can do at all, by name; spaces are written as in the tile language, GM is global memory."""
+
+    source: str
+    moves: frozenset[str]  # "Mat->Left": moves that an instruction does
+    ring_on_chip: bool  # cube and vector cores hand tiles over on chip, not through GM
+    store_types: frozenset[str]  # an accumulator can be written to GM as these
+    atomic_types: frozenset[str]  # GM can add these
+    casts: dict[str, frozenset[str]]  # type -> types that one instruction converts it to
+
+
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A chip. `link` goes from the innermost tier to the outermost; `family` has calibrated costs by kernel family."""
+    """A chip. `link` goes from the innermost tier to the outermost; `family` has calibrated costs by kernel family.
+
+    `space`, `rules`, `core` and `runtime` are there for chips whose tile programs can be checked: the memories of a
+    core, what it can do, sizes and costs inside it, and limits and costs of the runtime that schedules tasks.
+    """
 
     name: str
     title: str
@@ -89,6 +113,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aliases: tuple[str, ...] = ()
     inherits: str | None = None
     family: dict[str, dict[str, Constant]] = {}
+    space: dict[str, Space] = {}
+    rules: Rules | None = None
+    core: dict[str, Constant] = {}
+    runtime: dict[str, Constant] = {}
 
     def peak(self, unit: Unit, dtype: str) -> float | None:
         """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file does not tell."""
@@ -222,6 +250,10 @@ def constants(device: Device) -> list[tuple[str, Constant]]:
         found += [
             (f"link.{link.name}.{what}", getattr(link, what)) for what in ("ranks", "bandwidth", "latency")
         ]  # fmt: skip
+    for name, space in device.space.items():
+        found += [(f"space.{name}.{what}", getattr(space, what)) for what in ("size", "align")]
+    found += [(f"core.{name}", constant) for name, constant in device.core.items()]
+    found += [(f"runtime.{name}", constant) for name, constant in device.runtime.items()]
     for family, costs in device.family.items():
         found += [(f"family.{family}.{name}", cost) for name, cost in costs.items()]
     return found

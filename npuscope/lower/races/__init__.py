@@ -1,0 +1,1 @@
+"""Accesses of GM that conflict and that nothing orders."""
