@@ -15,7 +15,6 @@ from npuscope.lower.storages import Storages
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Ref, Site, Task
 
 Numbers = list[Any]  # per item the number of its value (None where it makes none), or per segment of a loop its Numbers
-IN_PLACE = {"matmul_acc": 0, "assemble": 0, "write": 0}  # op -> the operand that it changes
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,8 @@ class _Builder:
 
     def _instruction(self, op: Op, result: int | None, frames: tuple[_Frame, ...]) -> Instruction:
         operands = tuple(self._operand(operand, frames) for operand in op.operands)
-        if result is not None:
-            source = operands[0] if operands and (op.plane == "view" or op.name in IN_PLACE) else None
-            if source is not None and op.name != "create":
-                self.same.append((source, result))
+        if result is not None and operands and operands[0] is not None and _in_place(op):
+            self.same.append((operands[0], result))
         first = self.accesses
         self.accesses += len(op.accesses)
         return Instruction(
@@ -112,6 +109,14 @@ class _Builder:
             self.values.append(replace(self.values[following], id=number, storage=number))
             known = frame.carries[operand.path, operand.back] = Carry(number, first, following)
         return known.value
+
+
+def _in_place(op: Op) -> bool:
+    """Whether the result is the first operand's storage: a view, a sum in the accumulator, a tile written to.
+
+    A cast of plane "move" is an accumulator seen in the type that it will leave in.
+    """
+    return op.plane in ("view", "cube") or op.name == "assemble" or (op.name == "cast" and op.plane == "move")
 
 
 def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:

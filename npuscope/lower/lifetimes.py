@@ -13,24 +13,8 @@ from dataclasses import dataclass, field
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat
 from npuscope.tile.dtypes import BY_NAME
 
-NOT_IN_PLACE = frozenset(
-    [
-        "recip",
-        "rsqrt",
-        "row_sum",
-        "row_max",
-        "row_min",
-        "row_argmax",
-        "row_prod",
-        "mrgsort",
-        "move",
-        "copy",
-        "fmod",
-        "fmods",
-        "transpose",
-        "concat",
-    ]
-)
+REDUCTIONS = ("row_sum", "row_max", "row_min", "row_argmax", "row_prod")
+NOT_IN_PLACE = {*REDUCTIONS, "recip", "rsqrt", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat"}
 HELD_OPERAND = {"sel": (0,)}  # beside the broadcast vector of row_expand_… and col_expand_…
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.device.chip import Device
+from npuscope.lower.lifetimes import REDUCTIONS
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.sizes import matrix, tile_bytes
 
-REDUCES_ROWS = ("row_sum", "row_max", "row_min", "row_argmax", "row_prod")
 LEAST_SCRATCH_COLUMNS = 128  # pypto: the scratch of a row reduction is at least this wide
 
 
@@ -39,7 +39,7 @@ def _with_scratch(items: Items, values: list[Value], split: str, device: Device)
     for item in items:
         if isinstance(item, Repeat):
             yield replace(item, items=tuple(_with_scratch(item.items, values, split, device)))
-        elif item.name in REDUCES_ROWS and item.plane == "vector" and item.reads and not item.scratch:
+        elif item.name in REDUCTIONS and item.plane == "vector" and item.reads and not item.scratch:
             source = values[item.reads[0]]
             shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
             number = len(values)

@@ -15,14 +15,20 @@ from npuscope.lower.model import Lowered
 from npuscope.lower.placement import place
 from npuscope.lower.split import split_cores
 from npuscope.lower.stages import order_stages
+from npuscope.lower.streaming import stream_operands
 from npuscope.tile.record.model import Recording, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of the compiler that a program does not say. `ring_slots`: None is the chip's own."""
+    """Settings of the compiler that a program does not say.
+
+    `ring_slots`: depth of the ring between cores, None is the chip's own. `stream`: right operands of several products
+    come one after the other; without it all are loaded where the program slices them.
+    """
 
     ring_slots: int | None = None
+    stream: bool = True
 
 
 Pass = Callable[[Lowered, Device, Options], Lowered]
@@ -30,11 +36,19 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("carries", lambda lowered, device, options: settle_carries(lowered)),
     ("casts", lambda lowered, device, options: expand_casts(lowered, device)),
     ("placement", lambda lowered, device, options: place(lowered)),
+    ("streaming", lambda lowered, device, options: stream_operands(lowered) if options.stream else lowered),
     ("products", lambda lowered, device, options: tile_products(lowered, device)),
     ("split", lambda lowered, device, options: split_cores(lowered, device, options.ring_slots)),
     ("stages", lambda lowered, device, options: order_stages(lowered)),
     ("sizes", lambda lowered, device, options: measure(lowered, device)),
 )
+
+
+def passed(lowered: Lowered, device: Device, options: Options = Options()) -> Lowered:
+    """A body after all passes."""
+    for _, run in PASSES:
+        lowered = run(lowered, device, options)
+    return lowered
 
 
 def after_each_pass(
@@ -49,6 +63,5 @@ def after_each_pass(
 
 
 def lower(recording: Recording, task: Task, body: int, device: Device, options: Options = Options()) -> Lowered:
-    """The body after all passes."""
-    *_, (_, lowered) = after_each_pass(recording, task, body, device, options)
-    return lowered
+    """The recorded body after all passes."""
+    return passed(build(recording, task, body), device, options)
