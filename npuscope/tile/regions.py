@@ -39,7 +39,7 @@ def unnamed(run: Run) -> str:
     """A region without name_hint is called after its function and its place in it, as PyPTO does."""
     site = sites.here()
     if site not in run.unnamed:
-        function = sites.site(site).function
+        function = sites.site(site).function.rpartition(".")[2]
         count = sum(name.startswith(f"{function}_incore_") for name in run.unnamed.values())
         run.unnamed[site] = f"{function}_incore_{count}"
     return run.unnamed[site]
