@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
 from npuscope.lower.lint.dataflow import Flow, flow_of
@@ -15,6 +16,9 @@ from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
+
+if TYPE_CHECKING:
+    from npuscope.lower.memory import Kernel
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,13 @@ class Program:
             for argument in task.arguments:
                 found[self.placement.root(argument.buffer)][task.id] = None
         return {buffer: tuple(tasks) for buffer, tasks in found.items()}
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every body of every kernel, lowered and planned as the compiler does by itself."""
+        from npuscope.lower.memory import kernels  # which reads programs
+
+        return kernels(self)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

@@ -22,19 +22,14 @@ ID = "add-matmul"
 
 def check(program: Program) -> Iterator[Finding]:
     for place in places(program):
-        step = place.step
-        if step.name != "add" or len(step.operands) != 2:
-            continue
-        for acc, product in ((0, 1), (1, 0)):
-            if _is_product(place.flow, step, product):
-                found = _on_chip(place, acc) or _through_gm(place, acc)
-                if found is not None:
-                    yield found
-                    break
+        acc = acc_of(place.flow, place.step)
+        found = None if acc is None else _on_chip(place, acc) or _through_gm(place, acc)
+        if found is not None:
+            yield found
     yield from crossing_products(program, ID)
 
 
-def _is_product(flow: Flow, step: Step, operand: int) -> bool:
+def is_product(flow: Flow, step: Step, operand: int) -> bool:
     """Whether an operand comes from the cube and nothing else uses it."""
     makers = flow.makers(step, operand, SAME)
     return bool(makers) and all(
@@ -42,25 +37,37 @@ def _is_product(flow: Flow, step: Step, operand: int) -> bool:
     )
 
 
-def sums(flow: Flow, step: Step, operand: int) -> bool:
-    """Whether an operand is a running sum of products: zeros, products, or sums of those, and nothing in between."""
+def sums(flow: Flow, add: Step, operand: int) -> bool:
+    """Whether an operand of an add is a running sum of products: zeros, products, sums of those, and nothing in
+    between. What a loop's sum begins with may be anything that was there before: it can be added once, at the end.
+    """
+    ends: list[Step] = []
     seen: set[int] = set()
+    carried = False
+    todo = [(add, operand)]
+    for step, acc in todo:  # grows as it goes
+        for maker in flow.makers(step, acc, SAME):
+            if maker.number in seen:
+                continue
+            seen.add(maker.number)
+            inner = acc_of(flow, maker)
+            if inner is None:
+                ends.append(maker)
+            else:
+                carried = carried or (bool(add.loops) and maker.loops == add.loops)
+                todo.append((maker, inner))
+    return bool(seen) and all(
+        end.op.plane == "cube" or is_zero(end) or (carried and len(end.loops) < len(add.loops)) for end in ends
+    )
 
-    def only_sums(step: Step, operand: int) -> bool:
-        makers = flow.makers(step, operand, SAME)
-        return bool(makers) and all(is_sum(maker) for maker in makers)
 
-    def is_sum(maker: Step) -> bool:
-        if maker.number in seen:
-            return True
-        seen.add(maker.number)
-        if maker.op.plane == "cube" or is_zero(maker):
-            return True
-        return maker.name == "add" and any(
-            _is_product(flow, maker, product) and only_sums(maker, acc) for acc, product in ((0, 1), (1, 0))
-        )
-
-    return only_sums(step, operand)
+def acc_of(flow: Flow, step: Step) -> int | None:
+    """The operand that a step adds a product to; None where it does not."""
+    if step.name == "add" and len(step.operands) == 2:
+        for acc, product in ((0, 1), (1, 0)):
+            if is_product(flow, step, product):
+                return acc
+    return None
 
 
 def is_zero(step: Step) -> bool:

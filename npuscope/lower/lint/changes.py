@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import lru_cache
-from pathlib import Path
 
+from npuscope.lower.names import statement_at
 from npuscope.tile.record.model import Site
 
 
 def pipelined(loop: Site) -> str:
     """The head of a `for … in pl.range(…)` loop as a pipeline of two stages; "" where the line is no such loop."""
-    found = _statement(loop)
+    found = statement_at(loop.file, loop.line)
     if not isinstance(found, ast.For) or _op(found.iter) not in ("range", "parallel"):
         return ""
     call = found.iter
@@ -41,7 +40,7 @@ def _as_matmul_acc(node: ast.Call) -> ast.Call | None:
 
 def _rewritten(site: Site, change: Callable[[ast.Call], ast.Call | None]) -> str:
     """The simple statement at a line with its calls changed where `change` knows how; "" where nothing did."""
-    found = _statement(site)
+    found = statement_at(site.file, site.line)
     if found is None or isinstance(found, ast.For | ast.With | ast.If | ast.While | ast.FunctionDef):
         return ""
     rewriter = _Rewriter(change)
@@ -69,21 +68,3 @@ def _op(node: ast.AST) -> str:
 
 def _renamed(func: ast.expr, name: str) -> ast.expr:
     return ast.Attribute(func.value, name, ast.Load()) if isinstance(func, ast.Attribute) else ast.Name(name)
-
-
-def _statement(site: Site) -> ast.stmt | None:
-    """The innermost statement that covers a line; None where there is no source to read."""
-    try:
-        tree = _parsed(site.file, Path(site.file).stat().st_mtime_ns)
-    except (OSError, SyntaxError, ValueError):
-        return None
-    found = None
-    for node in ast.walk(tree):  # outer before inner
-        if isinstance(node, ast.stmt) and node.lineno <= site.line <= (node.end_lineno or node.lineno):
-            found = node
-    return found
-
-
-@lru_cache(maxsize=64)
-def _parsed(file: str, changed: int) -> ast.Module:
-    return ast.parse(Path(file).read_bytes())

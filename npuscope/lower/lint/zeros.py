@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.accumulate import is_zero, sum_in_gm, sums
+from npuscope.lower.lint.accumulate import acc_of, is_zero, sum_in_gm, sums
 from npuscope.lower.lint.dataflow import SAME, Flow, Step, tile_bytes
 from npuscope.lower.lint.places import Place, finding, places, shown
 from npuscope.lower.lint.rule import Rule
@@ -175,10 +175,11 @@ def _on_chip(program: Program) -> Iterator[Finding]:
         step, flow = place.step, place.flow
         if step.op.plane == "cube" and step.operands[0]:
             seeds = [maker for maker in flow.makers(step, 0, SAME) if is_zero(maker)]
-        elif step.name == "add" and len(step.operands) == 2:
-            seeds = _seeds(flow, step)
         else:
-            continue
+            acc = acc_of(flow, step)
+            if acc is None or not sums(flow, step, acc):
+                continue
+            seeds = [maker for maker in flow.makers(step, acc, SAME) if is_zero(maker)]
         for seed in seeds:
             yield finding(
                 ID,
@@ -189,14 +190,6 @@ def _on_chip(program: Program) -> Iterator[Finding]:
                 cost=Cost(bytes=tile_bytes(seed.result) * place.other(seed).runs),
                 also=((place.site.file, place.site.line),),
             )
-
-
-def _seeds(flow: Flow, add: Step) -> list[Step]:
-    for acc, product in ((0, 1), (1, 0)):
-        products = flow.makers(add, product, SAME)
-        if products and all(maker.op.plane == "cube" for maker in products) and sums(flow, add, acc):
-            return [maker for maker in flow.makers(add, acc, SAME) if is_zero(maker)]
-    return []
 
 
 RULE = Rule(
