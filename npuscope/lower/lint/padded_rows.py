@@ -64,7 +64,7 @@ def _declared(place: Place, least: int) -> Iterator[Finding]:
 def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
     """Padding that nothing declares, with the argument that has it."""
     loads = place.flow.makers(place.step, 1, ALIASES)
-    if len(loads) != 1 or loads[0].op.plane != "load" or len(loads[0].result.shape) < 2:
+    if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
         return
     load = place.other(loads[0])
     (access,) = load.step.op.accesses

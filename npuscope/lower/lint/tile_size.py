@@ -68,7 +68,7 @@ def cycles(program: Program, left: TileType, product: TileType) -> float:
 def _has_more(place: Place) -> bool:
     """Whether the right operand is a part of its tensor."""
     loads = place.flow.makers(place.step, 2, SAME)
-    if len(loads) != 1 or loads[0].op.plane != "load":
+    if len(loads) != 1 or not loads[0].loads:
         return False
     (access,) = loads[0].op.accesses
     extents = place.argument(access).shape
