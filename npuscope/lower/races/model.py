@@ -32,7 +32,7 @@ class Change:
     output: str
     elements: int
     of: int
-    largest: float | None  # None: values that cannot be subtracted, such as one that is no number
+    largest: float | None  # None: somewhere there is no number (NaN) in one of them
     first: tuple[int, ...]
 
     def as_dict(self) -> dict[str, Any]:
