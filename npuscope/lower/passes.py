@@ -16,6 +16,7 @@ from npuscope.lower.placement import place
 from npuscope.lower.split import split_cores
 from npuscope.lower.stages import order_stages
 from npuscope.lower.streaming import stream_operands
+from npuscope.lower.verify import verify
 from npuscope.tile.record.model import Recording, Task
 
 
@@ -46,8 +47,9 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 
 def passed(lowered: Lowered, device: Device, options: Options = Options()) -> Lowered:
     """A body after all passes."""
-    for _, run in PASSES:
+    for name, run in PASSES:
         lowered = run(lowered, device, options)
+        verify(name, lowered)
     return lowered
 
 
