@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
 from npuscope.lower.lint.dataflow import Flow, flow_of
+from npuscope.lower.races.conflicts import Conflicts, conflicts
+from npuscope.lower.races.order import Order, order
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.edges import Graph
+from npuscope.tile.graph.exact import regions_by_buffer
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
 
@@ -43,6 +46,16 @@ class Program:
     @cached_property
     def graph(self) -> Graph:
         return task_graph(self.recording)
+
+    @cached_property
+    def order(self) -> Order:
+        """Who waits for whom, through any number of edges."""
+        return order(self.recording, self.graph)
+
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """Which earlier tasks each task shares an element with that one of the two writes."""
+        return conflicts(regions_by_buffer(self.recording), self.order.before)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
