@@ -24,6 +24,7 @@ from npuscope.cli import (
     gate,
     graph,
     info,
+    memory,
     predict,
     report,
     roofline,
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, graph)
+PROGRAMS = (run, graph, memory)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
