@@ -13,6 +13,7 @@ from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.ops.checks import describe, flag, index, member, shown
+from npuscope.tile.optimizations import laid_out
 from npuscope.tile.record.recorder import TaskDraft
 from npuscope.tile.state import Block, Run, current
 from npuscope.tile.steering import end_pass, lane_index
@@ -129,7 +130,9 @@ class At:
         self.name = named(name_hint, "at")
         self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
         self.no_dep = _listed(no_dep_args, "no_dep_args")
-        for entry in _listed(optimizations, "optimizations"):
+        entries = _listed(optimizations, "optimizations")
+        self.layout = laid_out(entries)
+        for entry in entries:
             if getattr(entry, "retired", False):
                 current().recorder.notes.append(f"pl.{entry.name} was retired in June 2026 (pypto#1895)")
         self.task: TaskDraft | None = None
@@ -138,7 +141,7 @@ class At:
         run = current()
         if run.auto is not None:
             run.auto.pause(run)
-        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early)
+        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early, **self.layout)
         enter(run, self.task)
         return TaskId(self.task.id)
 
@@ -177,6 +180,7 @@ class Spmd:
             "early": flag(allow_early_resolve, "spmd", "allow_early_resolve="),
             "predicated": predicate is not None,
             "skipped": self.skip,
+            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ()),
         }
         self.task: TaskDraft | None = None
 
