@@ -6,6 +6,7 @@ Rules must not grow with the number of tasks: they look at each `Launch` (tasks 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,10 +39,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class Program:
-    """One recorded program on one chip."""
+    """One recorded program on one chip. `golden`: the function its results are held against, if the run had one."""
 
     recording: Recording
     device: Device
+    golden: Callable[..., object] | None = None
 
     @cached_property
     def graph(self) -> Graph:
