@@ -121,3 +121,11 @@ def instructions(items: Items) -> Iterator[Instruction]:
             yield item
         else:
             yield from instructions(item.items)
+
+
+def carried(items: Items) -> Iterator[int]:
+    """The values that turns of loops find, at any depth."""
+    for item in items:
+        if isinstance(item, Repeat):
+            yield from (carry.value for carry in item.carries)
+            yield from carried(item.items)
