@@ -47,7 +47,7 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
     loop = steps[0].step.loops[-1]
     loads = _loads(flow, [place.step for place in steps])
     turns = iterations(loop)
-    if turns < LEAST or not loads or _writes_what_it_loads(flow, loads):
+    if turns < LEAST or not loads or _has_a_better_one(flow, steps[0].step) or _writes_what_it_loads(flow, loads):
         return None
     if (launch.kernel, loop.site) not in planned:
         planned[launch.kernel, loop.site] = _mat_when_pipelined(program, launch, steps[0].body, loop)
@@ -107,6 +107,18 @@ def _loads(flow: Flow, cubes: list[Step]) -> list[Step]:
         if maker.loads and maker.loops == cube.loops
     }
     return list(found.values())
+
+
+def _has_a_better_one(flow: Flow, cube: Step) -> bool:
+    """Whether a loop inside has matmuls too and is, or should be, the pipeline: K steps inside a loop over columns."""
+    depth = len(cube.loops)
+    return any(
+        step.op.plane == "cube"
+        and len(step.loops) > depth
+        and step.loops[:depth] == cube.loops
+        and any(loop.kind == "pipeline" or iterations(loop) >= LEAST for loop in step.loops[depth:])
+        for step in flow.steps
+    )
 
 
 def _writes_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
