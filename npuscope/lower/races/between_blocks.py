@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from npuscope.lower.program import Program
 
 WHY = "the blocks of one launch run at once, in any order"
-FIX = (
-    "give each block elements of its own; or put pl.system.syncall() between the two; or split the launch in two, "
-    "the second with deps= on the first"
+APART = "give each block elements of its own"
+IN_TURN = (
+    f"{APART}, put pl.system.syncall() between the two, or make it two launches, the second with deps= on the first"
 )
 
 
@@ -67,7 +67,7 @@ def block_races(program: Program) -> Iterator[Race]:
             _side(recording, example.task, block, access, region)
             for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
         ]
-        yield Race(kind, name, (sides[0], sides[1]), count, WHY, FIX)
+        yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
 
 
 def _side(recording: Recording, task: Task, block: int, name: Name, region: Region) -> Side:
