@@ -127,6 +127,7 @@ def run_entry(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     rank: Any = None,
+    auto_scope: bool = True,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
@@ -134,6 +135,7 @@ def run_entry(
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
     except Again:
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
+    run.recorder.auto_scope = auto_scope
     seconds = time.perf_counter() - started
     again = None
     if run.kept is not None and run.host is None and rank is None:
