@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from npuscope.device.chip import Device
+from npuscope.lower.traffic import Traffic, traffic_of
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
@@ -27,7 +28,7 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """One recorded program on one chip."""
 
@@ -46,6 +47,10 @@ class Program:
             bodies = tuple((group.body, len(group.blocks)) for group in task.groups)
             together[task.kernel, task.site, task.core, task.blocks, bodies].append(task.id)
         return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]
