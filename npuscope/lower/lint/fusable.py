@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from npuscope.lower.program import Launch, Program
 from npuscope.lower.traffic import BLOCK, Use
 
-MARGIN = 2  # of the vector memory one half is left to what the tasks need themselves
+MARGIN = 2  # one half of a memory is left to what the tasks need themselves
 
 
 class Handover(NamedTuple):
@@ -56,6 +56,11 @@ class Fusable:
         """Whether each task needs the one before it: nothing in it runs side by side."""
         steps = {(h.writer, h.reader) for h in self.handovers}
         return all(pair in steps for pair in zip(self.tasks, self.tasks[1:], strict=False))
+
+
+def room(program: Program, space: str) -> float:
+    """Bytes that a tensor may take of a memory on chip."""
+    return program.device.space[space].size.value / MARGIN if space in program.device.space else 0.0
 
 
 def fusable(program: Program) -> tuple[Fusable, ...]:
@@ -120,7 +125,7 @@ class _Judge:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.traffic = program.traffic
-        self.room = program.device.space["Vec"].size.value / MARGIN if "Vec" in program.device.space else 0
+        self.room = room(program, "Vec")
         self.flows: dict[int, dict[int, set[int]]] = {}
 
     def joined(self, tasks: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[Handover, ...]]]:
@@ -128,7 +133,7 @@ class _Judge:
         parts: dict[int, set[int]] = {task: {task} for task in tasks}
         for handover in found:
             together = parts[handover.writer] | parts[handover.reader]
-            if _nothing_between(self.program, together):
+            if nothing_between(self.program, together):
                 parts.update(dict.fromkeys(together, together))
         sets = {id(part): part for part in parts.values() if len(part) > 1}
         return [
@@ -181,7 +186,7 @@ class _Judge:
         return all(e.hazard != "raw" or e.dst - BLOCK == e.src for e in crossing)
 
 
-def _nothing_between(program: Program, joined: set[int]) -> bool:
+def nothing_between(program: Program, joined: set[int]) -> bool:
     """Whether no other task waits for one of these and is waited for by a later one, by tensors and declared waits."""
     tasks, traffic = program.recording.tasks, program.traffic
     ours: set[int] = set()  # tensors that the joined tasks wrote
