@@ -16,6 +16,7 @@ from npuscope.lower.lint.dataflow import Flow, flow_of
 from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Conflicts, conflicts
 from npuscope.lower.races.order import Order, order
+from npuscope.lower.traffic import Traffic, traffic_of
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.graph.edges import Graph
@@ -39,7 +40,7 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """One recorded program on one chip. `golden`: the function its results are held against, if the run had one."""
 
@@ -104,6 +105,8 @@ class Program:
         from npuscope.lower.memory import kernels  # which reads programs
 
         return kernels(self)
+    def traffic(self) -> Traffic:
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]
