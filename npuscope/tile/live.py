@@ -51,7 +51,8 @@ class _Walk:
 
     def _statement(self, node: ast.stmt, after: Names, exits: _Exits) -> Names:
         if isinstance(node, ast.If):
-            return _reads(node.test) | self.body(node.body, after, exits) | self.body(node.orelse, after, exits)
+            arms = self.body(node.body, after, exits), self.body(node.orelse, after, exits)
+            return _reads(node.test).union(*arms)
         if isinstance(node, ast.For | ast.While):
             self.found[id(node)] = self.found.get(id(node), _NONE) | after
             return self._loop(node, after, exits)
@@ -69,8 +70,8 @@ class _Walk:
         if isinstance(node, ast.Return):
             return _reads(node) if node.value is not None else _NONE
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.AugAssign | ast.Pass | ast.Assert):
-            reads, binds = self._of_plain(node)
-            return reads | (after - binds)
+            read, bound = self._of_plain(node)
+            return read | (after - bound)
         for inner in ast.walk(node):
             if isinstance(inner, ast.With | ast.For):
                 self.found[id(inner)] = self._everything
@@ -96,7 +97,7 @@ class _Walk:
         if known is None:
             reads = used([node]) | (assigned([node]) if isinstance(node, ast.AugAssign) else set())
             # A name inside a comprehension or behind `and` may not be bound.
-            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
                 targets = [node.target]
             known = self._plain[id(node)] = (frozenset(reads), frozenset(n.id for t in targets for n in _stored(t)))

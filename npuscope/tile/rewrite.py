@@ -168,9 +168,9 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
-        if len(node.items) == 1 and called(node.items[0].context_expr) == "at" and not self._rebinds:
-            if _is_plain(node.body):
-                return self._region(node)
+        single = len(node.items) == 1 and called(node.items[0].context_expr) == "at"
+        if single and not self._rebinds and _is_plain(node.body):
+            return self._region(node)
         self.generic_visit(node)
         return node
 
