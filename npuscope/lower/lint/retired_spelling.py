@@ -48,7 +48,7 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _findings(source: Source, ran: set[int]) -> Iterator[Finding]:
     places: dict[tuple[Scope, str], list[int]] = defaultdict(list)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         spelling = _spelling(node) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and spelling and id(source.function_at(node.lineno)) in ran:
             places[scope_of(source.file, node.lineno), spelling].append(node.lineno)

@@ -77,11 +77,9 @@ def _changed(file: str, line: int) -> str:
     """The line with the mode given, where it holds one cast, whole."""
     source = read(file)
     calls = [] if source is None else list(source.calls_at(line, "cast"))
-    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno or not calls[0].end_col_offset:
+    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
         return ""
-    raw = source.line(line).encode()  # columns of the tree count bytes
-    end = calls[0].end_col_offset - 1
-    return (raw[:end] + b', mode="rint"' + raw[end:]).decode().strip()
+    return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')
 
 
 RULE = Rule(

@@ -125,13 +125,9 @@ def _changed(file: str, line: int, op: Op) -> str:
     if source is None or len(calls) != 1 or len(calls[0].args) != 2 or not isinstance(calls[0].func, ast.Attribute):
         return ""
     module, vector = calls[0].func.value, calls[0].args[1]
-    text = ast.get_source_segment(source.text, vector)
-    if not isinstance(module, ast.Name) or text is None or vector.lineno != vector.end_lineno:
+    if not isinstance(module, ast.Name) or not line == vector.lineno == vector.end_lineno:
         return ""
-    # columns of the tree count bytes
-    raw = source.line(vector.lineno).encode()
-    before, after = raw[: vector.col_offset], raw[vector.end_col_offset :]
-    return (before + f"{module.id}.rsqrt({text})".encode() + after).decode().strip()
+    return source.replaced(vector, f"{module.id}.rsqrt({source.segment(vector)})")
 
 
 def _in_golden(program: Program) -> Iterator[Finding]:
