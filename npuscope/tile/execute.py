@@ -20,12 +20,24 @@ from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
 from npuscope.tile.mistakes import explained
 from npuscope.tile.numeric.allocation import keep_freed_memory
+from npuscope.tile.phase import Contents, Phase, left
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.state import Run
 from npuscope.tile.steering import Again
 from npuscope.tile.values import Tensor, Tile
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """How to run the same once more in other orders: `run(phase)` gives the order's memory after the phase, and how
+    many tasks were submitted. `initial` and `final`: parameters with a direction, before the run and after it.
+    """
+
+    initial: Contents
+    final: Contents
+    run: Callable[[Phase], tuple[Contents, int]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class Finished:
     result: Any
     seconds: float
     buffers: tuple[Buffer, ...] = field(default=(), repr=False)
+    again: Repeat | None = field(default=None, repr=False)  # inside `repeatable`
 
     @property
     def named(self) -> dict[str, npt.NDArray[Any]]:
@@ -74,6 +87,20 @@ def mode_of_runs(mode: Mode) -> Iterator[None]:
         _modes.pop()
 
 
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Runs that happen inside can be run again: `Finished.again`. Keeps a copy of every parameter they may write."""
+    global _repeatable
+    before, _repeatable = _repeatable, True
+    try:
+        yield
+    finally:
+        _repeatable = before
+
+
+_repeatable = False
+
+
 @cache
 def _threads() -> ThreadpoolController:
     return ThreadpoolController()
@@ -107,7 +134,18 @@ def run_entry(
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
     except Again:
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
-    finished = Finished(run.recorder.recording(), result, time.perf_counter() - started, tuple(run.buffers))
+    seconds = time.perf_counter() - started
+    again = None
+    if run.kept is not None and run.host is None and rank is None:
+
+        def once_more(phase: Phase) -> tuple[Contents, int]:
+            with state.turn, mode_of_runs("values"):
+                run, _ = _run(name, body, parameters, args, kwargs, None, lanes=False, phase=phase)
+            return left(run.buffers), len(run.recorder.tasks)
+
+        final = {id: np.array(run.buffers[id].data) for id in run.kept}
+        again = Repeat(run.kept, final, once_more)
+    finished = Finished(run.recorder.recording(), result, seconds, tuple(run.buffers), again)
     for listener in _listeners:
         listener(finished)
     return result
@@ -121,8 +159,10 @@ def _run(
     kwargs: dict[str, Any],
     rank: Any,
     lanes: bool,
+    phase: Phase | None = None,
 ) -> tuple[Run, Any]:
-    run = Run(name, _modes[-1])
+    run = Run(name, _modes[-1], phase)
+    run.kept = {} if _repeatable and phase is None and run.computes else None
     run.rank = rank
     run.lanes = run.lanes and lanes
     where = f"{name}()"
@@ -137,10 +177,10 @@ def _run(
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
-        if run.host is None:  # a host function writes nothing itself
+        if phase is None and run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
-            if entry.give_back is not None:
+            if phase is None and entry.give_back is not None:
                 entry.give_back()
     finally:
         state.swap(before)

@@ -39,7 +39,7 @@ def unnamed(run: Run) -> str:
     """A region without name_hint is called after its function and its place in it, as PyPTO does."""
     site = sites.here()
     if site not in run.unnamed:
-        function = sites.site(site).function
+        function = sites.site(site).function.rpartition(".")[2]
         count = sum(name.startswith(f"{function}_incore_") for name in run.unnamed.values())
         run.unnamed[site] = f"{function}_incore_{count}"
     return run.unnamed[site]
@@ -60,6 +60,7 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
 def enter(run: Run, task: TaskDraft) -> None:
     kept = None if run.cluster is None else run.cluster.block
     run.block = Block(task, 0, 0, 1) if kept is None else kept
+    run.use(task.id)
     AXES.open(1)
 
 
@@ -68,6 +69,7 @@ def leave(run: Run) -> None:
     assert block is not None
     end_pass(run)
     run.block = None
+    run.use(None)
     if run.cluster is not None:
         run.cluster.block = block  # stays open for the rest of the cluster
     else:
@@ -204,6 +206,7 @@ class Spmd:
             self._run_blocks(run, task, body, lists, last)
         finally:
             run.block = None
+            run.use(None)
         mark_no_dep(run, task, run.no_dep_next)
         run.no_dep_next.clear()
         return last[0]
@@ -212,7 +215,9 @@ class Spmd:
         self, run: Run, task: TaskDraft, body: Callable[[Any], Any], lists: Sequence[Any], last: list[Any]
     ) -> None:
         if not run.lanes:
-            barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
+            order = None if run.memories is None else run.memories.phase.blocks.get(task.id)
+            run.use(task.id)
+            barrier = Barrier(order or range(self.blocks), lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
         else:
             first = 0
