@@ -13,8 +13,9 @@ from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.all_rules import ALL_RULES
+from npuscope.lower.lint.ignores import silenced
 from npuscope.lower.lint.price import seconds
-from npuscope.lower.lint.run import added_up, ignored, ranked
+from npuscope.lower.lint.run import added_up, ranked
 from npuscope.lower.lint.select import chosen
 
 CHIP = load("ascend910b1")
@@ -80,7 +81,7 @@ IGNORES = """def f():
 
 
 @pytest.mark.parametrize(
-    ("line", "id", "silenced"),
+    ("line", "id", "wanted"),
     [
         (2, "one", True),
         (2, "two", False),
@@ -96,11 +97,11 @@ IGNORES = """def f():
     ],
 )
 def test_comments_silence_the_statement_they_stand_on_or_above(
-    tmp_path: Path, line: int, id: str, silenced: bool
+    tmp_path: Path, line: int, id: str, wanted: bool
 ) -> None:
     file = tmp_path / "layer.py"
     file.write_text(IGNORES)
-    assert ignored(Finding(id, "hint", str(file), line, "what", "how")) is silenced
+    assert silenced(id, str(file), line) is wanted
 
 
 CASTS = """
