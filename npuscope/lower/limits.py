@@ -25,7 +25,7 @@ LIMITS: tuple[Rule, ...] = (
     _limit(
         "buffer-overflow",
         "a kernel needs more of a memory than a core has",
-        "The compiler plans all tiles that are alive at once into the memory they live in, and refuses what does not fit.",
+        "The compiler plans all tiles that are alive at once into their memory, and refuses what does not fit.",
     ),
     _limit(
         "illegal-move",

@@ -49,7 +49,7 @@ def _met(program: Program, buffer: int, first: int) -> Iterator[tuple[Touch, Reg
                     places = np.repeat(places, max(step.times * len(group.blocks) // len(places), 1))
                 part = task.arguments[access.argument].buffer
                 pieces = placement.pieces((part, access.shape, access.strides, places))
-                region = Region(number, access.mode != "write", access.mode != "read", *pieces)
+                region = Region(number, access.mode, *pieces)
                 yield Touch(number, group.body, step, access, places), region
 
 
