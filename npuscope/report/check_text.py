@@ -58,12 +58,17 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
         yield replay_lines(checked.replayed)
     scopes = by_scope(checked.findings)
     for scope, found in sorted(scopes.items(), key=lambda item: -sum(one.seconds for one in item[1])):
-        shown = found if everything else found[:TOP]
+        shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         lines = [_heading(scope, found)]
         lines += [line for one in shown for line in _finding(one.finding, one.seconds)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
         yield lines
+
+
+def _must_be_seen(one: Found) -> bool:
+    """Wrong numbers cost nothing that ranks them."""
+    return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
 
 
 def _heading(scope: Scope, found: Sequence[Found]) -> str:
@@ -77,7 +82,7 @@ def _finding(finding: Finding, seconds: float = 0.0) -> list[str]:
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
     if cost := cost_text(finding.cost, seconds):
-        times = f" in {finding.count:,} tasks" if finding.count > 1 else ""
+        times = f"; met {finding.count:,} times" if finding.count > 1 else ""
         lines.append(f"      costs {cost}{times}")
     lines.append(f"      fix: {printable(finding.fix)}")
     if finding.change:

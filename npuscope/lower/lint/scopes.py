@@ -39,7 +39,7 @@ def scope_of(file: str, line: int, kernel: str = "", function: str = "") -> Scop
         return Scope(file, kernel or function or Path(file).name)
     around = source.function_at(line)
     if around is None:
-        return Scope(file, Path(file).name, 1, len(source.lines))
+        return Scope(file, "Module level", 1, len(source.lines))
     last = around.end_lineno or around.lineno
     starts = headings(source, around)
     before = [i for i, heading in enumerate(starts) if heading.line <= line]

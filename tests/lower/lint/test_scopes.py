@@ -49,7 +49,7 @@ def test_numbered_comments_at_the_top_level_of_a_body_are_headings(layer: str) -
 def test_before_the_first_heading_is_the_function_and_outside_of_all_is_the_file(layer: str) -> None:
     assert scope_of(layer, 10) == Scope(layer, "layer", 8, 11)
     assert scope_of(layer, 5) == Scope(layer, "factory", 4, 23)
-    assert scope_of(layer, 1) == Scope(layer, "layer.py", 1, 23)
+    assert scope_of(layer, 1) == Scope(layer, "Module level", 1, 23)
 
 
 @pytest.mark.parametrize(
