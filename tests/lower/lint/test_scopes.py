@@ -68,6 +68,12 @@ def test_a_heading_may_be_drawn(tmp_path: Path, heading: str, title: str) -> Non
     assert scope_of(str(file), 2).title == "f"
 
 
+def test_a_heading_may_come_first_and_comments_between_parameters_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "first.py"
+    file.write_text("def f(\n    a,\n    # Scope 0: no\n    b,\n):\n    # Scope 1: yes\n    c = 1\n")
+    assert [scope_of(str(file), line).title for line in (4, 7)] == ["f", "Scope 1: yes"]
+
+
 def test_plain_comments_are_headings_only_where_there_are_several(tmp_path: Path) -> None:
     file = tmp_path / "plain.py"
     file.write_text("def f():\n    a = 1\n\n    # Because of this.\n    b = 2\n")
