@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
 from npuscope.lower.lint.dataflow import Flow, flow_of
+from npuscope.lower.passes import Options
 from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Conflicts, conflicts
 from npuscope.lower.races.order import Order, order
@@ -42,11 +43,15 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """One recorded program on one chip. `golden`: the function its results are held against, if the run had one."""
+    """One recorded program on one chip.
+
+    `golden`: the function its results are held against, if the run had one. `lowering`: settings of the compiler.
+    """
 
     recording: Recording
     device: Device
     golden: Callable[..., object] | None = None
+    lowering: Options = field(default_factory=Options)
 
     @cached_property
     def graph(self) -> Graph:
@@ -101,12 +106,13 @@ class Program:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Every body of every kernel, lowered and planned as the compiler does by itself."""
+        """Every body of every kernel, lowered and planned."""
         from npuscope.lower.memory import kernels  # which reads programs
 
         return kernels(self)
     def traffic(self) -> Traffic:
         return traffic_of(self.recording, self.launches)
+        return kernels(self, self.lowering)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]
