@@ -136,6 +136,7 @@ RULE = Rule(
     ID,
     "warning",
     "a loop of matmuls without a pipeline",
-    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube.",
+    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. Told "
+    "from three turns on, where the memory plan has room for two turns' tiles.",
     check,
 )

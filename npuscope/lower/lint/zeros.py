@@ -195,7 +195,8 @@ RULE = Rule(
     ID,
     "warning",
     "zeros that need not be written",
-    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros for split-K "
-    "tasks with atomic adds are needed and not reported.",
+    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros that several "
+    "atomic adds meet are needed: split-K tasks add in any order, and a first one that stores would have the others "
+    "wait for it.",
     check,
 )
