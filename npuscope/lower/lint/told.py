@@ -58,11 +58,15 @@ def loop_site(program: Program, task: Task, depth: int) -> tuple[Site, ast.For |
     return site, None
 
 
-def with_loop(loop: ast.For | None, kind: str) -> str:
-    """The head of a loop as another kind of loop; "" where there is none to show."""
+def with_loop(loop: ast.For | None, kind: str, **more: str) -> str:
+    """The head of a loop as another kind of loop; "" where there is none to show, or blocks that are not counted."""
     if loop is None or not isinstance(loop.iter, ast.Call) or not isinstance(loop.iter.func, ast.Attribute):
         return ""
-    call = ast.Call(ast.Attribute(loop.iter.func.value, kind, ast.Load()), loop.iter.args, loop.iter.keywords)
+    if kind == "spmd" and len(loop.iter.args) != 1:
+        return ""
+    added = [ast.keyword(name, ast.Constant(value)) for name, value in more.items()]
+    function = ast.Attribute(loop.iter.func.value, kind, ast.Load())
+    call = ast.Call(function, loop.iter.args, [*loop.iter.keywords, *added])
     return f"for {ast.unparse(loop.target)} in {ast.unparse(call)}:"
 
 
