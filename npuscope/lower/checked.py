@@ -20,12 +20,16 @@ from npuscope.lower.program import Program
 from npuscope.lower.races import Race, races
 from npuscope.lower.races.replay import Replayed, replay_races
 from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.model import Mode
 from npuscope.tile.script import ScriptRun, run_script
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to check. `ring_slots`: the depth of the cross-core ring, None for the chip's; `seed` is the replay's."""
+    """What to check. `ring_slots`: the depth of the cross-core ring, None for the chip's; `seed` is the replay's.
+
+    `mode`: "values" computes, for programs whose control flow depends on more than lengths and tables.
+    """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -33,6 +37,7 @@ class Options:
     replay: bool = False
     seed: int = 0
     ring_slots: int | None = None
+    mode: Mode = "shapes"
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,11 @@ def rules_of(options: Options) -> tuple[Rule, ...]:
 def check_all(
     file: str, argv: Sequence[str], device: Device, options: Options = Options(), number: int | None = None
 ) -> tuple[Checked, ...]:
-    """Runs a script in shapes mode and checks each program it ran, or the one with this number.
+    """Runs a script and checks each program it ran, or the one with this number.
 
     A program that ran several times with the same result is told once.
     """
-    run = run_script(file, argv, "shapes")
+    run = run_script(file, argv, options.mode)
     recordings = run.recordings
     wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
     programs = _programs(run, device, options)
