@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from npuscope.device.chip import Device
 from npuscope.lower.lint.dataflow import Flow, flow_of
 from npuscope.lower.passes import Options
+from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Conflicts, conflicts
 from npuscope.lower.races.order import Order, order
+from npuscope.lower.traffic import Traffic, traffic_of
 from npuscope.tile.graph.aliases import Placement
+from npuscope.tile.graph.cells import Region
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.exact import regions_by_buffer
 from npuscope.tile.graph.task_graph import task_graph
@@ -38,7 +41,7 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """One recorded program on one chip.
 
@@ -62,7 +65,17 @@ class Program:
     @cached_property
     def conflicts(self) -> Conflicts:
         """Which earlier tasks each task shares an element with that one of the two writes."""
-        return conflicts(regions_by_buffer(self.recording), self.order.before)
+        return conflicts(self.regions, self.order.before, self.classes)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """Elements that the same regions touched, together; remembers what it was asked."""
+        return Classes()
+
+    @cached_property
+    def regions(self) -> dict[int, list[Region]]:
+        """What tasks touched of every buffer that somebody wrote, in order of submission."""
+        return regions_by_buffer(self.recording)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -96,6 +109,9 @@ class Program:
         """Every body of every kernel, lowered and planned."""
         from npuscope.lower.memory import kernels  # which reads programs
 
+        return kernels(self)
+    def traffic(self) -> Traffic:
+        return traffic_of(self.recording, self.launches)
         return kernels(self, self.lowering)
 
     def site(self, number: int) -> Site:

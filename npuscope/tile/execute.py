@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.state import Run
 from npuscope.tile.steering import Again
+from npuscope.tile.together import Apart, Together
 from npuscope.tile.values import Tensor, Tile
 
 
@@ -64,6 +66,7 @@ class Finished:
 
 _listeners: list[Callable[[Finished], None]] = []
 _modes: list[Mode] = ["values"]
+TOGETHER = True  # whether equal tasks may be run as one; the record is the same either way
 
 
 @contextmanager
@@ -127,6 +130,7 @@ def run_entry(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     rank: Any = None,
+    auto_scope: bool = True,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
@@ -134,6 +138,7 @@ def run_entry(
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
     except Again:
         run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
+    run.recorder.auto_scope = auto_scope
     seconds = time.perf_counter() - started
     again = None
     if run.kept is not None and run.host is None and rank is None:
@@ -146,9 +151,34 @@ def run_entry(
         final = {id: np.array(run.buffers[id].data) for id in run.kept}
         again = Repeat(run.kept, final, once_more)
     finished = Finished(run.recorder.recording(), result, seconds, tuple(run.buffers), again)
+    given = (name, body, parameters, args, kwargs, rank)
+    with _rare_collections():
+        try:
+            try:
+                run, result = _run(*given, lanes=rank is None, together=TOGETHER)
+            except Apart:
+                run, result = _run(*given, lanes=True, together=False)
+        except Again:
+            run, result = _run(*given, lanes=False, together=False)
+        recording = run.recorder.recording()
+    finished = Finished(recording, result, time.perf_counter() - started, tuple(run.buffers))
     for listener in _listeners:
         listener(finished)
     return result
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A record is hundreds of thousands of objects that stay: looking for garbage among them takes as long as making
+    them.
+    """
+    before = gc.get_threshold()
+    if before[0]:
+        gc.set_threshold(max(before[0], 100_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _run(
@@ -160,11 +190,14 @@ def _run(
     rank: Any,
     lanes: bool,
     phase: Phase | None = None,
+    together: bool,
 ) -> tuple[Run, Any]:
     run = Run(name, _modes[-1], phase)
     run.kept = {} if _repeatable and phase is None and run.computes else None
     run.rank = rank
     run.lanes = run.lanes and lanes
+    if run.lanes and together:
+        run.together = Together()
     where = f"{name}()"
     given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
@@ -178,6 +211,8 @@ def _run(
             result = body(**{key: entry.value for key, entry in bound.items()})
             result = _out(run, result)
         if phase is None and run.host is None:  # a host function writes nothing itself
+            result = _result(run, body, {key: entry.value for key, entry in bound.items()})
+        if run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
             if phase is None and entry.give_back is not None:
@@ -187,6 +222,20 @@ def _run(
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
+
+
+def _result(run: Run, body: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """What the program returns, with everything recorded."""
+    if run.together is None:
+        return _out(run, body(**values))
+    try:
+        result = body(**values)
+        run.together.finish(run)
+    except Exception as error:
+        if run.together.waits:  # a task that should have come first may be the one at fault
+            raise Apart from error
+        raise
+    return _out(run, result)
 
 
 def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:
