@@ -52,7 +52,10 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class Checked:
-    """One program's result; `ignored` counts what comments in the source silenced."""
+    """One program's result: `errors` is all that will not work, `findings` the rest of what rules say.
+
+    `ignored` counts what comments in the source silenced.
+    """
 
     program: str
     findings: tuple[Found, ...]
@@ -112,14 +115,14 @@ def check(program: Program, options: Options = Options()) -> Checked:
     found = lint(program, [rule for rule in ALL_RULES if rule.id in wanted])
     errors = [error for error in broken(program) if error.id in wanted]
     racing = races(program) if RACE.id in wanted else ()
-    kept_errors = tuple(error for error in errors if not silenced(error.id, error.file, error.line))
+    kept_errors = [error for error in errors if not silenced(error.id, error.file, error.line)]
     kept_races = tuple(race for race in racing if not any(silenced(RACE.id, s.file, s.line) for s in race.sides))
     return Checked(
         program.recording.program,
-        found.found,
+        tuple(one for one in found.found if one.finding.severity != "error"),
         tuple(_memory(program)),
         kept_races,
-        kept_errors,
+        (*kept_errors, *(one.finding for one in found.found if one.finding.severity == "error")),
         found.ignored + len(errors) - len(kept_errors) + len(racing) - len(kept_races),
     )
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from npuscope.lower.lint import (
     accumulate,
     cast_chain,
+    false_serialisation,
     fragile_assert,
+    gm_round_trip,
     padded_rows,
     pipeline_depth,
     retired_spelling,
+    ring,
     rounding_mode,
+    serialised,
+    shared_line,
+    shared_load,
     short_rows,
     stale_constant,
     tile_size,
+    uninitialised,
     unpipelined,
     unused,
     variance,
@@ -21,6 +28,16 @@ from npuscope.lower.lint import (
 from npuscope.lower.lint.rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (
+    # safety
+    ring.RULE,
+    uninitialised.RULE,
+    shared_line.RULE,
+    # between tasks
+    *gm_round_trip.RULES,
+    shared_load.RULE,
+    *serialised.RULES,
+    false_serialisation.RULE,
+    # inside a task
     zeros.RULE,
     accumulate.RULE,
     padded_rows.RULE,
@@ -30,6 +47,7 @@ ALL_RULES: tuple[Rule, ...] = (
     tile_size.RULE,
     cast_chain.RULE,
     unused.RULE,
+    # the source
     variance.RULE,
     retired_spelling.RULE,
     rounding_mode.RULE,
