@@ -7,11 +7,12 @@ Latency, vector work and what neighbours leave of the bandwidth are not in it.
 from __future__ import annotations
 
 from npuscope.device.chip import Device
-from npuscope.lower.findings import Severity
+from npuscope.lower.findings import Cost, Severity
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Core
 
 LARGE = 0.05  # of what the whole program moves: a waste to warn of
+MOST = 0.25  # of its tasks
 
 
 def cores_of(device: Device, core: Core) -> int:
@@ -40,8 +41,9 @@ def least_seconds(program: Program) -> float:
     return max(bytes_moved / program.device.bandwidth, flops / rate if rate else 0.0)
 
 
-def severity(program: Program, bytes_wasted: int) -> Severity:
-    """A warning where the bytes are a large part of what the program moves."""
+def severity(program: Program, cost: Cost) -> Severity:
+    """A warning where the bytes are a large part of what the program moves, or the tasks of those it has."""
     moved = zip(program.launches, program.traffic.moved, strict=True)
     whole = sum(move.bytes * len(launch.tasks) for launch, move in moved)
-    return "warning" if bytes_wasted >= LARGE * whole else "hint"
+    large = cost.bytes >= LARGE * whole or cost.tasks >= MOST * len(program.recording.tasks)
+    return "warning" if large else "hint"

@@ -94,7 +94,7 @@ def _told(program: Program, sums: list[Sum]) -> Finding:
     cost = Cost(bytes=moved - sum(found.needed for found in sums))
     return Finding(
         id="gm-accumulate",
-        severity=severity(program, cost.bytes),
+        severity=severity(program, cost),
         file=site.file,
         line=site.line,
         function=site.function,

@@ -69,7 +69,7 @@ def _told(program: Program, together: list[Fusable], rule: str) -> Finding:
         what = f"{stages} tasks{often} hand over through GM what one could keep on chip"
     return Finding(
         id=rule,
-        severity=severity(program, cost.bytes),
+        severity=severity(program, cost),
         file=first.file,
         line=first.line,
         function=first.function,

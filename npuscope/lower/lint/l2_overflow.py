@@ -89,7 +89,7 @@ def _told(program: Program, buffer: int, total: int, again: int, passed: float) 
     assert program.device.memory.l2 is not None
     return Finding(
         id="l2-overflow",
-        severity=severity(program, again),
+        severity=severity(program, Cost(bytes=again)),
         file=site.file,
         line=site.line,
         function=site.function,

@@ -56,7 +56,7 @@ def _tail(program: Program, launch: Launch, groups: list[list[int]], parts: int,
         kernel=launch.kernel,
         message=f"{parts} {what}s of {kernel_name(launch)} on {cores} {kind} take {waves} waves, the last with "
         f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it, up to about "
-        f"{1e6 * idle * took:.0f} us{often} (an estimate)",
+        f"{1e6 * idle * took:.0f} µs{often} (an estimate)",
         fix=f"Cut the work into {full} or {full + cores} equal {what}s, or a number just below a multiple of {cores}.",
         count=len(groups),
     )

@@ -43,7 +43,7 @@ def many_tasks(program: Program) -> Iterator[Finding]:
             message=f"{sum(map(len, groups)):,} equal tasks of {kernel_name(launch)} are submitted one by one, though "
             f"up to {max(map(len, groups))} of them wait for the same and touch nothing of one another",
             fix=f"Make those blocks of one pl.spmd launch: {many(saved, 'task')} fewer.",
-            change=with_loop(loop, "spmd", name_hint=kernel_name(launch)),
+            change=with_loop(loop, "spmd", name_hint=kernel_name(launch)) if _fills(groups[0]) else "",
             cost=Cost(tasks=saved),
             count=len(groups),
         )
@@ -74,11 +74,11 @@ def short_tasks(program: Program) -> Iterator[Finding]:
             line=site.line,
             function=site.function,
             kernel=launches[0].kernel,
-            message=f"{many(tasks, 'task')} of {kernel_name(launches[0])} run about {1e6 * run / tasks:.1f} us each "
-            f"(an estimate by bytes and FLOPs at one core's share of the chip), less than the {1e6 * spent:.1f} us "
+            message=f"{many(tasks, 'task')} of {kernel_name(launches[0])} run about {1e6 * run / tasks:.1f} µs each "
+            f"(an estimate by bytes and FLOPs at one core's share of the chip), less than the {1e6 * spent:.1f} µs "
             "that a scheduler thread spends on a task",
             fix="Give a task more to do, a larger tile or several turns of the loop, or make the tasks blocks of one "
-            f"pl.spmd: about {1e6 * runtime['useful_task'].value:.0f} us are worth a dispatch.",
+            f"pl.spmd: about {1e6 * runtime['useful_task'].value:.0f} µs are worth a dispatch.",
             cost=cost,
             count=tasks,
         )
@@ -111,6 +111,11 @@ def mergeable(program: Program) -> dict[Launch, list[list[int]]]:
 
 def _dense(tasks: Sequence[int]) -> bool:
     return tasks[-1] - tasks[0] < DENSE * len(tasks)
+
+
+def _fills(tasks: Sequence[int]) -> bool:
+    """Whether nothing else is submitted between the tasks, so that their loop is about them alone."""
+    return tasks[-1] - tasks[0] == len(tasks) - 1
 
 
 def _close(launch: Launch) -> bool:
