@@ -49,6 +49,9 @@ def command(
     program: Annotated[
         int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
     ] = None,
+    values: Annotated[
+        bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
+    ] = False,
     ring_slots: Annotated[
         int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
     ] = None,
@@ -69,7 +72,7 @@ def command(
 
     options = Options(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
-        ring_slots=ring_slots,
+        ring_slots=ring_slots, mode="values" if values else "shapes",
     )  # fmt: skip
     rules = rules_of(options)
     if list_rules:
