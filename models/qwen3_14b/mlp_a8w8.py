@@ -27,8 +27,9 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
     DOWN_TASKS = DOWN_TILES * DOWN_SPLITS if ATOMIC else DOWN_TILES
     OUT_TASKS = HIDDEN // (t.a8_out_n * (2 if flags.fuse_out_proj_npair else 1))
 
-    quantise = parts_a8w8.quantise(HIDDEN, CHUNK, flags.quant_rowmax_transpose)
-    tile = parts_a8w8.int8_tile(t.a8_tk, MLP_N, HIDDEN // t.a8_tk)
+    ACT = pl.INT8 if DUAL else pl.FP16  # gate and up apart make INT8 of the activation themselves
+    quantise = parts_a8w8.quantise(HIDDEN, CHUNK, flags.quant_rowmax_transpose, ACT)
+    tile = parts_a8w8.cast_tile(t.a8_tk, MLP_N, HIDDEN // t.a8_tk)
     dual = parts_a8w8.dual_tile(t.a8_tk, MLP_N, HIDDEN // t.a8_tk)
     dequantise, swiglu = parts_a8w8.dequantise(), parts.swiglu(model)
     zero_down = parts.zero_columns(HIDDEN, t.slab)
@@ -46,7 +47,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
         residual = pl.create_tensor([ROWS, HIDDEN], dtype=STORE)
         mlp_in = pl.create_tensor([ROWS, HIDDEN], dtype=STORE)
         inv_rms = pl.create_tensor([ROWS, 1], dtype=pl.FP32)
-        mlp_i8 = pl.create_tensor([ROWS, HIDDEN], dtype=pl.INT8)
+        mlp_whole = pl.create_tensor([ROWS, HIDDEN], dtype=ACT)
         mlp_scales = pl.create_tensor([ROWS, 1], dtype=pl.FP32)
         gate = pl.create_tensor([ROWS, INTER], dtype=pl.FP32)
         up = pl.create_tensor([ROWS, INTER], dtype=pl.FP32)
@@ -72,7 +73,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
             variance = pl.reshape(pl.add(pl.mul(squares, MEAN), EPS), [ROWS, 1])
             inv_rms = pl.assemble(inv_rms, pl.recip(pl.sqrt(variance)), [0, 0])
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="mlp_act_quant"):
-            mlp_i8 = quantise(mlp_in, mlp_i8, mlp_scales)
+            mlp_whole = quantise(mlp_in, mlp_whole, mlp_scales)
 
         for n in pl.parallel(MLP_TILES):
             n0 = n * MLP_N
@@ -81,7 +82,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                 with pl.at(
                     level=pl.Level.CORE_GROUP, name_hint="gate_up_dual_proj", no_dep_args=[gate, up]
                 ) as dual_tid:
-                    gate_acc, up_acc = dual(mlp_i8, w_gate, w_up, hidden_row, n0)
+                    gate_acc, up_acc = dual(mlp_whole, w_gate, w_up, hidden_row, n0)
                     rows = mlp_scales[:, 0:1]
                     gate_columns = pl.slice(w_gate_scale, [1, MLP_N], [layer, n0])
                     up_columns = pl.slice(w_up_scale, [1, MLP_N], [layer, n0])
@@ -90,12 +91,12 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                 ready[0] = dual_tid
             else:
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_proj", no_dep_args=[gate]) as gate_tid:
-                    gate_acc = tile(mlp_i8, w_gate, 0, hidden_row, n0)
+                    gate_acc = tile(mlp_whole, w_gate, 0, hidden_row, n0)
                     gate_columns = pl.slice(w_gate_scale, [1, MLP_N], [layer, n0])
                     gate = pl.assemble(gate, dequantise(gate_acc, gate_columns, mlp_scales[:, 0:1]), [0, n0])
                 ready[0] = gate_tid
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="up_proj", no_dep_args=[up]) as up_tid:
-                    up_acc = tile(mlp_i8, w_up, 0, hidden_row, n0)
+                    up_acc = tile(mlp_whole, w_up, 0, hidden_row, n0)
                     up_columns = pl.slice(w_up_scale, [1, MLP_N], [layer, n0])
                     up = pl.assemble(up, dequantise(up_acc, up_columns, mlp_scales[:, 0:1]), [0, n0])
                 ready[1] = up_tid

@@ -9,8 +9,11 @@ from qwen3_14b.config import ROWS
 from qwen3_14b.golden_a8w8 import SMALLEST_AMAX
 
 
-def quantise(width: int, chunk: int, transposed: bool) -> Any:
-    """x [ROWS, width] to INT8 with a scale per row. `transposed`: the rows' maxima are found as a row, not a column."""
+def quantise(width: int, chunk: int, transposed: bool, whole_as: Any = pl.INT8) -> Any:
+    """x [ROWS, width] to INT8 with a scale per row. `transposed`: the rows' maxima are found as a row, not a column.
+
+    `whole_as` FP16 keeps the whole numbers in that type, for a kernel that makes INT8 of them itself.
+    """
 
     @pl.jit.inline
     def quantised(x: pl.Tensor, whole: pl.Tensor, scales: pl.Tensor):
@@ -34,7 +37,10 @@ def quantise(width: int, chunk: int, transposed: bool) -> Any:
             low = pl.full([ROWS, chunk], dtype=pl.INT32, value=-127)
             high = pl.full([ROWS, chunk], dtype=pl.INT32, value=127)
             half = pl.cast(pl.minimum(pl.maximum(rounded, low), high), target_type=pl.FP16, mode="round")
-            whole = pl.assemble(whole, pl.cast(half, target_type=pl.INT8, mode="trunc"), [0, i * chunk])
+            if whole_as is pl.INT8:
+                whole = pl.assemble(whole, pl.cast(half, target_type=pl.INT8, mode="trunc"), [0, i * chunk])
+            else:
+                whole = pl.assemble(whole, half, [0, i * chunk])
         return whole
 
     return quantised
@@ -50,6 +56,27 @@ def int8_tile(tk: int, tn: int, steps: int) -> Any:
             k = k0 + step * tk
             row = weight_row + step * tk
             acc = pl.matmul_acc(acc, acts[:, k : k + tk], weight[row : row + tk, n0 : n0 + tn])
+        return acc
+
+    return tile
+
+
+def cast_tile(tk: int, tn: int, steps: int) -> Any:
+    """As int8_tile, of an activation in FP16: every step casts its part on the vector cores and hands it to the cube.
+
+    Weights are double-buffered. With tn 512 the two weight tiles and the ring that activation and accumulator pass
+    through do not fit into Mat, as the tracking issue reports of its gate_proj and up_proj.
+    """
+
+    @pl.jit.inline
+    def tile(acts: pl.Tensor, weight: pl.Tensor, k0: pl.Scalar, weight_row: pl.Scalar, n0: pl.Scalar):
+        act = pl.cast(acts[:, k0 : k0 + tk], target_type=pl.INT8, mode="trunc")
+        acc = pl.matmul(act, weight[weight_row : weight_row + tk, n0 : n0 + tn], out_dtype=pl.INT32)
+        for step in pl.pipeline(1, steps, stage=2):
+            k = k0 + step * tk
+            row = weight_row + step * tk
+            part = pl.cast(acts[:, k : k + tk], target_type=pl.INT8, mode="trunc")
+            acc = pl.matmul_acc(acc, part, weight[row : row + tk, n0 : n0 + tn])
         return acc
 
     return tile

@@ -6,13 +6,23 @@ Rules must not grow with the number of tasks: they look at each `Launch` (tasks 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
+from npuscope.lower.lint.dataflow import Flow, flow_of
+from npuscope.lower.races.conflicts import Conflicts, conflicts
+from npuscope.lower.races.order import Order, order
+from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.edges import Graph
+from npuscope.tile.graph.exact import regions_by_buffer
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
+
+if TYPE_CHECKING:
+    from npuscope.lower.memory import Kernel
 
 
 @dataclass(frozen=True)
@@ -29,14 +39,25 @@ class Launch:
 
 @dataclass(frozen=True)
 class Program:
-    """One recorded program on one chip."""
+    """One recorded program on one chip. `golden`: the function its results are held against, if the run had one."""
 
     recording: Recording
     device: Device
+    golden: Callable[..., object] | None = None
 
     @cached_property
     def graph(self) -> Graph:
         return task_graph(self.recording)
+
+    @cached_property
+    def order(self) -> Order:
+        """Who waits for whom, through any number of edges."""
+        return order(self.recording, self.graph)
+
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """Which earlier tasks each task shares an element with that one of the two writes."""
+        return conflicts(regions_by_buffer(self.recording), self.order.before)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -46,6 +67,31 @@ class Program:
             bodies = tuple((group.body, len(group.blocks)) for group in task.groups)
             together[task.kernel, task.site, task.core, task.blocks, bodies].append(task.id)
         return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """The bodies as networks of steps."""
+        return tuple(flow_of(body) for body in self.recording.bodies)
+
+    @cached_property
+    def placement(self) -> Placement:
+        return Placement(self.recording)
+
+    @cached_property
+    def touching(self) -> dict[int, tuple[int, ...]]:
+        """Per buffer (parts count as what they were assembled into) the tasks with an argument in it, in order."""
+        found: dict[int, dict[int, None]] = defaultdict(dict)
+        for task in self.recording.tasks:
+            for argument in task.arguments:
+                found[self.placement.root(argument.buffer)][task.id] = None
+        return {buffer: tuple(tasks) for buffer, tasks in found.items()}
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every body of every kernel, lowered and planned as the compiler does by itself."""
+        from npuscope.lower.memory import kernels  # which reads programs
+
+        return kernels(self)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

@@ -7,7 +7,7 @@ depend on timing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from npuscope.tile.fault import fault
 from npuscope.tile.state import Block, current
@@ -17,20 +17,20 @@ MOST = 48  # vector cores of a die (chip.md §1); blocks of cube or mixed kernel
 
 
 class Barrier:
-    """The blocks of one launch; `run_block(k)` executes block k."""
+    """The blocks of one launch in the order in which they run; `run_block(k)` executes block k."""
 
-    def __init__(self, blocks: int, run_block: Callable[[int], None]) -> None:
+    def __init__(self, blocks: Sequence[int], run_block: Callable[[int], None]) -> None:
         self._blocks, self._run_block = blocks, run_block
         self._strands: dict[int, Strand] = {}
 
     def run(self) -> None:
         """All blocks to their end."""
         try:
-            for k in range(self._blocks):
+            for k in self._blocks:
                 if self._strands:
                     break
                 self._run_block(k)
-                if self._strands and k == 0:
+                if self._strands:
                     self._finish()
         finally:
             for strand in self._strands.values():
@@ -43,24 +43,24 @@ class Barrier:
             self._strands[block.first].pause()
             current().block = block
             return
-        if block.first != 0:
+        if block.first != self._blocks[0]:
             raise fault(
-                f"pl.system.syncall: block {block.first} waits for block 0, which ended without it",
+                f"pl.system.syncall: block {block.first} waits for block {self._blocks[0]}, which ended without it",
                 "Every block must reach every barrier.",
             )
         run = current()
-        if self._blocks > MOST:
+        if (count := len(self._blocks)) > MOST:
             raise fault(
-                f"pl.system.syncall: {self._blocks} blocks cannot be on cores at once: there are {MOST} vector cores",
+                f"pl.system.syncall: {count} blocks cannot be on cores at once: there are {MOST} vector cores",
                 "Launch at most as many blocks as there are cores, and let each take several items.",
             )
         if not self._strands:
-            self._strands = {k: Strand(lambda k=k: self._run_block(k)) for k in range(1, self._blocks)}  # type: ignore[misc]
+            self._strands = {k: Strand(lambda k=k: self._run_block(k)) for k in self._blocks[1:]}  # type: ignore[misc]
         self._advance_all()
         late = [k for k, strand in self._strands.items() if strand.ended]
         if late:
             raise fault(
-                f"pl.system.syncall: block 0 waits for block {late[0]}, which ended without it",
+                f"pl.system.syncall: block {block.first} waits for block {late[0]}, which ended without it",
                 "Every block must reach every barrier.",
             )
         run.block = block
@@ -74,6 +74,6 @@ class Barrier:
         stuck = [k for k, strand in self._strands.items() if not strand.ended]
         if stuck:
             raise fault(
-                f"pl.system.syncall: block {stuck[0]} waits for block 0, which ended without it",
+                f"pl.system.syncall: block {stuck[0]} waits for block {self._blocks[0]}, which ended without it",
                 "Every block must reach every barrier.",
             )

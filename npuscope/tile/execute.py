@@ -21,6 +21,7 @@ from npuscope.tile.lanes import AXES
 from npuscope.tile.memory import Buffer
 from npuscope.tile.mistakes import explained
 from npuscope.tile.numeric.allocation import keep_freed_memory
+from npuscope.tile.phase import Contents, Phase, left
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
@@ -31,6 +32,17 @@ from npuscope.tile.values import Tensor, Tile
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """How to run the same once more in other orders: `run(phase)` gives the order's memory after the phase, and how
+    many tasks were submitted. `initial` and `final`: parameters with a direction, before the run and after it.
+    """
+
+    initial: Contents
+    final: Contents
+    run: Callable[[Phase], tuple[Contents, int]]
+
+
+@dataclass(frozen=True)
 class Finished:
     """One run: its record, what it returned, its named tensors as they were at the end, how long it took."""
 
@@ -38,6 +50,7 @@ class Finished:
     result: Any
     seconds: float
     buffers: tuple[Buffer, ...] = field(default=(), repr=False)
+    again: Repeat | None = field(default=None, repr=False)  # inside `repeatable`
 
     @property
     def named(self) -> dict[str, npt.NDArray[Any]]:
@@ -77,6 +90,20 @@ def mode_of_runs(mode: Mode) -> Iterator[None]:
         _modes.pop()
 
 
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Runs that happen inside can be run again: `Finished.again`. Keeps a copy of every parameter they may write."""
+    global _repeatable
+    before, _repeatable = _repeatable, True
+    try:
+        yield
+    finally:
+        _repeatable = before
+
+
+_repeatable = False
+
+
 @cache
 def _threads() -> ThreadpoolController:
     return ThreadpoolController()
@@ -106,17 +133,28 @@ def run_entry(
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
-    given = (name, body, parameters, args, kwargs, rank)
+    given = (name, body, parameters, args, kwargs)
     with _rare_collections():
         try:
             try:
-                run, result = _run(*given, lanes=rank is None, together=TOGETHER)
+                run, result = _run(*given, rank, lanes=rank is None, together=TOGETHER)
             except Apart:
-                run, result = _run(*given, lanes=True, together=False)
+                run, result = _run(*given, rank, lanes=True, together=False)
         except Again:
-            run, result = _run(*given, lanes=False, together=False)
+            run, result = _run(*given, rank, lanes=False, together=False)
         recording = run.recorder.recording()
-    finished = Finished(recording, result, time.perf_counter() - started, tuple(run.buffers))
+    seconds = time.perf_counter() - started
+    again = None
+    if run.kept is not None and run.host is None and rank is None:
+
+        def once_more(phase: Phase) -> tuple[Contents, int]:
+            with state.turn, mode_of_runs("values"):
+                run, _ = _run(*given, None, lanes=False, together=False, phase=phase)
+            return left(run.buffers), len(run.recorder.tasks)
+
+        final = {id: np.array(run.buffers[id].data) for id in run.kept}
+        again = Repeat(run.kept, final, once_more)
+    finished = Finished(recording, result, seconds, tuple(run.buffers), again)
     for listener in _listeners:
         listener(finished)
     return result
@@ -145,8 +183,10 @@ def _run(
     rank: Any,
     lanes: bool,
     together: bool,
+    phase: Phase | None = None,
 ) -> tuple[Run, Any]:
-    run = Run(name, _modes[-1])
+    run = Run(name, _modes[-1], phase)
+    run.kept = {} if _repeatable and phase is None and run.computes else None
     run.rank = rank
     run.lanes = run.lanes and lanes
     if run.lanes and together:
@@ -162,10 +202,10 @@ def _run(
         _note_shared(run, name, bound)
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
             result = _result(run, body, {key: entry.value for key, entry in bound.items()})
-        if run.host is None:  # a host function writes nothing itself
+        if phase is None and run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
-            if entry.give_back is not None:
+            if phase is None and entry.give_back is not None:
                 entry.give_back()
     finally:
         state.swap(before)

@@ -215,24 +215,25 @@ class Extern(Incore):
                 value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:
-            self._substitute(run, given)
+            self._substitute(run, given, task.id)
         return result
 
-    def _substitute(self, run: Run, given: dict[str, Any]) -> None:
+    def _substitute(self, run: Run, given: dict[str, Any], task: int) -> None:
         if self.substitute is None:
             raise fault(
                 f"the extern kernel {self.name} has no Python body",
                 f"Bind a substitute with {self.name}.bind(function), or record in shapes mode.",
             )
-        arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
-        for parameter in self.parameters:
-            if parameter.direction is None and isinstance(given.get(parameter.name), Tensor):
-                arrays[parameter.name].flags.writeable = False
-        self.substitute(**arrays)
-        for parameter in self.parameters:
-            value = given.get(parameter.name)
-            if parameter.direction is not None and isinstance(value, Tensor):
-                value.buffer.written = None
+        for counts in run.each_memory(task):
+            arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
+            for parameter in self.parameters:
+                if parameter.direction is None and isinstance(given.get(parameter.name), Tensor):
+                    arrays[parameter.name].flags.writeable = False
+            self.substitute(**arrays)
+            for parameter in self.parameters:
+                value = given.get(parameter.name)
+                if counts and parameter.direction is not None and isinstance(value, Tensor):
+                    value.buffer.written = None
 
 
 def _decorator(kind: type[TileFunction]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from npuscope.tile.arguments import Placeholder
 from npuscope.tile.execute import collecting
 from npuscope.tile.fault import Unsupported, fault
 from npuscope.tile.ops import checks, cube, elements, reduce, shaping, slicing, sort, system, transfer, vector
+from npuscope.tile.optimizations import CrossCoreSlot, Split
 
 
 class Namespace(SimpleNamespace):
@@ -45,18 +46,6 @@ def static_print(*_: Any) -> None:
 def static_assert(condition: Any, message: str = "") -> None:
     if not checks.flag(condition, "static_assert", "its condition"):
         raise fault(f"pl.static_assert failed {message}")
-
-
-class Split:
-    """optimizations=[pl.split(mode)]: cube and vector halves alternate."""
-
-    def __init__(self, mode: Any = None, *, slot_num: int | None = None) -> None:
-        self.mode, self.slot_num = mode, slot_num
-
-
-class CrossCoreSlot:
-    def __init__(self, *, slot_num: int) -> None:
-        self.slot_num = slot_num
 
 
 def _vector() -> dict[str, Any]:
@@ -128,7 +117,11 @@ def _common() -> dict[str, Any]:
             "row_sum row_max row_min row_prod row_argmax row_argmin "
             "col_sum col_max col_min col_prod col_argmax col_argmin",
         ),
-        (cube, "matmul matmul_acc matmul_bias matmul_dual_acc batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias"),
+        (
+            cube,
+            "matmul matmul_acc matmul_bias matmul_dual matmul_dual_acc "
+            "batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias",
+        ),
         (slicing, "slice"),
         (transfer, "load store assemble move gather_row create_tile create_l1"),
         (elements, "read write dim"),

@@ -13,6 +13,7 @@ from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
 from npuscope.tile.ops.checks import describe, flag, index, member, shown
+from npuscope.tile.optimizations import laid_out
 from npuscope.tile.record.recorder import TaskDraft
 from npuscope.tile.state import Block, Run, current
 from npuscope.tile.steering import end_pass, lane_index
@@ -38,7 +39,7 @@ def unnamed(run: Run) -> str:
     """A region without name_hint is called after its function and its place in it, as PyPTO does."""
     site = sites.here()
     if site not in run.unnamed:
-        function = sites.site(site).function
+        function = sites.site(site).function.rpartition(".")[2]
         count = sum(name.startswith(f"{function}_incore_") for name in run.unnamed.values())
         run.unnamed[site] = f"{function}_incore_{count}"
     return run.unnamed[site]
@@ -59,6 +60,7 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
 def enter(run: Run, task: TaskDraft) -> None:
     kept = None if run.cluster is None else run.cluster.block
     run.block = Block(task, 0, 0, 1) if kept is None else kept
+    run.use(task.id)
     AXES.open(1)
 
 
@@ -67,6 +69,7 @@ def leave(run: Run) -> None:
     assert block is not None
     end_pass(run)
     run.block = None
+    run.use(None)
     if block.waiting is not None:
         return
     if run.cluster is not None:
@@ -138,7 +141,9 @@ class At:
         self.name = named(name_hint, "at")
         self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
         self.no_dep = _listed(no_dep_args, "no_dep_args")
-        for entry in _listed(optimizations, "optimizations"):
+        entries = _listed(optimizations, "optimizations")
+        self.layout = laid_out(entries)
+        for entry in entries:
             if getattr(entry, "retired", False):
                 current().recorder.notes.append(f"pl.{entry.name} was retired in June 2026 (pypto#1895)")
         self.task: TaskDraft | None = None
@@ -147,7 +152,7 @@ class At:
         run = current()
         if run.auto is not None:
             run.auto.pause(run)
-        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early)
+        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early, **self.layout)
         enter(run, self.task)
         if run.block is not None:
             run.block.is_new = True
@@ -192,6 +197,7 @@ class Spmd:
             "early": flag(allow_early_resolve, "spmd", "allow_early_resolve="),
             "predicated": predicate is not None,
             "skipped": self.skip,
+            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ()),
         }
         self.task: TaskDraft | None = None
 
@@ -215,6 +221,7 @@ class Spmd:
             self._run_blocks(run, task, body, lists, last)
         finally:
             run.block = None
+            run.use(None)
         mark_no_dep(run, task, run.no_dep_next)
         run.no_dep_next.clear()
         return last[0]
@@ -223,7 +230,9 @@ class Spmd:
         self, run: Run, task: TaskDraft, body: Callable[[Any], Any], lists: Sequence[Any], last: list[Any]
     ) -> None:
         if not run.lanes:
-            barrier = Barrier(self.blocks, lambda k: self._block(run, task, k, body, last, barrier))
+            order = None if run.memories is None else run.memories.phase.blocks.get(task.id)
+            run.use(task.id)
+            barrier = Barrier(order or range(self.blocks), lambda k: self._block(run, task, k, body, last, barrier))
             barrier.run()
         else:
             first = 0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuscope.tile.loops import Loop, in_orchestration, in_region
+from npuscope.tile.optimizations import Split, laid_out
 from npuscope.tile.regions import At, enter, leave, open_task
 from npuscope.tile.state import Run, current
 
@@ -25,6 +26,7 @@ class AutoIncore:
 
     def __init__(self, split: Any = None, name_hint: str = "", **_: Any) -> None:
         self.name = name_hint
+        self.layout = laid_out([Split(split)])
         self.held = False
 
     def __enter__(self) -> None:
@@ -43,7 +45,7 @@ class AutoIncore:
 
     def start(self, run: Run) -> None:
         """An op outside every chunked loop: opens the task that holds it."""
-        enter(run, open_task(run, self.name, 1, "at"))
+        enter(run, open_task(run, self.name, 1, "at", **self.layout))
         self.held = True
 
     def pause(self, run: Run) -> None:
@@ -70,7 +72,7 @@ class AutoIncore:
         turns = range(int(loop.start), int(loop.stop), int(loop.step))
         size = loop.chunk or 1
         for first in range(0, len(turns), size):
-            enter(run, open_task(run, self.name, 1, "at"))
+            enter(run, open_task(run, self.name, 1, "at", **self.layout))
             part = turns[first : first + size]
             inner = Loop("range", (part.start, part.stop, part.step))
             inner.told, inner.names, inner.lists = loop.told, loop.names, loop.lists

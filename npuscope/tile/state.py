@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from npuscope.tile.dtypes import DataType
 from npuscope.tile.fault import fault
 from npuscope.tile.memory import Buffer, contiguous
 from npuscope.tile.numeric import storage
+from npuscope.tile.phase import Memories, Phase
 from npuscope.tile.record import model
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
@@ -20,6 +22,7 @@ from npuscope.tile.strand import in_strand
 from npuscope.tile.values import Shape, Tensor, Tile
 
 Access = tuple[int, str, Shape, Shape]
+_ONE = (True,)
 
 
 class Block(BlockDraft):
@@ -59,8 +62,10 @@ class Block(BlockDraft):
 class Run:
     """One execution of one program."""
 
-    def __init__(self, program: str, mode: model.Mode) -> None:
+    def __init__(self, program: str, mode: model.Mode, phase: Phase | None = None) -> None:
         self.mode = mode
+        self.memories = None if phase is None else Memories(phase)
+        self.kept: dict[int, npt.NDArray[Any]] | None = None  # where asked for: what parameters held at the start
         self.computes = mode == "values"
         self.lanes = not self.computes  # whether equal turns and blocks are run as one
         self.lost = False  # whether a whole number was not computed because it differs from lane to lane
@@ -105,6 +110,8 @@ class Run:
             mask = np.zeros(int(np.prod(shape, dtype=np.int64)), np.bool_)
         buffer = Buffer(id, name or f"tensor_{id}", shape, dtype, data, mask, manual_dep)
         buffer.read_only = origin == "parameter" and direction == "In"
+        if self.memories is not None or self.kept is not None:
+            self._keep(buffer, origin == "parameter")
         self.buffers.append(buffer)
         self.recorder.buffers.append(
             model.Buffer(
@@ -130,6 +137,29 @@ class Run:
             data = storage.storage_full(shape, dtype, storage.poison(dtype) if fill is None else fill).reshape(-1)
         buffer = self.new_buffer(name, shape, dtype, data, written=fill is not None, **options)
         return Tensor(buffer, 0, shape, contiguous(shape))
+
+    def _keep(self, buffer: Buffer, parameter: bool) -> None:
+        """For runs in another order: what the caller's arrays held stays known."""
+        if buffer.read_only and buffer.data is not None:
+            buffer.data = buffer.data.view()
+            buffer.data.flags.writeable = False
+        elif self.kept is not None and parameter and buffer.data is not None:
+            self.kept[buffer.id] = buffer.data.copy()
+        if self.memories is not None:
+            self.memories.add(buffer)
+
+    def use(self, task: int | None) -> None:
+        """What runs next: a task, or the orchestration."""
+        if self.memories is not None:
+            self.memories.use(task, self.buffers)
+
+    def memories_of(self, buffer: Buffer, task: int | None) -> Iterable[bool]:
+        """The memories that a write of a task goes to, each in use for a turn: whether it is the one that counts."""
+        return _ONE if self.memories is None else self.memories.of_write(buffer, task)
+
+    def each_memory(self, task: int) -> Iterable[bool]:
+        """The same for all buffers at once."""
+        return _ONE if self.memories is None else self.memories.each(task, self.buffers)
 
     # --- recording
 
@@ -217,8 +247,7 @@ class Run:
             raise fault(f"{about} the kernel {self.block.task.kernel}", "Declare it pl.Out[…] or pl.InOut[…].")
         self.recorder.finding("direction", f"{about} the entry: nothing is copied back to the host")
         tensor.buffer.read_only = False  # said once
-        if tensor.buffer.data is not None and not tensor.buffer.data.flags.writeable:
-            tensor.buffer.data = tensor.buffer.data.copy()
+        tensor.buffer.own()
 
     # --- tiles
 
@@ -260,10 +289,13 @@ class Run:
             name = f"value_{len(self.buffers)}"
             tensor = self.create(name, tile.shape, tile.dtype, origin="promoted")
             if tile.array is not None and tensor.buffer.data is not None:
-                storage.store(tensor.view(), tile.array, tile.dtype)
+                for counts in self.memories_of(tensor.buffer, home.task.id):
+                    storage.store(tensor.view(), tile.array, tile.dtype)
+                    if counts:
+                        tensor.buffer.written = None
             else:
                 tensor.buffer.known = False
-            tensor.buffer.written = None
+                tensor.buffer.written = None
             tensor.valid = tile.valid
             _store_late(self, home, tile, tensor)
             tile.promoted = tensor

@@ -1,1 +1,20 @@
-"""Accesses of GM that conflict and that nothing orders."""
+"""Is a program safe to schedule: accesses to GM that conflict and that nothing orders, and what they change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuscope.lower.races.between_blocks import block_races
+from npuscope.lower.races.between_tasks import task_races
+from npuscope.lower.races.model import Change, Race, Side
+
+if TYPE_CHECKING:
+    from npuscope.lower.program import Program
+
+__all__ = ["Change", "Race", "Side", "races"]
+
+
+def races(program: Program) -> tuple[Race, ...]:
+    """Every race of a program, in the order of the later task; equal ones of many tasks counted together."""
+    found = [*task_races(program), *block_races(program)]
+    return tuple(sorted(found, key=lambda race: (race.sides[1].task, race.sides[0].task)))

@@ -8,24 +8,33 @@ usual ones have a small one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.boxes import Dims, dims
 
+Mode = Literal["read", "write", "add"]
+
 
 class Region(NamedTuple):
     """Equal boxes that a task touched in a buffer."""
 
     task: int
-    reads: bool
-    writes: bool
+    mode: Mode
     buffer: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offsets: Offsets
+
+    @property
+    def reads(self) -> bool:
+        return self.mode != "write"
+
+    @property
+    def writes(self) -> bool:
+        return self.mode != "read"
 
 
 class _Boxes(NamedTuple):

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from npuscope.tile.graph.aliases import Offsets, Placement
-from npuscope.tile.graph.cells import Region, cells_of
-from npuscope.tile.record.model import Access, Body, Recording, Task
+from npuscope.tile.graph.cells import Mode, Region, cells_of
+from npuscope.tile.record.model import Access, Argument, Body, Recording, Task
 from npuscope.tile.record.walk import ops_of
 
 Hazard = Literal["raw", "waw", "war"]
@@ -61,36 +61,57 @@ def exact_accesses(recording: Recording, task: Task, placement: Placement | None
             piece = placement.pieces((buffer, access.shape, access.strides, places.ravel()))
             blocks = np.repeat(blocks, len(piece[3]) // max(len(blocks), 1))
             found.append(Touched(piece[0], access.mode, piece[1], piece[2], piece[3], blocks, site))
+    for mode, argument in _by_signature(task):
+        piece = placement.pieces((argument.buffer, argument.shape, argument.strides, np.array([argument.offset])))
+        found.append(Touched(piece[0], mode, *piece[1:], np.zeros(len(piece[3]), np.int64), task.site))
     return tuple(found)
+
+
+def _by_signature(task: Task) -> Iterator[tuple[Mode, Argument]]:
+    """Of an extern kernel only its signature is known: it may touch all of what it is given."""
+    if task.form == "extern":
+        for argument in task.arguments:
+            if argument.reads:
+                yield "read", argument
+            if argument.writes:
+                yield "write", argument
 
 
 def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
     """Pairs of tasks whose order matters, by the elements they touched, in the order of the later task."""
+    edges = [edge for found in regions_by_buffer(recording).values() for edge in _edges_of(found)]
+    return tuple(sorted(edges, key=itemgetter(1)))
+
+
+def regions_by_buffer(recording: Recording) -> dict[int, list[Region]]:
+    """What tasks touched of every buffer that somebody wrote, in order of submission; parts where they lie."""
     placement = Placement(recording)
     written = {placement.root(a.buffer) for task in recording.tasks for a in task.arguments if a.writes}
     regions: dict[int, list[Region]] = defaultdict(list)
     for region in _regions(recording, placement, written):
         regions[region.buffer].append(region)
-    edges = [edge for found in regions.values() for edge in _edges_of(found)]
-    return tuple(sorted(edges, key=itemgetter(1)))
+    return regions
 
 
 def _regions(recording: Recording, placement: Placement, written: set[int]) -> Iterator[Region]:
     """Per task the places it touched in buffers that somebody wrote; equal boxes together, each place once."""
     plan = lru_cache(maxsize=None)(lambda body: _plan(recording.bodies[body]))
     for task in recording.tasks:
-        together: dict[tuple[int, bool, bool, tuple[int, ...], tuple[int, ...]], list[Offsets]] = defaultdict(list)
+        together: dict[tuple[Mode, int, tuple[int, ...], tuple[int, ...]], list[Offsets]] = defaultdict(list)
         roots = [placement.root(argument.buffer) in written for argument in task.arguments]
         for group in task.groups:
             for access, offsets in zip(plan(group.body), group.offsets, strict=True):
                 if roots[access.argument]:
-                    reads, writes = access.mode != "write", access.mode != "read"
                     buffer = task.arguments[access.argument].buffer
-                    together[buffer, reads, writes, access.shape, access.strides].append(offsets.ravel())
-        for (buffer, reads, writes, shape, strides), places in together.items():
+                    together[access.mode, buffer, access.shape, access.strides].append(offsets.ravel())
+        for mode, argument in _by_signature(task):
+            if placement.root(argument.buffer) in written:
+                key = (mode, argument.buffer, argument.shape, argument.strides)
+                together[key].append(np.array([argument.offset]))
+        for (mode, buffer, shape, strides), places in together.items():
             if 0 not in shape:
                 offsets = np.unique(np.concatenate(places))
-                yield Region(task.id, reads, writes, *placement.pieces((buffer, shape, strides, offsets)))
+                yield Region(task.id, mode, *placement.pieces((buffer, shape, strides, offsets)))
 
 
 def _plan(body: Body) -> list[Access]:

@@ -195,14 +195,14 @@ def store_box(
 
 def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Any, dtype: DataType, adds: bool) -> None:
     buffer = tensor.buffer
-    view = strided(buffer, start, box, tensor.strides, tensor.dtype)
     if dtype is not tensor.dtype:
         array = rounding.cast(array, dtype, tensor.dtype, "rint")
-    if adds:
-        array = rounding.round_to(storage.load(view, tensor.dtype) + array, tensor.dtype)
-    storage.store(view, array, tensor.dtype)
-    if buffer.written is not None:
-        np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
+    for counts in run.memories_of(buffer, None if run.block is None else run.block.task.id):
+        view = strided(buffer, start, box, tensor.strides, tensor.dtype)
+        value = rounding.round_to(storage.load(view, tensor.dtype) + array, tensor.dtype) if adds else array
+        storage.store(view, value, tensor.dtype)
+        if counts and buffer.written is not None:
+            np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
 
 
 def _check_narrowing(tile: Tile, tensor: Tensor, op: str) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from npuscope.tile import sites
 from npuscope.tile.dtypes import BF16, FP16, DataType
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.lanes import AXES
+from npuscope.tile.memory import Buffer
 from npuscope.tile.numeric import storage
 from npuscope.tile.ops.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.ops.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
@@ -130,8 +134,28 @@ def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tens
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype, adds=False)
+        if run.memories is not None and source.buffer is not target.buffer:
+            _join(target, start, source, box)
     target.buffer.store_count += 1
     return target
+
+
+def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
+    """In the order's memory: only what this phase wrote to the part, for the rest of the whole may be newer by now."""
+    for tensor in (source, target):
+        tensor.buffer.swap()
+    new = _written(source.buffer, source.offset, box, source.strides)
+    part = strided(source.buffer, source.offset, box, source.strides, source.dtype)
+    strided(target.buffer, start, box, target.strides, target.dtype)[new] = part[new]
+    _written(target.buffer, start, box, target.strides)[new] = True
+    for tensor in (source, target):
+        tensor.buffer.swap()
+
+
+def _written(buffer: Buffer, start: int, box: Shape, strides: Shape) -> npt.NDArray[np.bool_]:
+    if buffer.written is None:
+        return np.ones(box, np.bool_)
+    return np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
 
 
 def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
@@ -141,7 +165,10 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
     source = run.tile(tile, "move")
     space = member(target_memory, MemorySpace, "move", "target_memory").value
     if space == "GM" or (space == "Acc" and source.space == "Acc"):
-        raise fault(f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}")
+        raise fault(
+            f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}",
+            "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
+        )
     result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
     run.emit("move", "move", (source,), result)
     return result

@@ -178,6 +178,8 @@ class Task:
     predicated: bool = False
     skipped: bool = False  # its predicate was false: nothing ran
     layer: str = ""  # the inline call it was made in, e.g. "decode_layer#3"
+    split: Literal["", "up_down", "left_right"] = ""  # each vector core of a mixed task takes half of every tile
+    ring_slots: int = 0  # depth of the ring between cube and vector cores; 0: the compiler's own
 
 
 @dataclass(frozen=True, slots=True)

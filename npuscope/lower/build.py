@@ -1,0 +1,144 @@
+"""The first form of a body: one value per op that makes a tile, operands resolved to values.
+
+Where an op reads what an earlier turn made, the loop carries it: the reader has a value of its own for what the turn
+finds, and the Repeat says where that comes from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.names import name_of
+from npuscope.lower.storages import Storages
+from npuscope.tile.record.model import Body, Loop, Op, Recording, Ref, Site, Task
+
+Numbers = list[Any]  # per item the number of its value (None where it makes none), or per segment of a loop its Numbers
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A turn of a loop while its ops are resolved: the values of its segment and of the segments before."""
+
+    own: Numbers
+    before: Numbers | None
+    repeats: bool
+    carries: dict[tuple[tuple[int, ...], int], Carry] = field(default_factory=dict)  # by path and turns back
+
+
+class _Builder:
+    def __init__(self, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> None:
+        self.sites, self.tensors = sites, tensors
+        self.values: list[Value] = []
+        self.same: list[tuple[int, int]] = []  # values that share their storage
+        self.prologue: Numbers = []
+        self.accesses = 0
+        self.loops = 0
+
+    def number(self, items: tuple[Op | Loop, ...]) -> Numbers:
+        """Values for all ops first: an op may read what a later op of the turn before made."""
+        return [
+            self._value(item) if isinstance(item, Op) else [self.number(segment.items) for segment in item.segments]
+            for item in items
+        ]
+
+    def _value(self, op: Op) -> int | None:
+        tile = op.result
+        if tile is None:
+            return None
+        number = len(self.values)
+        name = self.tensors[op.accesses[0].argument] if op.accesses else name_of(self.sites[op.site], op.name)
+        space = tile.space or ""
+        self.values.append(Value(number, name, tile.shape, tile.dtype, op.site, number, space, said=bool(space)))
+        return number
+
+    def items(self, items: tuple[Op | Loop, ...], numbers: Numbers, frames: tuple[_Frame, ...]) -> Items:
+        made: list[Instruction | Repeat] = []
+        for item, number in zip(items, numbers, strict=True):
+            if isinstance(item, Op):
+                made.append(self._instruction(item, number, frames))
+                continue
+            self.loops += 1
+            loop = self.loops
+            before = None
+            for segment, own in zip(item.segments, number, strict=True):
+                frame = _Frame(own, before, segment.count > 1)
+                body = self.items(segment.items, own, (*frames, frame))
+                carries = tuple(frame.carries.values())
+                made.append(Repeat(item.kind, loop, item.stage, item.site, segment.count, body, carries))
+                before = own
+        return tuple(made)
+
+    def _instruction(self, op: Op, result: int | None, frames: tuple[_Frame, ...]) -> Instruction:
+        operands = tuple(self._operand(operand, frames) for operand in op.operands)
+        if result is not None and operands and operands[0] is not None and _in_place(op):
+            self.same.append((operands[0], result))
+        first = self.accesses
+        self.accesses += len(op.accesses)
+        return Instruction(
+            op.name,
+            op.plane,
+            op.site,
+            operands,
+            result,
+            (),
+            op.accesses,
+            first if op.accesses else -1,
+            op.attributes,
+            op.flops,
+        )
+
+    def _operand(self, operand: object, frames: tuple[_Frame, ...]) -> int | None:
+        if not isinstance(operand, Ref):
+            return None
+        if operand.up < 0:
+            return _at(self.prologue, operand.path)
+        frame = frames[-1 - operand.up]
+        if not operand.back:
+            return _at(frame.own, operand.path)
+        first = None if frame.before is None else _at(frame.before, operand.path)
+        if not frame.repeats:
+            return first
+        known = frame.carries.get((operand.path, operand.back))
+        if known is None:
+            following = _at(frame.own, operand.path)
+            if following is None:
+                return first
+            number = len(self.values)
+            self.values.append(replace(self.values[following], id=number, storage=number))
+            known = frame.carries[operand.path, operand.back] = Carry(number, first, following)
+        return known.value
+
+
+def _in_place(op: Op) -> bool:
+    """Whether the result is the first operand's storage: a view, a sum in the accumulator, a tile written to.
+
+    A cast of plane "move" is an accumulator seen in the type that it will leave in.
+    """
+    return op.plane in ("view", "cube") or op.name == "assemble" or (op.name == "cast" and op.plane == "move")
+
+
+def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
+    """The value at a path; inside a loop that is its last turn's."""
+    place = numbers[path[0]]
+    for step in path[1:]:
+        place = place[-1][step]
+    return place if isinstance(place, int) else None
+
+
+def build(recording: Recording, task: Task, number: int) -> Lowered:
+    """One of the bodies of a task before anything is decided. Tiles loaded from GM have their tensor's name."""
+    body: Body = recording.bodies[number]
+    tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
+    builder = _Builder(recording.sites, tensors)
+    builder.prologue = builder.number(body.prologue)
+    top = builder.number(body.items)
+    frame = _Frame(top, None, repeats=False)
+    prologue = builder.items(body.prologue, builder.prologue, (frame,))
+    items = builder.items(body.items, top, (frame,))
+    storages = Storages(builder.values)
+    for one, other in builder.same:
+        storages.join(one, other)
+    split, slots = task.split, task.ring_slots
+    return Lowered(task.kernel, number, storages.applied(), prologue + items, split=split, ring_slots=slots)

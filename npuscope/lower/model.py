@@ -1,0 +1,131 @@
+"""A body on its way to the core: values with a place, instructions with a pipe, loops with a depth.
+
+Every pass takes a `Lowered` and gives a `Lowered`; nothing is changed in place. A `Value` is one tile; values that
+must lie in the same storage (a view, an accumulator added to in place, a value carried round a loop) name the same
+`storage`. Positions of GM accesses stay in the recording: `first_access` counts the accesses of the body, as the
+offsets of a BlockGroup do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from npuscope.tile.record.model import Access, Plane
+
+Unit = Literal["AIC", "AIV"]
+Pipe = Literal["MTE2", "MTE1", "M", "FIXP", "V", "MTE3", "S"]
+Direction = Literal["C2V", "V2C"]
+Items = tuple["Instruction | Repeat", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tile on chip: `bytes` is what it takes there, padding included; `space` is "" until it is placed."""
+
+    id: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    site: int
+    storage: int
+    space: str = ""
+    bytes: int = 0
+    in_ring: bool = False  # lies in a slot of the ring between the cores
+    said: bool = False  # the program says its space
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """`operands` are the values it reads in the op's order, None where the op was given a number or nothing."""
+
+    name: str
+    plane: Plane
+    site: int
+    operands: tuple[int | None, ...] = ()
+    result: int | None = None
+    scratch: tuple[int, ...] = ()  # values it needs while it runs
+    accesses: tuple[Access, ...] = ()
+    first_access: int = -1
+    attributes: tuple[tuple[str, object], ...] = ()
+    flops: int = 0
+    unit: Unit | None = None
+    pipe: Pipe | None = None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return tuple(value for value in self.operands if value is not None)
+
+    def attribute(self, name: str) -> object:
+        return dict(self.attributes).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """`value` is what a turn finds: `first` in the first turn, what the turn before left as `next` in the others."""
+
+    value: int
+    first: int | None
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`count` turns of a loop; the turns of one loop with another structure are a Repeat of their own.
+
+    `loop` is the same for all of those. `stage` turns are in flight at once.
+    """
+
+    kind: Literal["range", "pipeline", "unroll", "while", "split_aiv", "l0"]
+    loop: int
+    stage: int
+    site: int
+    count: int
+    items: Items
+    carries: tuple[Carry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Slots that tiles pass through from one core to the other; `space` is where the receiver keeps them."""
+
+    direction: Direction
+    space: str
+    slot: int  # bytes
+    slots: int
+
+    @property
+    def bytes(self) -> int:
+        return self.slot * self.slots
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One body of one kernel, as far as it has been lowered."""
+
+    kernel: str
+    body: int
+    values: tuple[Value, ...]
+    items: Items
+    rings: tuple[Ring, ...] = ()
+    split: str = ""
+    ring_slots: int = 0
+    notes: tuple[str, ...] = field(default=())  # what a pass gave up or changed
+
+
+def instructions(items: Items) -> Iterator[Instruction]:
+    """Every instruction once, in order, through all loops."""
+    for item in items:
+        if isinstance(item, Instruction):
+            yield item
+        else:
+            yield from instructions(item.items)
+
+
+def carried(items: Items) -> Iterator[int]:
+    """The values that turns of loops find, at any depth."""
+    for item in items:
+        if isinstance(item, Repeat):
+            yield from (carry.value for carry in item.carries)
+            yield from carried(item.items)

@@ -1,0 +1,264 @@
+"""Where every value lies, and the moves that follow.
+
+Products are in Acc, operands of products in Mat, everything else in Vec; what the program says goes first. A tile
+that is loaded for both kinds of core is loaded twice. Where a reader needs a value elsewhere than it lies, a move is
+put before the reader, outside the loops that do not change it. Moves between cores become hand-overs in `split`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+
+ON_CUBE_CORE = ("Mat", "Left", "Right", "Acc", "Bias")
+INHERITS = {"fillpad"}  # vector ops that the cube core's own mover can do on a tile that only products read
+NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
+
+
+def place(lowered: Lowered) -> Lowered:
+    """Every value with its space, every reader with its operands where it needs them."""
+    lowered = _without_zero_seeds(_twice_loaded(lowered))
+    spaces = _spaces(lowered)
+    values = [replace(value, space=spaces[value.storage]) for value in lowered.values]
+    return _Mover(lowered, values).moved()
+
+
+def demand(instruction: Instruction, operand: int) -> str:
+    """The space in which an op needs an operand; "" where any will do."""
+    if instruction.plane == "cube":
+        return ("Acc", "Mat", "Mat", "Bias")[operand]
+    return "Vec" if instruction.plane in ("vector", "scalar") else ""
+
+
+# --- spaces
+
+
+def _spaces(lowered: Lowered) -> dict[int, str]:
+    """The space of every storage."""
+    said = {value.storage: value.space for value in lowered.values if value.said}
+    made: dict[int, set[str]] = defaultdict(set)
+    for one in instructions(lowered.items):
+        if one.result is not None:
+            inherits = one.name in INHERITS
+            made[lowered.values[one.result].storage].add("inherits" if inherits else one.plane)
+    wanted = demands(lowered)
+    found = dict(said)
+    for value in lowered.values:
+        if value.storage in found:
+            continue
+        makers, uses = made[value.storage], wanted[value.storage]
+        computed = "vector" in makers or ("inherits" in makers and not _only_loaded(lowered, value.storage))
+        found[value.storage] = "Mat" if uses and uses <= {"Mat"} and not computed else "Vec"
+    return found
+
+
+def demands(lowered: Lowered) -> dict[int, set[str]]:
+    """Storage -> the spaces its readers need it in, also through ops that work where their operand lies."""
+    wanted: dict[int, set[str]] = defaultdict(set)
+    order = list(instructions(lowered.items))
+    for one in reversed(order):
+        for n, value in enumerate(one.operands):
+            if value is None:
+                continue
+            storage = lowered.values[value].storage
+            if one.name in INHERITS and one.result is not None:
+                wanted[storage] |= wanted[lowered.values[one.result].storage] or {"Vec"}
+            elif need := demand(one, n):
+                wanted[storage].add(need)
+    return wanted
+
+
+def _only_loaded(lowered: Lowered, storage: int) -> bool:
+    """Whether a storage comes from GM by ops that need no vector core."""
+    for one in instructions(lowered.items):
+        if one.result is None or lowered.values[one.result].storage != storage or one.plane == "view":
+            continue
+        if one.name in INHERITS:
+            source = lowered.values[one.reads[0]]
+            if source.storage != storage and not _only_loaded(lowered, source.storage):
+                return False
+        elif one.plane != "load":
+            return False
+    return True
+
+
+# --- rewrites before
+
+
+def _twice_loaded(lowered: Lowered) -> Lowered:
+    """A tile that both kinds of core read is loaded for each: the loads of the cube core get values of their own."""
+    wanted = demands(lowered)
+    loads = {
+        one.result: one
+        for one in instructions(lowered.items)
+        if one.plane == "load" and one.result is not None and not lowered.values[one.result].said
+    }
+    both = {number for number in loads if wanted[lowered.values[number].storage] == {"Mat", "Vec"}}
+    if not both:
+        return lowered
+    values = list(lowered.values)
+    twins: dict[int, int] = {}
+    views = {one.result: one.operands[0] for one in instructions(lowered.items) if one.plane == "view" and one.operands}
+
+    def root(number: int) -> int | None:
+        while number not in loads and views.get(number) is not None:
+            number = views[number]  # type: ignore[assignment]
+        return number if number in both else None
+
+    def rewritten(items: Items) -> Iterator[Instruction | Repeat]:
+        for item in items:
+            if isinstance(item, Repeat):
+                yield replace(item, items=tuple(rewritten(item.items)))
+                continue
+            if item.result in both:
+                number = len(values)
+                values.append(replace(values[item.result], id=number, storage=number))
+                twins[item.result] = number
+                yield replace(item, result=number)
+            elif item.plane == "view" and item.operands and item.operands[0] in twins and item.result is not None:
+                number = len(values)
+                source = twins[item.operands[0]]
+                values.append(replace(values[item.result], id=number, storage=values[source].storage))
+                twins[item.result] = number
+                yield replace(item, operands=(source, *item.operands[1:]), result=number)
+            elif item.plane == "cube":
+                swapped = tuple(twins.get(v, v) if v is not None and root(v) is not None else v for v in item.operands)
+                item = replace(item, operands=swapped)
+            yield item
+
+    items = tuple(rewritten(lowered.items))
+    return replace(lowered, items=items, values=tuple(values))
+
+
+def _without_zero_seeds(lowered: Lowered) -> Lowered:
+    """An accumulator seeded by `full`: the first product overwrites instead, for nothing can be put into Acc."""
+    seeds = {one.result for one in instructions(lowered.items) if one.name == "full"}
+    used = {
+        v for one in instructions(lowered.items) for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)
+    }
+    dropped = {
+        one.operands[0]
+        for one in instructions(lowered.items)
+        if one.plane == "cube" and one.operands[0] in seeds and one.operands[0] not in used
+    }
+    if not dropped:
+        return lowered
+
+    def rewritten(items: Items) -> Iterator[Instruction | Repeat]:
+        for item in items:
+            if isinstance(item, Repeat):
+                yield replace(item, items=tuple(rewritten(item.items)))
+            elif item.plane == "cube" and item.operands[0] in dropped:
+                yield replace(item, name="matmul", operands=(None, *item.operands[1:]))
+            elif item.result not in dropped:
+                yield item
+
+    return replace(lowered, items=tuple(rewritten(lowered.items)))
+
+
+# --- moves
+
+
+Path = tuple[int, ...]  # places of the loops around, outermost first
+
+
+class _Mover:
+    """Puts a move before the readers of a value that lies elsewhere."""
+
+    def __init__(self, lowered: Lowered, values: list[Value]) -> None:
+        self.lowered = lowered
+        self.values = values
+        self.folded = self._folded_casts()
+        self.paths: dict[int, Path] = {}
+        self._find_paths(lowered.items, ())
+
+    def moved(self) -> Lowered:
+        items = tuple(self._items(self.lowered.items, (), {}))
+        return replace(self.lowered, items=items, values=tuple(self.values))
+
+    def _find_paths(self, items: Items, path: Path) -> None:
+        """Where each value comes to be."""
+        for n, item in enumerate(items):
+            if isinstance(item, Repeat):
+                inside = (*path, n)
+                self.paths |= {carry.value: inside for carry in item.carries}
+                self._find_paths(item.items, inside)
+            elif item.result is not None:
+                self.paths[item.result] = path
+
+    def _folded_casts(self) -> set[int]:
+        """Results of casts that the accumulator's own way out does: rounded to even, read by products only."""
+        wanted = demands(self.lowered)
+        found = set()
+        for one in instructions(self.lowered.items):
+            if one.name == "cast" and one.plane == "vector" and one.result is not None and one.reads:
+                source, result = self.values[one.reads[0]], self.values[one.result]
+                rint = one.attribute("mode") == "rint" and result.dtype in NARROWED
+                if source.space == "Acc" and source.dtype == "FP32" and rint and wanted[result.storage] == {"Mat"}:
+                    found.add(one.result)
+        for number in found:
+            self.values[number] = replace(self.values[number], space="Mat")
+        return found
+
+    def _items(self, items: Items, path: Path, known: dict[tuple[int, str], int]) -> Iterator[Instruction | Repeat]:
+        known = dict(known)
+        for n, item in enumerate(items):
+            inside = (*path, n) if isinstance(item, Repeat) else path
+            for one, at in _nested(item, inside):
+                for k, number in enumerate(one.operands):
+                    if number is None or not self._misplaced(one, k, number):
+                        continue
+                    here = _common(self.paths[number], at) == path
+                    key = (number, self._target(one, k))
+                    if here and key not in known:
+                        known[key] = self._moved_value(number, key[1])
+                        yield Instruction("move", "move", one.site, (number,), known[key])
+            if isinstance(item, Repeat):
+                yield replace(item, items=tuple(self._items(item.items, inside, known)))
+            else:
+                yield self._with_operands(item, known)
+
+    def _with_operands(self, one: Instruction, known: dict[tuple[int, str], int]) -> Instruction:
+        operands = tuple(
+            known[number, self._target(one, k)] if number is not None and self._misplaced(one, k, number) else number
+            for k, number in enumerate(one.operands)
+        )
+        plane = "move" if one.result in self.folded or self._in_mat(one) else one.plane
+        return replace(one, operands=operands, plane=plane)
+
+    def _in_mat(self, one: Instruction) -> bool:
+        return one.name in INHERITS and one.result is not None and self.values[one.result].space == "Mat"
+
+    def _target(self, one: Instruction, operand: int) -> str:
+        return demand(one, operand)
+
+    def _misplaced(self, one: Instruction, operand: int, number: int) -> bool:
+        need, space = demand(one, operand), self.values[number].space
+        if one.result in self.folded or self._in_mat(one):
+            return False
+        if one.plane == "cube" and operand in (1, 2) and space in ("Left", "Right"):
+            return False
+        return bool(need) and space != need
+
+    def _moved_value(self, number: int, space: str) -> int:
+        new = len(self.values)
+        self.values.append(replace(self.values[number], id=new, storage=new, space=space, said=False))
+        return new
+
+
+def _nested(item: Instruction | Repeat, path: Path) -> Iterator[tuple[Instruction, Path]]:
+    if isinstance(item, Instruction):
+        yield item, path
+    else:
+        for n, inner in enumerate(item.items):
+            yield from _nested(inner, (*path, n) if isinstance(inner, Repeat) else path)
+
+
+def _common(one: Path, other: Path) -> Path:
+    n = 0
+    while n < min(len(one), len(other)) and one[n] == other[n]:
+        n += 1
+    return one[:n]
