@@ -129,7 +129,7 @@ _Equal = tuple[Mode, tuple[int, ...], tuple[int, ...]]
 
 
 def _plan(body: Body) -> list[tuple[int, _Equal, list[int]]]:
-    """The accesses of a body that touch equal boxes of one argument: how, and which they are, counted as its offsets."""
+    """The accesses of a body that touch equal boxes of one argument: how, and their places among its offsets."""
     found: dict[tuple[int, _Equal], list[int]] = defaultdict(list)
     accesses = (access for op, _ in ops_of(body) for access in op.accesses)
     for number, access in enumerate(accesses):
