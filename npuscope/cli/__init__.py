@@ -45,7 +45,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, graph, memory)
+PROGRAMS = (run, check, memory, graph)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)

@@ -60,7 +60,8 @@ def command(
 ) -> None:
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.lower.checked import Options, check_all, device_to_check_on, reaches, rules_of
+    from npuscope.lower.checked import Options, check_all, reaches, rules_of
+    from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
@@ -77,7 +78,7 @@ def command(
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
     check_outputs([file], markdown, sarif)
-    chip = device_to_check_on(device)
+    chip = chip_to_lower_for(device)
     with progress_bar():
         checks = check_all(file, arguments or [], chip, options, program)
         written = write_reports(

@@ -235,7 +235,11 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
     for place, constant in constants(device):
         if not math.isfinite(constant.value) or constant.value < 0:
             raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
-        may_be_zero = place.endswith("latency") or place.startswith("timing.") or (place.startswith("family.") and not place.endswith(DIVISORS))
+        may_be_zero = (
+            place.endswith("latency")
+            or place.startswith("timing.")
+            or (place.startswith("family.") and not place.endswith(DIVISORS))
+        )
         if constant.value == 0 and not may_be_zero:
             raise BadInput(f"{place} is zero", path=path)
         if constant.value and not SMALLEST < constant.value < LARGEST:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from npuscope.device.chip import Device, load, names
+from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.findings import SEVERITIES, Finding, Severity
+from npuscope.lower.limits import LIMITS, broken
 from npuscope.lower.lint.all_rules import ALL_RULES
+from npuscope.lower.lint.ignores import silenced
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.run import Found, lint
 from npuscope.lower.lint.select import chosen
+from npuscope.lower.memory import usages
+from npuscope.lower.passes import Options as Lowering
 from npuscope.lower.program import Program
+from npuscope.lower.races import Race, races
+from npuscope.lower.races.replay import Replayed, replay_races
 from npuscope.tile.graph.outputs import the_one
-from npuscope.tile.script import run_script
+from npuscope.tile.script import ScriptRun, run_script
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Options:
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """How much of a space a kernel uses, in bytes."""
+    """How much of a space a function of a kernel uses, in bytes."""
 
     kernel: str
     space: str
@@ -42,19 +47,31 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class Checked:
-    """One program's result; `ignored` counts findings that comments in the source silenced."""
+    """One program's result; `ignored` counts what comments in the source silenced."""
 
     program: str
     findings: tuple[Found, ...]
     memory: tuple[MemoryLine, ...]
-    races: tuple[Any, ...]
+    races: tuple[Race, ...]
     errors: tuple[Finding, ...]
     ignored: int = 0
+    replayed: Replayed | None = None
 
-    @property
-    def over(self) -> tuple[MemoryLine, ...]:
-        """What does not fit."""
-        return tuple(line for line in self.memory if line.used > line.limit)
+
+RACE = Rule(
+    "race",
+    "error",
+    "two accesses of global memory that nothing orders",
+    "The runtime makes readers wait for writers, and writers for writers, but no writer for readers, and opt-outs "
+    "silence even that. Which of the two comes first is then chance.",
+    lambda program: map(race_finding, races(program)),
+)
+EVERY: tuple[Rule, ...] = (*LIMITS, RACE, *ALL_RULES)
+
+
+def rules_of(options: Options) -> tuple[Rule, ...]:
+    """All that is looked for."""
+    return chosen(EVERY, options.select, (*options.ignore, *(() if options.races else (RACE.id,))))
 
 
 def check_all(
@@ -66,52 +83,63 @@ def check_all(
     """
     run = run_script(file, argv, "shapes")
     recordings = run.recordings
-    goldens = {id(result.run): result.golden_fn for result in run.results if result.run is not None}
     wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
-    found = []
-    for n in wanted:
-        if recordings[n].tasks:
-            found.append(check(Program(recordings[n], device, goldens.get(id(run.runs[n]))), options))
-    return tuple(dict.fromkeys(found))
+    programs = _programs(run, device, options)
+    found = {n: check(programs[n], options) for n in wanted if recordings[n].tasks}
+    if not found:
+        raise NpuscopeError("no tile program ran, so there is nothing to check", path=file)
+    if options.replay:
+        sought = [found[n].races if n in found else () for n in range(len(recordings))]
+        replayed = replay_races(file, argv, sought, device, options.seed)
+        found = {n: replace(one, races=replayed[n].races, replayed=replayed[n]) for n, one in found.items()}
+    return tuple(dict.fromkeys(found.values()))
+
+
+def _programs(run: ScriptRun, device: Device, options: Options) -> list[Program]:
+    goldens: dict[int, Callable[..., object] | None] = {id(result.run): result.golden_fn for result in run.results}
+    lowering = Lowering(ring_slots=options.ring_slots)
+    return [Program(one.recording, device, goldens.get(id(one)), lowering) for one in run.runs]
 
 
 def check(program: Program, options: Options = Options()) -> Checked:
     """Checks one recorded program."""
-    found = lint(program, rules_of(options))
-    memory, errors = _lowered(program, options)
-    races = _races(program, options) if options.races else ()
-    return Checked(program.recording.program, found.found, memory, races, errors, found.ignored)
-
-
-def rules_of(options: Options) -> tuple[Rule, ...]:
-    """The rules that run."""
-    return chosen(ALL_RULES, options.select, options.ignore)
-
-
-def device_to_check_on(name: str) -> Device:
-    """A device whose file says what a core can hold."""
-    device = load(name)
-    if not device.space or device.rules is None:
-        able = [known for known in names() if load(known).space]
-        raise NpuscopeError(
-            f"the file of {device.name} does not say what a core can hold, so no tile program can be checked on it",
-            remedy=f"Take {' or '.join(able)}, or add [space] and [rules] to the file.",
-        )
-    return device
-
-
-def reaches(checks: Sequence[Checked], level: Severity) -> bool:
-    """Whether there is something as bad as `level` or worse; what does not fit or is not safe is an error."""
-    bad = SEVERITIES[: SEVERITIES.index(level) + 1]
-    return any(
-        checked.errors or checked.races or checked.over or any(one.finding.severity in bad for one in checked.findings)
-        for checked in checks
+    wanted = {rule.id for rule in rules_of(options)}
+    found = lint(program, [rule for rule in ALL_RULES if rule.id in wanted])
+    errors = [error for error in broken(program) if error.id in wanted]
+    racing = races(program) if RACE.id in wanted else ()
+    kept_errors = tuple(error for error in errors if not silenced(error.id, error.file, error.line))
+    kept_races = tuple(race for race in racing if not any(silenced(RACE.id, s.file, s.line) for s in race.sides))
+    return Checked(
+        program.recording.program,
+        found.found,
+        tuple(_memory(program)),
+        kept_races,
+        kept_errors,
+        found.ignored + len(errors) - len(kept_errors) + len(racing) - len(kept_races),
     )
 
 
-def _lowered(program: Program, options: Options) -> tuple[tuple[MemoryLine, ...], tuple[Finding, ...]]:
-    return (), ()
+def _memory(program: Program) -> Iterator[MemoryLine]:
+    for usage in usages(program.kernels):
+        yield MemoryLine(usage.function, usage.space.space, usage.space.used, usage.space.limit)
 
 
-def _races(program: Program, options: Options) -> tuple[Any, ...]:
-    return ()
+def race_finding(race: Race) -> Finding:
+    """A race as a finding: at the later access, with the earlier one beside it."""
+    first, second = race.sides
+    message = (
+        f"{second.region} of {second.kernel} and {first.region} of {first.kernel}: nothing orders them; {race.why}"
+    )
+    return Finding(
+        RACE.id, "error", second.file, second.line, message, race.fix, second.kernel, count=race.count,
+        also=((first.file, first.line),),
+    )  # fmt: skip
+
+
+def reaches(checks: Sequence[Checked], level: Severity) -> bool:
+    """Whether there is something as bad as `level` or worse."""
+    bad = SEVERITIES[: SEVERITIES.index(level) + 1]
+    return any(
+        checked.errors or checked.races or any(one.finding.severity in bad for one in checked.findings)
+        for checked in checks
+    )

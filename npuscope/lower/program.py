@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
 from npuscope.lower.lint.dataflow import Flow, flow_of
+from npuscope.lower.passes import Options
+from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Conflicts, conflicts
 from npuscope.lower.races.order import Order, order
+from npuscope.lower.traffic import Traffic, traffic_of
 from npuscope.tile.graph.aliases import Placement
+from npuscope.tile.graph.cells import Region
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.exact import regions_by_buffer
 from npuscope.tile.graph.task_graph import task_graph
@@ -37,13 +41,17 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """One recorded program on one chip. `golden`: the function its results are held against, if the run had one."""
+    """One recorded program on one chip.
+
+    `golden`: the function its results are held against, if the run had one. `lowering`: settings of the compiler.
+    """
 
     recording: Recording
     device: Device
     golden: Callable[..., object] | None = None
+    lowering: Options = field(default_factory=Options)
 
     @cached_property
     def graph(self) -> Graph:
@@ -57,7 +65,17 @@ class Program:
     @cached_property
     def conflicts(self) -> Conflicts:
         """Which earlier tasks each task shares an element with that one of the two writes."""
-        return conflicts(regions_by_buffer(self.recording), self.order.before)
+        return conflicts(self.regions, self.order.before, self.classes)
+
+    @cached_property
+    def classes(self) -> Classes:
+        """Elements that the same regions touched, together; remembers what it was asked."""
+        return Classes()
+
+    @cached_property
+    def regions(self) -> dict[int, list[Region]]:
+        """What tasks touched of every buffer that somebody wrote, in order of submission."""
+        return regions_by_buffer(self.recording)
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
@@ -88,10 +106,15 @@ class Program:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Every body of every kernel, lowered and planned as the compiler does by itself."""
+        """Every body of every kernel, lowered and planned."""
         from npuscope.lower.memory import kernels  # which reads programs
 
-        return kernels(self)
+        return kernels(self, self.lowering)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What tasks move between GM and the chip."""
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

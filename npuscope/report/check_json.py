@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from npuscope.lower.checked import Checked
@@ -17,9 +18,10 @@ def check_dict(file: str, device: str, checks: Sequence[Checked]) -> dict[str, A
         "device": device,
         "programs": [checked.program for checked in checks],
         "findings": [{"program": n, **_found(one)} for n, checked in enumerate(checks) for one in checked.findings],
-        "memory": [{"program": n, **_plain(line)} for n, checked in enumerate(checks) for line in checked.memory],
-        "races": [{"program": n, **_plain(race)} for n, checked in enumerate(checks) for race in checked.races],
+        "memory": [{"program": n, **asdict(line)} for n, checked in enumerate(checks) for line in checked.memory],
+        "races": [{"program": n, **race.as_dict()} for n, checked in enumerate(checks) for race in checked.races],
         "errors": [{"program": n, **finding_dict(one)} for n, checked in enumerate(checks) for one in checked.errors],
+        "replays": [{"program": n, **c.replayed.as_dict()} for n, c in enumerate(checks) if c.replayed is not None],
         "ignored": sum(checked.ignored for checked in checks),
     }
 
@@ -45,9 +47,3 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "count": finding.count,
         "also": [{"file": file, "line": line} for file, line in finding.also],
     }
-
-
-def _plain(record: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(record)

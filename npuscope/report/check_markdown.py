@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from npuscope.lower.checked import Checked
+from npuscope.lower.checked import Checked, race_finding
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.all_rules import ALL_RULES
 from npuscope.lower.lint.run import Found, short_name
@@ -30,9 +30,9 @@ def _program(checked: Checked) -> Iterable[str]:
     if checked.errors:
         yield "## Errors"
         yield bullets(_bullet(finding, 0.0) for finding in checked.errors)
-    if checked.over:
-        yield "## Does not fit"
-        yield bullets(f"{text(m.kernel)} {m.space} buffer usage {m.used} > {m.limit}" for m in checked.over)
+    if checked.races:
+        yield "## Races"
+        yield bullets(_bullet(race_finding(race), 0.0) for race in checked.races)
     inside = [one for one in checked.findings if not one.crosses]
     scopes = sorted(by_scope(inside).items(), key=lambda item: (item[0].file, item[0].first))
     for scope, found in scopes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from npuscope import __version__
-from npuscope.lower.checked import Checked
+from npuscope.lower.checked import Checked, race_finding
 from npuscope.lower.findings import Finding, Severity
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.source import read
@@ -23,10 +23,8 @@ LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "
 def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     """One run with all programs; paths are relative to the folder the command runs in."""
     told = [(f.finding, cost_text(f.finding.cost, f.seconds)) for checked in checks for f in checked.findings]
-    told += [(finding, "") for checked in checks for finding in checked.errors]
+    told += [(finding, "") for checked in checks for finding in (*checked.errors, *map(race_finding, checked.races))]
     described = [_rule(rule) for rule in rules]
-    known = {rule.id for rule in rules}
-    described += [_plain_rule(id) for id in dict.fromkeys(f.id for f, _ in told) if id not in known]
     index = {rule["id"]: number for number, rule in enumerate(described)}
     tool = {"name": "npuscope", "version": __version__, "rules": described}
     run = {
@@ -48,11 +46,6 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": [rule.about]},
     }
-
-
-def _plain_rule(id: str) -> dict[str, Any]:
-    """What is no lint rule: limits of the chip that a program breaks."""
-    return {"id": id, "shortDescription": {"text": _sentence(id.replace("-", " "))}}
 
 
 def _result(finding: Finding, cost: str, index: int) -> dict[str, Any]:

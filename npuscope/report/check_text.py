@@ -11,6 +11,8 @@ from npuscope.lower.findings import SEVERITIES, Cost, Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.run import Found, short_name
 from npuscope.lower.lint.scopes import Scope
+from npuscope.lower.races.model import Change, Race
+from npuscope.lower.races.replay import Replayed
 
 TOP = 5  # findings shown of a scope
 
@@ -28,7 +30,7 @@ def check_text(file: str, device: str, checks: Sequence[Checked], everything: bo
 def counts(checks: Sequence[Checked]) -> str:
     """One line: how many of what."""
     found = [one.finding.severity for checked in checks for one in checked.findings]
-    found += ["error" for checked in checks for _ in (*checked.errors, *checked.races, *checked.over)]
+    found += ["error" for checked in checks for _ in (*checked.errors, *checked.races)]
     told = [many(found.count(severity), severity) for severity in SEVERITIES if severity in found]
     silenced = sum(checked.ignored for checked in checks)
     if silenced:
@@ -50,16 +52,23 @@ def by_scope(found: Iterable[Found]) -> dict[Scope, list[Found]]:
 def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
     if checked.errors:
         yield ["errors", *(line for finding in checked.errors for line in _finding(finding))]
-    if checked.over:
-        yield [f"{line.kernel} {line.space} buffer usage {line.used} > {line.limit}" for line in checked.over]
+    if checked.races:
+        yield ["races", *(line for race in checked.races for line in race_lines(race))]
+    if checked.replayed is not None:
+        yield replay_lines(checked.replayed)
     scopes = by_scope(checked.findings)
     for scope, found in sorted(scopes.items(), key=lambda item: -sum(one.seconds for one in item[1])):
-        shown = found if everything else found[:TOP]
+        shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         lines = [_heading(scope, found)]
         lines += [line for one in shown for line in _finding(one.finding, one.seconds)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
         yield lines
+
+
+def _must_be_seen(one: Found) -> bool:
+    """Wrong numbers cost nothing that ranks them."""
+    return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
 
 
 def _heading(scope: Scope, found: Sequence[Found]) -> str:
@@ -73,12 +82,44 @@ def _finding(finding: Finding, seconds: float = 0.0) -> list[str]:
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
     if cost := cost_text(finding.cost, seconds):
-        times = f" in {finding.count:,} tasks" if finding.count > 1 else ""
+        times = f"; met {finding.count:,} times" if finding.count > 1 else ""
         lines.append(f"      costs {cost}{times}")
     lines.append(f"      fix: {printable(finding.fix)}")
     if finding.change:
         lines.append(f"      + {printable(finding.change)}")
     return lines
+
+
+def race_lines(race: Race) -> list[str]:
+    """Both accesses, why nothing orders them, what would, and what another order changed."""
+    first, second = (
+        f"{side.region} {_DOES[race.hazard][n]} by {short_name(side.kernel)} ({shown_path(side.file)}:{side.line})"
+        for n, side in enumerate(race.sides)
+    )
+    times = f", {race.count:,} times" if race.count > 1 else ""
+    lines = [f"  error: {printable(second)} may come before {printable(first)}{times} [race]"]
+    lines += [f"      {printable(race.why)}", f"      fix: {printable(race.fix)}"]
+    if race.changes is not None:
+        lines += [f"      replayed the other way: {told}" for told in _changes(race.changes)]
+    return [*lines, f"      not replayed: {printable(race.unplayed)}"] if race.unplayed else lines
+
+
+_DOES = {"raw": ("written", "read"), "waw": ("written", "written"), "war": ("read", "written")}
+
+
+def replay_lines(replayed: Replayed) -> list[str]:
+    if replayed.unplayed:
+        return [f"not replayed: {printable(replayed.unplayed)}"]
+    return [f"another legal order (seed {replayed.seed}): {told}" for told in _changes(replayed.seeded)]
+
+
+def _changes(changes: Sequence[Change]) -> list[str]:
+    told = []
+    for one in changes:
+        by = "" if one.largest is None else f" by up to {one.largest:.3g}"
+        where = f"{one.elements:,} of {one.of:,} elements, first at {list(one.first)}"
+        told.append(f"{printable(one.output)} differs{by} in {where}")
+    return told or ["every output stays the same"]
 
 
 def cost_text(cost: Cost, seconds: float) -> str:

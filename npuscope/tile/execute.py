@@ -130,18 +130,20 @@ def run_entry(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     rank: Any = None,
+    auto_scope: bool = True,
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
-    given = (name, body, parameters, args, kwargs)
+    given = (name, body, parameters, args, kwargs, rank)
     with _rare_collections():
         try:
             try:
-                run, result = _run(*given, rank, lanes=rank is None, together=TOGETHER)
+                run, result = _run(*given, lanes=rank is None, together=TOGETHER)
             except Apart:
-                run, result = _run(*given, rank, lanes=True, together=False)
+                run, result = _run(*given, lanes=True, together=False)
         except Again:
-            run, result = _run(*given, rank, lanes=False, together=False)
+            run, result = _run(*given, lanes=False, together=False)
+        run.recorder.auto_scope = auto_scope
         recording = run.recorder.recording()
     seconds = time.perf_counter() - started
     again = None
@@ -149,7 +151,7 @@ def run_entry(
 
         def once_more(phase: Phase) -> tuple[Contents, int]:
             with state.turn, mode_of_runs("values"):
-                run, _ = _run(*given, None, lanes=False, together=False, phase=phase)
+                run, _ = _run(*given, lanes=False, together=False, phase=phase)
             return left(run.buffers), len(run.recorder.tasks)
 
         final = {id: np.array(run.buffers[id].data) for id in run.kept}

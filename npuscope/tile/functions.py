@@ -104,7 +104,8 @@ class Entry(TileFunction):
         if run is not None:
             return self.inside(run, args, kwargs)
         with state.turn:
-            return run_entry(self.name, self.body, self.parameters, args, kwargs)
+            scoped = bool(self.options.get("auto_scope", True))
+            return run_entry(self.name, self.body, self.parameters, args, kwargs, auto_scope=scoped)
 
     def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.execute.record."""

@@ -300,12 +300,13 @@ class Scope:
         if run.manual:
             kind = "a manual scope" if self.manual else "an automatic scope"
             raise fault(f"{kind} inside a manual scope", "Close the manual scope first.")
-        if self.manual:
-            run.manual += 1
+        run.recorder.open_scope(self.manual)
+        run.manual += self.manual
 
     def __exit__(self, *_: Any) -> None:
-        if self.manual:
-            current().manual -= 1
+        run = current()
+        run.recorder.scopes.pop()
+        run.manual -= self.manual
 
 
 class Cluster:

@@ -125,6 +125,8 @@ class Run:
                 manual_dep=manual_dep,
                 before_task=len(self.recorder.tasks),
                 turns=() if origin == "parameter" else tuple(self.recorder.turns),
+                scopes=tuple(self.recorder.scopes),
+                filled=origin == "created" and written,
             )
         )
         return buffer

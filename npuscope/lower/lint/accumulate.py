@@ -114,7 +114,7 @@ def sum_in_gm(flow: Flow, add: Step, acc: int) -> tuple[Step, Step] | None:
     """The load and the store of a running sum that lives in GM: x += … of one box."""
     loads = flow.makers(add, acc, SAME)
     stores = flow.uses(add, SAME)
-    if len(loads) != 1 or loads[0].op.plane != "load" or len(stores) != 1 or stores[0].op.plane != "store":
+    if len(loads) != 1 or not loads[0].loads or len(stores) != 1 or not stores[0].stores:
         return None
     (read,), (written,) = loads[0].op.accesses, stores[0].op.accesses
     same = (read.argument, read.shape, read.strides) == (written.argument, written.shape, written.strides)

@@ -48,7 +48,7 @@ def crossing_products(program: Program, rule: str) -> Iterator[Finding]:
 def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
     """The store of a product, by a task of its own, that an operand was loaded from."""
     loads = place.flow.makers(place.step, operand, RESCALED)
-    if not loads or any(load.op.plane != "load" for load in loads):
+    if not loads or not all(load.loads for load in loads):
         return None
     for written in writers(program, place.launch, loads[0]):
         makers = program.flows[written.body].makers(written.store, 0, SAME | {"cast"})
@@ -59,10 +59,8 @@ def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
 
 def _carried(program: Program, place: Place, operand: int) -> bool:
     """Whether an operand is a sum that tasks hand on: stored back where it came from, or by tasks of this kernel."""
-    loads = [load for load in place.flow.makers(place.step, operand, RESCALED) if load.op.plane == "load"]
-    stored = {
-        a.argument for use in place.flow.uses(place.step, SAME) if use.op.plane == "store" for a in use.op.accesses
-    }
+    loads = [load for load in place.flow.makers(place.step, operand, RESCALED) if load.loads]
+    stored = {use.op.accesses[0].argument for use in place.flow.uses(place.step, SAME) if use.stores}
     return any(
         load.op.accesses[0].argument in stored
         or any(
@@ -78,7 +76,7 @@ def _upstream(program: Program, launch: Launch, values: Written) -> Written | No
     flow = program.flows[values.body]
     (product, *_) = flow.makers(values.store, 0, SAME | {"cast"})
     for left in flow.makers(product, 1, SAME):
-        if left.op.plane != "load":
+        if not left.loads:
             continue
         for weights in writers(program, launch, left):
             task = program.recording.tasks[weights.task]
@@ -86,7 +84,7 @@ def _upstream(program: Program, launch: Launch, values: Written) -> Written | No
                 continue
             between = next(one for one in program.launches if weights.task in one.tasks)
             for step in program.flows[weights.body].steps:
-                if step.op.plane == "load":
+                if step.loads:
                     for scores in writers(program, between, step):
                         makers = program.flows[scores.body].makers(scores.store, 0, SAME | {"cast"})
                         if makers and all(maker.op.plane == "cube" for maker in makers):
@@ -109,7 +107,7 @@ def writers(program: Program, launch: Launch, load: Step) -> list[Written]:
                 Written(number, group.body, step)
                 for group in task.groups
                 for step in program.flows[group.body].steps
-                if step.op.plane == "store" and step.op.accesses and step.op.accesses[0].argument in into
+                if step.stores and step.op.accesses[0].argument in into
             ]
     return found[::-1]
 

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from npuscope.lower.lint import fragile_assert, retired_spelling, rounding_mode, stale_constant, variance
+from npuscope.lower.lint import (
+    accumulate,
+    cast_chain,
+    fragile_assert,
+    padded_rows,
+    pipeline_depth,
+    retired_spelling,
+    rounding_mode,
+    short_rows,
+    stale_constant,
+    tile_size,
+    unpipelined,
+    unused,
+    variance,
+    zeros,
+)
 from npuscope.lower.lint.rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (
+    zeros.RULE,
+    accumulate.RULE,
+    padded_rows.RULE,
+    unpipelined.RULE,
+    pipeline_depth.RULE,
+    short_rows.RULE,
+    tile_size.RULE,
+    cast_chain.RULE,
+    unused.RULE,
     variance.RULE,
     retired_spelling.RULE,
     rounding_mode.RULE,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,11 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
             return _BINARY[type(op)](value_of(left, known), value_of(right, known))
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
             return _UNARY[type(op)](value_of(operand, known))
-        case ast.BoolOp(op=op, values=values):
-            parts = [value_of(value, known) for value in values]
-            return all(parts) if isinstance(op, ast.And) else any(parts)
+        case ast.BoolOp(op=op, values=[*values, last]):
+            for part in (value_of(value, known) for value in values):
+                if bool(part) is isinstance(op, ast.Or):
+                    return part
+            return value_of(last, known)
         case ast.Compare(left=left, ops=ops, comparators=others):
             sides = [value_of(side, known) for side in (left, *others)]
             return all(_compare(op)(*pair) for op, *pair in zip(ops, sides, sides[1:], strict=False))
@@ -98,10 +101,11 @@ class Binding:
     function: Function | None
 
 
-def bindings(source: Source) -> list[Binding]:
+@lru_cache(maxsize=64)
+def bindings(source: Source) -> tuple[Binding, ...]:
     """Every assignment to an upper-case name, `A, B = 1, 2` taken apart, in the order of the file."""
     found = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         value = node.value
@@ -113,17 +117,18 @@ def bindings(source: Source) -> list[Binding]:
             for name, part in pairs:
                 if isinstance(name, ast.Name) and name.id.isupper():
                     found.append(Binding(name.id, node.lineno, part, around))
-    return sorted(found, key=lambda binding: binding.line)
+    return tuple(sorted(found, key=lambda binding: binding.line))
 
 
-def imported(source: Source, depth: int = 3) -> dict[str, Any]:
+@lru_cache(maxsize=64)
+def imported(source: Source, depth: int = 3) -> Mapping[str, Any]:
     """Constants that `from neighbour import NAME` brings in, read from the neighbour's text."""
     found: dict[str, Any] = {}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ImportFrom) and depth:
+    for node in source.nodes if depth else ():
+        if isinstance(node, ast.ImportFrom):
             neighbour = _neighbour(source.file, node)
             if neighbour is not None:
-                values = module_constants(neighbour, depth=depth - 1)
+                values = module_constants(neighbour, depth - 1)
                 for alias in node.names:
                     if alias.name in values:
                         found[alias.asname or alias.name] = values[alias.name]
@@ -142,13 +147,19 @@ def _neighbour(file: str, node: ast.ImportFrom) -> Source | None:
     return None
 
 
-def module_constants(source: Source, given: Mapping[str, Any] | None = None, depth: int = 3) -> dict[str, Any]:
-    """The module's constants by name; `given` overrides some, and those that follow from them."""
-    return evaluated([b for b in bindings(source) if b.function is None], imported(source, depth), given)
+@lru_cache(maxsize=64)
+def module_constants(source: Source, depth: int = 3) -> Mapping[str, Any]:
+    """The module's constants by name."""
+    return evaluated([b for b in bindings(source) if b.function is None], imported(source, depth))
 
 
-def evaluated(those: list[Binding], known: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Bindings evaluated one after the other on top of what is known; one that is not told hides what was."""
+def evaluated(
+    those: Iterable[Binding], known: Mapping[str, Any], given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Bindings evaluated one after the other on top of what is known, those `given` left as they are.
+
+    One that the text does not tell hides what was known under its name.
+    """
     values = {**known, **(given or {})}
     for binding in those:
         if given and binding.name in given:

@@ -34,6 +34,16 @@ class Step:
         return self.op.name
 
     @property
+    def loads(self) -> bool:
+        """Whether it reads one box of GM into a tile."""
+        return self.op.plane == "load" and len(self.op.accesses) == 1
+
+    @property
+    def stores(self) -> bool:
+        """Whether it writes (or adds) a tile to one box of GM."""
+        return self.op.plane == "store" and len(self.op.accesses) == 1
+
+    @property
     def result(self) -> TileType:
         """The tile that it makes; to be asked of steps that make one."""
         assert self.op.result is not None
@@ -167,11 +177,12 @@ class _Reader:
 
 
 def _at(items: Sequence[int | _Loop], path: tuple[int, ...]) -> int | None:
-    """The step at a path; a loop on the way stands for its last iteration."""
-    for index in path[:-1]:
-        loop = items[index] if index < len(items) else None
-        if not isinstance(loop, _Loop):
-            return None
-        items = loop.segments[-1]
-    item = items[path[-1]] if path[-1] < len(items) else None
-    return item if isinstance(item, int) else None
+    """The step at a path; a loop on the way stands for its last iteration that has such a step."""
+    item = items[path[0]] if path[0] < len(items) else None
+    if len(path) == 1:
+        return item if isinstance(item, int) else None
+    for segment in reversed(item.segments) if isinstance(item, _Loop) else ():
+        found = _at(segment, path[1:])
+        if found is not None:
+            return found
+    return None

@@ -1,7 +1,8 @@
 """fragile-assert: a check of constants that holds for a tile size and not for half or twice of it.
 
 Whoever sweeps the tile stops there. Told from the text: the constants of the file are evaluated again with one tile
-halved or doubled, derived constants with it.
+halved or doubled, derived constants with it. Only checks that something divides by the tile count: limits of the chip
+and constants that must be equal are meant to fail, and a tile as large as its tensor cannot grow.
 """
 
 from __future__ import annotations
@@ -35,23 +36,25 @@ def findings_in(source: Source) -> Iterator[Finding]:
     )  # tile -> (its other value, line, what is checked)
     everything = bindings(source)
     outside = imported(source)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Assert | ast.If) or (guard := _guard(node)) is None:
             continue
         around = source.function_at(node.lineno)
         visible = [b for b in everything if b.line < node.lineno and _sees(around, b.function)]
-        if not _holds(guard, evaluated(visible, outside)):
+        now = evaluated(visible, outside)
+        if not _holds(guard, now):
             continue
         for tile in visible:
             value = _literal(tile.expression)
             if value is None or not TILE.search(tile.name):
                 continue
             for other in (value // 2, value * 2):
-                if _holds(guard, evaluated(visible, outside, {tile.name: other})) is False:
+                then = evaluated(visible, outside, {tile.name: other})
+                if _holds(guard, then) is False and _divides(guard, now, then):
                     broken[tile.name].append((other, node.lineno, ast.unparse(guard)))
     for name, places in broken.items():
         first = min(line for _, line, _ in places)
-        said = "; ".join(f"{name} = {other} fails `{what}`" for other, line, what in sorted(places)[:3])
+        said = "; ".join(f"{name} = {other} fails `{what}`" for other, _, what in sorted(places)[:3])
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
         yield Finding(
             id=RULE.id,
@@ -71,6 +74,19 @@ def _guard(node: ast.Assert | ast.If) -> ast.expr | None:
     if not node.orelse and len(node.body) == 1 and isinstance(node.body[0], ast.Raise):
         return ast.UnaryOp(ast.Not(), node.test)
     return None
+
+
+def _divides(guard: ast.expr, now: dict[str, Any], then: dict[str, Any]) -> bool:
+    """Whether something is divided by a tile that changed and is still smaller than it."""
+    for node in ast.walk(guard):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            try:
+                size, before, after = value_of(node.left, then), value_of(node.right, now), value_of(node.right, then)
+            except Unknown:
+                continue
+            if before != after and size >= after > 0 and size % after:
+                return True
+    return False
 
 
 def _sees(around: Function | None, owner: Function | None) -> bool:

@@ -32,6 +32,11 @@ def ignores_in(file: str) -> tuple[Ignore, ...]:
     return () if source is None else _ignores(source)
 
 
+def silenced(id: str, file: str, line: int) -> bool:
+    """Whether a comment in the source asks not to hear of a rule at a line."""
+    return any(ignore.covers(id, line) for ignore in ignores_in(file))
+
+
 @lru_cache(maxsize=64)
 def _ignores(source: Source) -> tuple[Ignore, ...]:
     found = []

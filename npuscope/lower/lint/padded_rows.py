@@ -8,13 +8,14 @@ says which rows are valid loads and stores only those. So a tile padded to the n
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
 
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.dataflow import Step
-from npuscope.lower.lint.places import Place, finding, places
+from npuscope.lower.lint.places import Place, as_one, finding, places
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.timeline import accesses
 from npuscope.lower.lint.zeros import zero_of
@@ -31,11 +32,14 @@ def check(program: Program) -> Iterator[Finding]:
     if "fractal" not in program.device.core:
         return
     least = int(program.device.core["fractal"].value)
+    undeclared: dict[tuple[int, int], list[Finding]] = defaultdict(list)
     for place in places(program):
         if place.step.op.plane != "cube" or ("a_trans", True) in place.step.op.attributes:
             continue
         yield from _declared(place, least)
-        yield from _undeclared(place)
+        for argument, one in _undeclared(place):
+            undeclared[id(place.launch), argument].append(one)
+    yield from map(as_one, undeclared.values())
 
 
 def _declared(place: Place, least: int) -> Iterator[Finding]:
@@ -57,9 +61,10 @@ def _declared(place: Place, least: int) -> Iterator[Finding]:
         )
 
 
-def _undeclared(place: Place) -> Iterator[Finding]:
+def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
+    """Padding that nothing declares, with the argument that has it."""
     loads = place.flow.makers(place.step, 1, ALIASES)
-    if len(loads) != 1 or loads[0].op.plane != "load" or len(loads[0].result.shape) < 2:
+    if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
         return
     load = place.other(loads[0])
     (access,) = load.step.op.accesses
@@ -73,7 +78,7 @@ def _undeclared(place: Place) -> Iterator[Finding]:
     padding = rows - data
     what = "hold zeros" if zeros == padding else "were never written" if not zeros else "hold no data"
     columns = load.step.result.shape[-1]
-    yield finding(
+    told = finding(
         ID,
         place,
         severity="warning" if zeros < padding else "hint",
@@ -86,8 +91,9 @@ def _undeclared(place: Place) -> Iterator[Finding]:
             flops=place.step.op.flops * padding // rows * place.runs,
             bytes=load.bytes(access) * padding // rows * load.runs,
         ),
-        also=((load.site.file, load.site.line),) if load.site.line != place.site.line else (),
+        also=((load.site.file, load.site.line),),
     )
+    yield access.argument, told
 
 
 def _rows(load: Place, access: Access) -> tuple[int, int]:
@@ -122,7 +128,11 @@ def _offsets(program: Program, task: Task, wanted: Step, access: Access) -> Offs
 
 
 def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Access, Offsets]]:
-    """Whether it writes zeros, box and places of every write to a buffer by tasks up to one."""
+    """Every write to a buffer by tasks up to one: whether it is padding, box and places.
+
+    Zeros are padding where data are written beside them by the same body. Zeros of a body of their own are a branch
+    that a row takes today and not tomorrow: a sequence that has ended.
+    """
     placement = program.placement
     for number in program.touching[root]:
         if number > until:
@@ -131,11 +141,16 @@ def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Acc
         into = {n for n, a in enumerate(task.arguments) if a.writes and placement.root(a.buffer) == root}
         for group in task.groups if into else ():
             flow = program.flows[group.body]
-            for (step, access), offsets in zip(accesses(flow), group.offsets, strict=True):
-                if access.mode != "read" and access.argument in into:
-                    part = task.arguments[access.argument].buffer
-                    _, shape, strides, where = placement.pieces((part, access.shape, access.strides, offsets.ravel()))
-                    yield zero_of(flow, step) is not None, Access(0, access.mode, shape, strides), where
+            writes = [
+                (access, offsets, zero_of(flow, step) is not None)
+                for (step, access), offsets in zip(accesses(flow), group.offsets, strict=True)
+                if access.mode != "read" and access.argument in into
+            ]
+            beside_data = not all(zero for _, _, zero in writes)
+            for access, offsets, zero in writes:
+                part = task.arguments[access.argument].buffer
+                _, shape, strides, where = placement.pieces((part, access.shape, access.strides, offsets.ravel()))
+                yield zero and beside_data, Access(0, access.mode, shape, strides), where
 
 
 RULE = Rule(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from npuscope.lower.findings import Finding
+from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.dataflow import Flow, Step
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.dtypes import BY_NAME
@@ -61,6 +61,18 @@ def finding(rule: str, place: Place, **more: Any) -> Finding:
     return Finding(
         id=rule, file=site.file, line=site.line, function=site.function, kernel=place.launch.kernel, **settings
     )
+
+
+def as_one(findings: list[Finding]) -> Finding:
+    """Findings of one cause, told at the costliest line; the other lines belong to it."""
+    told = max(findings, key=lambda f: (f.cost.bytes, f.cost.flops))
+    cost = Cost()
+    for one in findings:
+        cost += one.cost
+    lines = dict.fromkeys(
+        place for one in findings for place in ((one.file, one.line), *one.also) if place != (told.file, told.line)
+    )
+    return replace(told, cost=cost, count=sum(one.count for one in findings), also=tuple(lines))
 
 
 def shown(tile: TileType) -> str:

@@ -1,6 +1,6 @@
 """retired-spelling: `pl.incore()`, `pl.auto_incore()` and `chunk=`, with which programs drew tasks before June 2026.
 
-One finding per scope and spelling, at its first line.
+One finding per scope and spelling, at its first line; one per loop with `chunk=`, since each has a size to choose.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def check(program: Program) -> Iterator[Finding]:
 
 
 def _findings(source: Source, ran: set[int]) -> Iterator[Finding]:
-    places: dict[tuple[Scope, str], list[int]] = defaultdict(list)
-    for node in ast.walk(source.tree):
+    places: dict[tuple[Scope, str, int], list[int]] = defaultdict(list)
+    for node in source.nodes:
         spelling = _spelling(node) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and spelling and id(source.function_at(node.lineno)) in ran:
-            places[scope_of(source.file, node.lineno), spelling].append(node.lineno)
-    for (_, spelling), lines in sorted(places.items(), key=lambda item: min(item[1])):
+            own = node.lineno if spelling == "chunk" else 0
+            places[scope_of(source.file, node.lineno), spelling, own].append(node.lineno)
+    for (_, spelling, _), lines in sorted(places.items(), key=lambda item: min(item[1])):
         first, *others = sorted(set(lines))
         message, fix = SAID[spelling]
         function = source.function_at(first)

@@ -9,18 +9,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.lower.findings import Finding
-from npuscope.lower.lint.flow import follow
+from npuscope.lower.lint.dataflow import Flow
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.source import read
 from npuscope.lower.program import Program
 from npuscope.tile.dtypes import BY_NAME
-from npuscope.tile.record.model import Body, Op, Site
+from npuscope.tile.record.model import Op, Site
 
 
 def check(program: Program) -> Iterator[Finding]:
     casts: dict[str, dict[int, str]] = defaultdict(dict)  # file -> line -> types
-    for body in program.recording.bodies:
-        for op, source, target in _rounding(body):
+    for flow in program.flows:
+        for op, source, target in _rounding(flow):
             site = program.site(op.site)
             if _mode_left_out(site):
                 casts[site.file][site.line] = f"{source} to {target}"
@@ -41,20 +41,18 @@ def check(program: Program) -> Iterator[Finding]:
         )
 
 
-def _rounding(body: Body) -> list[tuple[Op, str, str]]:
+def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
-    found: dict[int, tuple[Op, str, str]] = {}
-
-    def transfer(op: Op, makers: list[Op | None]) -> Op:
-        maker = makers[0] if makers else None
-        if op.name == "cast" and ("mode", "round") in op.attributes and op.result is not None and maker is not None:
-            source, target = maker.result.dtype if maker.result else "", op.result.dtype
-            if maker.name != "full" and _loses(source, target):
-                found[id(op)] = (op, source, target)
-        return op
-
-    follow(body, transfer)
-    return list(found.values())
+    for step in flow.steps:
+        if step.name != "cast" or ("mode", "round") not in step.op.attributes:
+            continue
+        for maker in flow.makers(step, 0):
+            if (
+                maker.op.result is not None
+                and maker.name != "full"
+                and _loses(maker.op.result.dtype, step.result.dtype)
+            ):
+                yield step.op, maker.op.result.dtype, step.result.dtype
 
 
 def _loses(source: str, target: str) -> bool:
@@ -77,11 +75,9 @@ def _changed(file: str, line: int) -> str:
     """The line with the mode given, where it holds one cast, whole."""
     source = read(file)
     calls = [] if source is None else list(source.calls_at(line, "cast"))
-    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno or not calls[0].end_col_offset:
+    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
         return ""
-    raw = source.line(line).encode()  # columns of the tree count bytes
-    end = calls[0].end_col_offset - 1
-    return (raw[:end] + b', mode="rint"' + raw[end:]).decode().strip()
+    return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')
 
 
 RULE = Rule(

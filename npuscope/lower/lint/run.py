@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from npuscope import progress
 from npuscope.device.chip import Device
 from npuscope.lower.findings import SEVERITIES, Finding
-from npuscope.lower.lint.ignores import ignores_in
+from npuscope.lower.lint.ignores import silenced
 from npuscope.lower.lint.price import seconds
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.scopes import Scope, scope_of
@@ -44,7 +44,7 @@ def lint(program: Program, rules: Sequence[Rule]) -> Lint:
         progress.report(f"{program.recording.program}: rules", done, len(rules))
         raised += rule.check(program)
     together = added_up(raised)
-    kept = [finding for finding in together if not ignored(finding)]
+    kept = [finding for finding in together if not silenced(finding.id, finding.file, finding.line)]
     return Lint(ranked(kept, program.device), len(together) - len(kept))
 
 
@@ -64,11 +64,6 @@ def _sum(equal: list[Finding]) -> Finding:
     told = max(equal, key=lambda f: (f.cost.bytes, f.cost.flops, f.cost.tasks))
     places = dict.fromkeys(place for finding in equal for place in finding.also)
     return replace(told, cost=cost, count=sum(f.count for f in equal), also=tuple(places))
-
-
-def ignored(finding: Finding) -> bool:
-    """Whether a comment in the source silences it."""
-    return any(ignore.covers(finding.id, finding.line) for ignore in ignores_in(finding.file))
 
 
 def ranked(findings: Iterable[Finding], device: Device) -> tuple[Found, ...]:

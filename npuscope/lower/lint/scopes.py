@@ -39,7 +39,7 @@ def scope_of(file: str, line: int, kernel: str = "", function: str = "") -> Scop
         return Scope(file, kernel or function or Path(file).name)
     around = source.function_at(line)
     if around is None:
-        return Scope(file, Path(file).name, 1, len(source.lines))
+        return Scope(file, "Module level", 1, len(source.lines))
     last = around.end_lineno or around.lineno
     starts = headings(source, around)
     before = [i for i, heading in enumerate(starts) if heading.line <= line]
@@ -56,12 +56,13 @@ def scope_of(file: str, line: int, kernel: str = "", function: str = "") -> Scop
 def headings(source: Source, function: Function) -> list[Comment]:
     """The comments that begin sections: those numbered or drawn as headings, else any if there are several."""
     body = function.body
+    signature = source.statements.get(function.lineno, range(function.lineno, function.lineno + 1))
     last = function.end_lineno or function.lineno
     found = [
         comment
         for comment in source.comments
         if comment.own_line
-        and body[0].lineno <= comment.line <= last
+        and signature[-1] < comment.line <= last
         and comment.column == body[0].col_offset
         and not source.line(comment.line - 1).lstrip().startswith("#")
         and source.function_at(comment.line) is function
@@ -70,7 +71,7 @@ def headings(source: Source, function: Function) -> list[Comment]:
     strong = [c for c in found if NUMBERED.match(c.text) or DRAWN.search(c.text)]
     if strong:
         return strong
-    weak = [c for c in found if not source.line(c.line - 1).strip() or c.line < body[0].lineno]
+    weak = [c for c in found if not source.line(c.line - 1).strip() or c.line == signature[-1] + 1]
     return weak if len(weak) > 1 else []
 
 

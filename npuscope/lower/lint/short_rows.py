@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.places import Place, finding, places
+from npuscope.lower.lint.places import Place, as_one, finding, places
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
 from npuscope.tile.dtypes import BY_NAME
@@ -28,18 +28,19 @@ def check(program: Program) -> Iterator[Finding]:
         return
     line = int(program.device.core["gm_line"].value)
     moved = 0
-    short: dict[tuple[int, int, bool], list[tuple[int, Place, Access]]] = defaultdict(list)
+    short: dict[tuple[int, int, bool], list[Finding]] = defaultdict(list)
     for place in places(program):
         for access in place.step.op.accesses:
             moved += place.bytes(access) * place.runs
-            if place.step.op.plane in ("load", "store"):
-                lost = _lost(place, access, line)
-                if lost:
-                    key = (id(place.launch), access.argument, access.mode == "read")
-                    short[key].append((lost, place, access))
+            lost = _lost(place, access, line) if place.step.op.plane in ("load", "store") else 0
+            if lost:
+                short[id(place.launch), access.argument, access.mode == "read"].append(
+                    _finding(place, access, line, lost)
+                )
     for together in short.values():
-        if sum(lost for lost, _, _ in together) >= max(SHARE * moved, LEAST):
-            yield _finding(together, line)
+        told = as_one(together)
+        if told.cost.bytes >= max(SHARE * moved, LEAST):
+            yield told
 
 
 def _lost(place: Place, access: Access, line: int) -> int:
@@ -57,13 +58,11 @@ def run_length(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return joined[0][0] if joined and joined[0][1] == 1 else 1
 
 
-def _finding(together: list[tuple[int, Place, Access]], line: int) -> Finding:
-    _, place, access = max(together, key=lambda one: one[0])
+def _finding(place: Place, access: Access, line: int, lost: int) -> Finding:
     buffer, argument = place.buffer(access), place.argument(access)
     size = BY_NAME[buffer.dtype].bytes
     moved, row = place.bytes(access), size * run_length(access.shape, access.strides)
     whole = size * argument.shape[-1]
-    others = dict.fromkeys((p.site.file, p.site.line) for _, p, _ in together if p.step.op.site != place.step.op.site)
     return finding(
         ID,
         place,
@@ -72,9 +71,7 @@ def _finding(together: list[tuple[int, Place, Access]], line: int) -> Finding:
         f"{moved // row:,} x {row} B; a line of global memory is {line} B",
         fix=f"Make the tile wider: {min(line, whole) // size} columns of {buffer.dtype} "
         f"{'fill a line' if whole >= line else 'are a whole row'}.",
-        cost=Cost(bytes=sum(lost for lost, _, _ in together)),
-        count=sum(p.runs for _, p, _ in together),
-        also=tuple(others),
+        cost=Cost(bytes=lost),
     )
 
 

@@ -65,8 +65,26 @@ class Source:
         return self._tokens[1]
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, outer before inner."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def functions(self) -> tuple[Function, ...]:
-        return tuple(node for node in ast.walk(self.tree) if isinstance(node, Function))
+        return tuple(node for node in self.nodes if isinstance(node, Function))
+
+    def segment(self, node: ast.expr | ast.stmt) -> str:
+        """A node's own text; columns of the tree count bytes."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        lines = [line.encode() for line in self.lines[first - 1 : last]]
+        lines[-1] = lines[-1][: node.end_col_offset]
+        lines[0] = lines[0][node.col_offset :]
+        return b"\n".join(lines).decode()
+
+    def replaced(self, node: ast.expr, text: str) -> str:
+        """The line of a node with other text in its place, without indentation; the node must stand on one line."""
+        raw = self.line(node.lineno).encode()
+        return (raw[: node.col_offset] + text.encode() + raw[node.end_col_offset :]).decode().strip()
 
     def function_at(self, line: int) -> Function | None:
         """The innermost function around a line."""
@@ -83,7 +101,7 @@ class Source:
     @cached_property
     def _calls(self) -> dict[int, list[ast.Call]]:
         found: dict[int, list[ast.Call]] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Call):
                 found.setdefault(node.lineno, []).append(node)
         return found
@@ -104,6 +122,6 @@ def _read(file: str, _age: int) -> Source | None:
             text = stream.read()
         source = Source(file, text, ast.parse(text))
         source._tokens  # noqa: B018 (what cannot be tokenized cannot be read)
-    except (OSError, SyntaxError, ValueError, tokenize.TokenError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
         return None
     return source

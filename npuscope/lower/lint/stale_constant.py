@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuscope.lower.findings import Finding
-from npuscope.lower.lint.constants import bindings, evaluated, imported
+from npuscope.lower.lint.constants import bindings, evaluated, imported, module_constants
 from npuscope.lower.lint.rule import Rule
-from npuscope.lower.lint.source import Function, Source, read
+from npuscope.lower.lint.source import Comment, Function, Source, read
 from npuscope.lower.program import Program
 
 # `TILE=4`, `TILE = 4`, `TILE is 4`, `TILE: 4`, `TILE of 4`, and `TILE 4` before a stop. A number that goes on (4 KB,
 # 4 * N, 4.5, 4x) is arithmetic or prose, not a claim.
-NAME = r"(?<![\w.=])([A-Z][A-Z0-9_]*[A-Z0-9])"
+NAME = r"(?<![\w.])([A-Z][A-Z0-9_]*[A-Z0-9])"
 NUMBER = r"(\d[\d_]*)(?!\w|\.\d|\s*[-+*/%×·<>~–]|\s?(?:KB|KiB|MB|MiB|B|bytes?)\b)"
 EQUALS = re.compile(rf"{NAME}(?:\s*=\s*|\s+is\s+|:\s+|\s+of\s+){NUMBER}")
 BESIDE = re.compile(rf"{NAME}\s+{NUMBER}(?=\s*(?:[,.;:)\]]|$))", re.MULTILINE)
+OPERATOR = re.compile(r"[*/%+×·]\s*$|[\w)\]]\s*[-–]\s*$")
 # Sentences that weigh values instead of stating one.
 WEIGHS = re.compile(
     r"\b(if|would|could|was|were|used to|instead|not|fails?|failed|try|tried|e\.g\.|for example|unless|than|before"
@@ -65,8 +66,7 @@ class _Values:
         self.source = source
         self.bindings = bindings(source)
         self.imports = imported(source)
-        module = [b for b in self.bindings if b.function is None]
-        self.module = evaluated(module, self.imports)
+        self.module = module_constants(source)
 
     def of(self, name: str, function: Function | None) -> list[Any]:
         """The numbers a name is bound to; empty where one of them is not told by the text."""
@@ -101,14 +101,21 @@ def _docstrings(source: Source) -> Iterator[tuple[int, str, Function | None]]:
         if ast.get_docstring(node, clean=False) is None:
             continue
         text = node.body[0]
-        raw = ast.get_source_segment(source.text, text) or ""
-        yield text.lineno, raw, node if isinstance(node, Function) else None
+        yield text.lineno, source.segment(text), node if isinstance(node, Function) else None
 
 
 def _comments(source: Source) -> Iterator[tuple[int, str, Function | None]]:
+    """Comments; lines of their own one below the other are one text, since sentences go on."""
+    blocks: list[list[Comment]] = []
     for comment in source.comments:
-        if not _is_code(comment.text):
-            yield comment.line, comment.text, source.function_at(comment.line)
+        last = blocks[-1][-1] if blocks else None
+        goes_on = last is not None and last.own_line and comment.own_line and comment.line == last.line + 1
+        if goes_on and not _is_code(comment.text):
+            blocks[-1].append(comment)
+        elif not _is_code(comment.text):
+            blocks.append([comment])
+    for block in blocks:
+        yield block[0].line, "\n".join(c.text for c in block), source.function_at(block[0].line)
 
 
 def _is_code(text: str) -> bool:
@@ -126,6 +133,8 @@ def _claims(text: str) -> Iterator[tuple[str, int, int]]:
         for match in pattern.finditer(text):
             if pattern is BESIDE and "_" not in match[1]:
                 continue  # "K 5120 in 512 steps"
+            if OPERATOR.search(text[: match.start()]):
+                continue  # "HIDDEN // K_TILE = 20"
             if not WEIGHS.search(_sentence(text, match.start(), match.end())):
                 yield match[1], int(match[2].replace("_", "")), match.start()
 

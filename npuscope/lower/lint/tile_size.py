@@ -7,13 +7,14 @@ Tiles too large for their space are errors of the memory plan.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
 
 from npuscope.device.chip import PER_CYCLE
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.dataflow import SAME
-from npuscope.lower.lint.places import Place, finding, places, shown
+from npuscope.lower.lint.places import Place, as_one, finding, places, shown
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
 from npuscope.tile.dtypes import BY_NAME
@@ -28,6 +29,7 @@ def check(program: Program) -> Iterator[Finding]:
     if not {"l0_head", "l0_cycles", "l0_cycles_fp32", "fractal", "fractal_k"} <= set(core):
         return
     head = core["l0_head"].value
+    small: dict[tuple[int, str, str], list[Finding]] = defaultdict(list)
     for place in places(program):
         if place.step.op.plane != "cube":
             continue
@@ -37,15 +39,19 @@ def check(program: Program) -> Iterator[Finding]:
         work = cycles(program, left[0].result, place.step.result)
         share = head / (head + work)
         if share > SHARE:
-            yield finding(
-                ID,
-                place,
-                severity="hint",
-                message=f"multiplies {shown(left[0].result)} by {shown(right[0].result)}: of {head + work:.0f} cycles "
-                f"{head:.0f} go into starting it ({share:.0%})",
-                fix="Take a larger tile of the right operand: more columns, or more of K per step.",
-                cost=Cost(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
+            tiles = shown(left[0].result), shown(right[0].result)
+            small[id(place.launch), *tiles].append(
+                finding(
+                    ID,
+                    place,
+                    severity="hint",
+                    message=f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into "
+                    f"starting it ({share:.0%})",
+                    fix="Take a larger tile of the right operand: more columns, or more of K per step.",
+                    cost=Cost(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
+                )
             )
+    yield from map(as_one, small.values())
 
 
 def cycles(program: Program, left: TileType, product: TileType) -> float:
@@ -62,7 +68,7 @@ def cycles(program: Program, left: TileType, product: TileType) -> float:
 def _has_more(place: Place) -> bool:
     """Whether the right operand is a part of its tensor."""
     loads = place.flow.makers(place.step, 2, SAME)
-    if len(loads) != 1 or loads[0].op.plane != "load":
+    if len(loads) != 1 or not loads[0].loads:
         return False
     (access,) = loads[0].op.accesses
     extents = place.argument(access).shape

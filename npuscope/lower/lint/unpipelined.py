@@ -46,7 +46,8 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
     program, launch, flow = steps[0].program, steps[0].launch, steps[0].flow
     loop = steps[0].step.loops[-1]
     loads = _loads(flow, [place.step for place in steps])
-    if iterations(loop) < LEAST or not loads or _writes_what_it_loads(flow, loads):
+    turns = iterations(loop)
+    if turns < LEAST or not loads or _has_a_better_one(flow, steps[0].step) or _writes_what_it_loads(flow, loads):
         return None
     if (launch.kernel, loop.site) not in planned:
         planned[launch.kernel, loop.site] = _mat_when_pipelined(program, launch, steps[0].body, loop)
@@ -58,20 +59,21 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
     flops = sum(place.step.op.flops * place.runs for place in steps)
     peak = program.device.peak("cube", "bf16")
     load_bound = peak is not None and loaded / program.device.bandwidth > flops / peak
-    turns = sum(place.runs for place in steps if place.step.op.site == steps[0].step.op.site)
+    first = steps[0].step
+    entries = blocks * first.times // loop.segments[first.segments[-1]].count
     site = program.site(loop.site)
     return Finding(
         ID,
         "warning",
         site.file,
         site.line,
-        f"{iterations(loop)} turns of matmul each wait for their own loads ({loaded // turns:,} bytes a turn)",
+        f"{turns} turns of matmul each wait for their own loads ({loaded // (entries * turns):,} bytes a turn)",
         f"Let it load one turn ahead: Mat holds two turns' tiles ({mat.used:,} of {mat.limit:,} bytes).",
         kernel=launch.kernel,
         function=site.function,
         change=pipelined(site),
         cost=Cost(flops=flops) if load_bound else Cost(bytes=loaded),
-        count=turns // iterations(loop),
+        count=entries,
     )
 
 
@@ -102,9 +104,21 @@ def _loads(flow: Flow, cubes: list[Step]) -> list[Step]:
         for cube in cubes
         for operand in (1, 2)
         for maker in flow.makers(cube, operand, SAME)
-        if maker.op.plane == "load" and maker.loops == cube.loops
+        if maker.loads and maker.loops == cube.loops
     }
     return list(found.values())
+
+
+def _has_a_better_one(flow: Flow, cube: Step) -> bool:
+    """Whether a loop inside has matmuls too and is, or should be, the pipeline: K steps inside a loop over columns."""
+    depth = len(cube.loops)
+    return any(
+        step.op.plane == "cube"
+        and len(step.loops) > depth
+        and step.loops[:depth] == cube.loops
+        and any(loop.kind == "pipeline" or iterations(loop) >= LEAST for loop in step.loops[depth:])
+        for step in flow.steps
+    )
 
 
 def _writes_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
@@ -113,7 +127,7 @@ def _writes_what_it_loads(flow: Flow, loads: list[Step]) -> bool:
     return any(
         access.argument in arguments
         for step in flow.steps
-        if step.op.plane == "store" and step.loops[: len(loads[0].loops)] == loads[0].loops
+        if step.stores and step.loops[: len(loads[0].loops)] == loads[0].loops
         for access in step.op.accesses
     )
 

@@ -20,18 +20,18 @@ def check(program: Program) -> Iterator[Finding]:
     needed = {id(flow): _needed(flow) for flow in program.flows}
     for place in places(program):
         step = place.step
-        if step.op.plane != "load" or step.op.result is None or not step.op.accesses:
+        if not step.loads or step.op.result is None:
             continue
         if step.number in needed[id(place.flow)] or _read_later(place.site):
             continue
-        moved = sum(place.bytes(access) for access in step.op.accesses)
+        (access,) = step.op.accesses
         yield finding(
             ID,
             place,
             severity="hint",
-            message=f"loads {shown(step.result)} of {place.buffer(step.op.accesses[0]).name} and makes nothing of it",
+            message=f"loads {shown(step.result)} of {place.buffer(access).name} and makes nothing of it",
             fix="Drop the load, or the task that it was meant for is missing something.",
-            cost=Cost(bytes=moved * place.runs),
+            cost=Cost(bytes=place.bytes(access) * place.runs),
         )
 
 

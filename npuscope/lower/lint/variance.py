@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from npuscope.lower.findings import Finding
-from npuscope.lower.lint.flow import follow
+from npuscope.lower.lint.dataflow import Flow
 from npuscope.lower.lint.golden_variance import faulty_goldens
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.source import read
 from npuscope.lower.program import Program
-from npuscope.tile.record.model import Op, Ref, Task
+from npuscope.tile.record.model import Op, Task
 
 PRODUCTS = frozenset({"mul", "row_expand_mul", "col_expand_mul"})
 QUOTIENTS = frozenset({"div", "row_expand_div"})
@@ -46,7 +46,7 @@ def check(program: Program) -> Iterator[Finding]:
         task = program.first_task(launch)
         places: dict[tuple[str, int], Op] = {}
         for body, _ in launch.bodies:
-            for op in _faults(program, task, body):
+            for op in _faults(program.flows[body], task):
                 site = program.site(op.site)
                 places[site.file, site.line] = op
         for (file, line), op in places.items():
@@ -67,42 +67,62 @@ def check(program: Program) -> Iterator[Finding]:
         yield from _in_golden(program)
 
 
-def _faults(program: Program, task: Task, body: int) -> list[Op]:
-    found: list[Op] = []
+def _faults(flow: Flow, task: Task) -> list[Op]:
+    """Ops that scale data by its own bare mean of squares."""
+    facts: list[_Fact | None] = [None] * len(flow.steps)
+    found: dict[int, Op] = {}
+    for _ in range(2):  # what a loop carries is made further down
+        for step in flow.steps:
+            operands = [_met([facts[maker] for maker in makers]) for makers in step.operands if makers]
+            if _is_fault(step.op, operands):
+                found[step.number] = step.op
+            else:
+                facts[step.number] = _fact(step.op, operands, task)
+    return list(found.values())
 
-    def transfer(op: Op, facts: list[_Fact | None]) -> _Fact | None:
-        reads = frozenset(task.arguments[a.argument].buffer for a in op.accesses if a.mode == "read")
-        if reads:
-            return _Fact(reads)
-        if op.name == "full":
-            return FILLED
-        values = [fact for fact in facts if fact is not None]
-        tiles = sum(isinstance(operand, Ref) for operand in op.operands)
-        if not values or len(values) < tiles:
-            return None
-        if op.name in KEEPS:
-            return values[-1]  # of a spread, the vector that is spread
-        if op.name == "row_sum":
-            return replace(values[0], summed=True) if values[0].power == 2 else None
-        if op.name not in PRODUCTS | QUOTIENTS | TERMS:
-            return None  # a root, or something that is no normalisation
-        if len(values) == 1:
-            return replace(values[0], scaled=values[0].summed)
-        left, right = values
-        if op.name in TERMS:
-            return _added(left, right)
-        if op.operands[0] == op.operands[1]:
-            return replace(left, power=2) if left.power == 1 and op.name in PRODUCTS else None
-        if _normalises(right, left) or (op.name in PRODUCTS and _normalises(left, right)):
-            found.append(op)
-            return None
-        if FILLED in values:
-            value = left if right is FILLED else right
-            return replace(value, scaled=value.summed)
+
+def _met(facts: list[_Fact | None]) -> _Fact | None:
+    """What an operand is that several steps may have made: a sum that began with zeros is a sum."""
+    told = [fact for fact in facts if fact is not None]
+    return next((fact for fact in told if fact is not FILLED), told[0] if told else None)
+
+
+def _is_fault(op: Op, operands: list[_Fact | None]) -> bool:
+    if op.name not in PRODUCTS | QUOTIENTS or len(operands) != 2 or op.operands[0] == op.operands[1]:
+        return False
+    left, right = operands
+    if left is None or right is None:
+        return False
+    return _normalises(right, left) or (op.name in PRODUCTS and _normalises(left, right))
+
+
+def _fact(op: Op, operands: list[_Fact | None], task: Task) -> _Fact | None:
+    """What an op makes of its operands; None where that is no part of a normalisation, such as a root."""
+    reads = frozenset(task.arguments[access.argument].buffer for access in op.accesses if access.mode == "read")
+    if reads:
+        return _Fact(reads)
+    if op.name == "full":
+        return FILLED
+    values = [fact for fact in operands if fact is not None]
+    if not values or len(values) < len(operands):
+        return None
+    if op.name in KEEPS:
+        return values[-1]  # of a spread, the vector that is spread
+    if op.name == "row_sum":
+        return replace(values[0], summed=True) if values[0].power == 2 else None
+    if op.name not in PRODUCTS | QUOTIENTS | TERMS:
+        return None
+    if len(values) == 1:  # with a number
+        return replace(values[0], scaled=values[0].summed)
+    left, right = values
+    if op.name in TERMS:
         return _added(left, right)
-
-    follow(program.recording.bodies[body], transfer)
-    return list(dict.fromkeys(found))
+    if op.operands[0] == op.operands[1]:
+        return replace(left, power=2) if left.power == 1 and op.name in PRODUCTS else None
+    if FILLED in values:
+        value = left if right is FILLED else right
+        return replace(value, scaled=value.summed)
+    return _added(left, right)
 
 
 def _normalises(mean: _Fact, data: _Fact) -> bool:
@@ -125,13 +145,9 @@ def _changed(file: str, line: int, op: Op) -> str:
     if source is None or len(calls) != 1 or len(calls[0].args) != 2 or not isinstance(calls[0].func, ast.Attribute):
         return ""
     module, vector = calls[0].func.value, calls[0].args[1]
-    text = ast.get_source_segment(source.text, vector)
-    if not isinstance(module, ast.Name) or text is None or vector.lineno != vector.end_lineno:
+    if not isinstance(module, ast.Name) or not line == vector.lineno == vector.end_lineno:
         return ""
-    # columns of the tree count bytes
-    raw = source.line(vector.lineno).encode()
-    before, after = raw[: vector.col_offset], raw[vector.end_col_offset :]
-    return (before + f"{module.id}.rsqrt({text})".encode() + after).decode().strip()
+    return source.replaced(vector, f"{module.id}.rsqrt({source.segment(vector)})")
 
 
 def _in_golden(program: Program) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def _into_gm(program: Program) -> Iterator[Finding]:
 
 def zero_of(flow: Flow, store: Step) -> Step | None:
     """The `pl.full` of zeros that a step writes to GM, if it writes those."""
-    if store.op.plane != "store" or [access.mode for access in store.op.accesses] != ["write"]:
+    if not store.stores or store.op.accesses[0].mode != "write":
         return None
     makers = flow.makers(store, 0, COPIES)
     return makers[0] if makers and all(is_zero(maker) for maker in makers) else None

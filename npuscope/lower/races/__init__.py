@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npuscope.lower.races.between_blocks import block_races
 from npuscope.lower.races.between_tasks import task_races
+from npuscope.lower.races.host_reads import host_races
 from npuscope.lower.races.model import Change, Race, Side
 
 if TYPE_CHECKING:
@@ -16,5 +17,5 @@ __all__ = ["Change", "Race", "Side", "races"]
 
 def races(program: Program) -> tuple[Race, ...]:
     """Every race of a program, in the order of the later task; equal ones of many tasks counted together."""
-    found = [*task_races(program), *block_races(program)]
+    found = [*task_races(program), *block_races(program), *host_races(program)]
     return tuple(sorted(found, key=lambda race: (race.sides[1].task, race.sides[0].task)))

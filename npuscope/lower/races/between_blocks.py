@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from npuscope.lower.program import Program
 
 WHY = "the blocks of one launch run at once, in any order"
-FIX = (
-    "give each block elements of its own; or put pl.system.syncall() between the two; or split the launch in two, "
-    "the second with deps= on the first"
+APART = "give each block elements of its own"
+IN_TURN = (
+    f"{APART}, put pl.system.syncall() between the two, or make it two launches, the second with deps= on the first"
 )
 
 
@@ -38,7 +38,7 @@ Plan = Callable[[int], "list[Phased]"]
 class Phased(NamedTuple):
     """An access of a body, and how many barriers its block has passed: a number, or one per iteration as offsets."""
 
-    site: int
+    op: Op
     access: Access
     phase: Offsets
 
@@ -67,7 +67,7 @@ def block_races(program: Program) -> Iterator[Race]:
             _side(recording, example.task, block, access, region)
             for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
         ]
-        yield Race(kind, name, (sides[0], sides[1]), count, WHY, FIX)
+        yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
 
 
 def _side(recording: Recording, task: Task, block: int, name: Name, region: Region) -> Side:
@@ -103,7 +103,7 @@ def _touches(task: Task, plan: Plan) -> Iterator[tuple[int, int, Region]]:
     """Phase, site and region (its task is the block) of every access to a buffer that the launch writes."""
     written = {argument.buffer for argument in task.arguments if argument.writes}
     for group in task.groups:
-        for (site, access, phase), offsets in zip(plan(group.body), group.offsets, strict=True):
+        for (op, access, phase), offsets in zip(plan(group.body), group.offsets, strict=True):
             buffer = task.arguments[access.argument].buffer
             if buffer not in written or 0 in access.shape:
                 continue
@@ -112,7 +112,7 @@ def _touches(task: Task, plan: Plan) -> Iterator[tuple[int, int, Region]]:
             for n, block in enumerate(group.blocks.tolist()):
                 for number in np.unique(phases[..., n]).tolist():
                     mine = np.unique(places[..., n][phases[..., n] == number])
-                    yield number, site, Region(block, access.mode, buffer, access.shape, access.strides, mine)
+                    yield number, op.site, Region(block, access.mode, buffer, access.shape, access.strides, mine)
 
 
 def _shifted(task: Task, recording: Recording, plan: Plan) -> Hashable:
@@ -136,7 +136,7 @@ def phased(body: Body) -> list[Phased]:
     found: list[Phased] = []
     nothing = np.zeros(1, np.int64)
     for op in body.prologue:
-        found += [Phased(op.site, access, nothing) for access in op.accesses]
+        found += [Phased(op, access, nothing) for access in op.accesses]
     _walk(body.items, nothing, 0, found)
     return found
 
@@ -146,7 +146,7 @@ def _walk(items: tuple[Op | Loop, ...], phase: Offsets, depth: int, found: list[
     for item in items:
         if isinstance(item, Op):
             phase = phase + (item.name == "syncall")
-            found += [Phased(item.site, access, phase) for access in item.accesses]
+            found += [Phased(item, access, phase) for access in item.accesses]
             continue
         for segment in item.segments:
             met = _barriers(segment.items)

@@ -46,7 +46,7 @@ def task_races(program: Program) -> Iterator[Race]:
     for buffer, racing in program.conflicts.racing.items():
         regions, names = [], []
         for task in ones(racing):
-            for region, site in _touched(recording, recording.tasks[task], placement, buffer):
+            for region, site in touched(recording, recording.tasks[task], placement, buffer):
                 regions.append(region)
                 names.append(Name(recording.tasks[task].kernel, site, region.mode))
         for (one, other, kind), pairs in unordered(regions, names, before, Classes()).items():
@@ -61,11 +61,11 @@ def task_races(program: Program) -> Iterator[Race]:
         yield Race(kind, name, sides, count, why, fix)
 
 
-def _touched(recording: Recording, task: Task, placement: Placement, buffer: int) -> Iterator[tuple[Region, int]]:
-    for touched in exact_accesses(recording, task, placement):
-        if touched.buffer == buffer and 0 not in touched.shape:
-            places = np.unique(touched.offsets)
-            yield Region(task.id, touched.mode, buffer, touched.shape, touched.strides, places), touched.site
+def touched(recording: Recording, task: Task, placement: Placement, buffer: int) -> Iterator[tuple[Region, int]]:
+    """What a task touched in a buffer, line by line: the region, its line."""
+    for one in exact_accesses(recording, task, placement):
+        if one.buffer == buffer and 0 not in one.shape:
+            yield Region(task.id, one.mode, buffer, one.shape, one.strides, np.unique(one.offsets)), one.site
 
 
 def _sides(
@@ -75,8 +75,8 @@ def _sides(
     recording = program.recording
     boxes = []
     for task, name in zip(tasks, names, strict=True):
-        touched = _touched(recording, recording.tasks[task], placement, buffer)
-        boxes.append([region for region, site in touched if (site, region.mode) == (name.site, name.mode)])
+        found = touched(recording, recording.tasks[task], placement, buffer)
+        boxes.append([region for region, site in found if (site, region.mode) == (name.site, name.mode)])
     shown = meeting(boxes[0], boxes[1])
     made = []
     for task, name, region in zip(tasks, names, shown, strict=True):

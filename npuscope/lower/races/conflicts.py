@@ -44,11 +44,10 @@ class Conflicts:
     racing: dict[int, int]
 
 
-def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int]) -> Conflicts:
+def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int], classes: Classes) -> Conflicts:
     """Of all tasks; `before[t]` are the tasks ordered before t, and t itself."""
     needed, adds = [0] * len(before), [0] * len(before)
     racing: dict[int, int] = defaultdict(int)
-    classes = Classes()
     for buffer, touched in regions.items():
         tasks = [region.task for region in touched]
         modes = [region.mode for region in touched]

@@ -22,7 +22,10 @@ def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int
     waiting = recording.tasks[later]
     if kind != "war" and (said := _wrong_direction(program, waiting, buffer)):
         return said
-    return _why(program, earlier, waiting, kind, buffer), _deps(program, earlier, waiting)
+    why, fix = _why(program, earlier, waiting, kind, buffer), _deps(program, earlier, waiting)
+    if "no_dep" in why:
+        fix = f"let the runtime track {recording.buffers[buffer].name} there again, or {fix}"
+    return why, fix
 
 
 def _wrong_direction(program: Program, task: Task, buffer: int) -> tuple[str, str] | None:
@@ -66,7 +69,7 @@ def _deps(program: Program, earlier: int, task: Task) -> str:
         first = recording.tasks[wanted[0]]
         its = launch_text(first, recording.sites[first.site])
         name = its.name or f"{first.kernel}_tid"
-        return f"{_named(recording, first, its, name)}{_added(text, name, task.kernel, place)}"
+        return f"{_named(recording, first, its, name)}{_added(text, name, task.kernel, place)}{_kept(first, task)}"
     kernels = Counter(recording.tasks[number].kernel for number in wanted)
     tasks = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
     first = recording.tasks[wanted[0]]
@@ -106,6 +109,14 @@ def _added(text: LaunchText, name: str, kernel: str, place: str) -> str:
     if text.deps:
         return f"add {name} to the deps= of {kernel} ({place})"
     return f"give {kernel} deps=[{name}] ({place}{'' if text.name else '; it has no `as tid` yet'})"
+
+
+def _kept(first: Task, later: Task) -> str:
+    """An id of another turn of a loop must be kept for the next one."""
+    turns = {turn.loop: turn.turn for turn in first.turns}
+    if all(turns.get(turn.loop, turn.turn) == turn.turn for turn in later.turns):
+        return ""
+    return ", kept from the turn before in a pl.array.create(…, pl.TASK_ID) made outside the loop"
 
 
 def _place(recording: Recording, task: Task) -> str:

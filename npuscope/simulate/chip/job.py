@@ -18,7 +18,7 @@ SLOW = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])  # slow-d
 
 
 class Machine(NamedTuple):
-    """Cores and costs. Cluster c is cube core c and vector cores 2c, 2c + 1; scheduler thread c mod `threads` has it."""
+    """Cores and costs. Cluster c is cube core c and vector cores 2c, 2c + 1; thread c mod `threads` schedules it."""
 
     clusters: int
     threads: int
@@ -44,6 +44,7 @@ class Job(NamedTuple):
     blocks: Ints
     first_block: Ints  # of each task, in `block_class`
     block_class: Ints
+    task_of: Ints  # of each block
     producers: Ints  # how many
     first_out: Ints
     out: Ints

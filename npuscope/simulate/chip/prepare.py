@@ -56,6 +56,7 @@ def prepare(program: Program, options: Options = Options()) -> Prepared:
         blocks=counts,
         first_block=np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
         block_class=np.concatenate(blocks) if len(blocks) else np.zeros(0, np.int64),
+        task_of=np.repeat(np.arange(len(tasks), dtype=np.int64), counts),
         producers=producers,
         first_out=np.searchsorted(source, np.arange(len(tasks) + 1)).astype(np.int64),
         out=target,

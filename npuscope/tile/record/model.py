@@ -159,6 +159,15 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """A `pl.scope` or `pl.manual_scope` that the program opened; `turns`: how many loops were around it."""
+
+    number: int
+    manual: bool
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One dispatch: id = its index in Recording.tasks."""
 
@@ -177,6 +186,7 @@ class Task:
     sync_start: bool = False
     predicated: bool = False
     skipped: bool = False  # its predicate was false: nothing ran
+    scopes: tuple[Scope, ...] = ()  # open around it, outermost first
     layer: str = ""  # the inline call it was made in, e.g. "decode_layer#3"
     split: Literal["", "up_down", "left_right"] = ""  # each vector core of a mixed task takes half of every tile
     ring_slots: int = 0  # depth of the ring between cube and vector cores; 0: the compiler's own
@@ -196,6 +206,8 @@ class Buffer:
     manual_dep: bool = False
     before_task: int = 0  # tasks submitted before it came to be
     turns: tuple[Turn, ...] = ()  # the orchestration loops around its creation, outermost first
+    scopes: tuple[Scope, ...] = ()
+    filled: bool = False  # created with an init_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +257,4 @@ class Recording:
     host_reads: tuple[HostRead, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop

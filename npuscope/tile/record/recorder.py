@@ -30,6 +30,7 @@ from npuscope.tile.record.model import (
     Op,
     Recording,
     Ref,
+    Scope,
     Segment,
     Task,
     TileType,
@@ -115,18 +116,26 @@ class Recorder:
         self.said = 0  # findings, each time one came up
         self.notes: list[str] = []
         self.turns: list[Turn] = []
+        self.scopes: list[Scope] = []
+        self.scope_count = 0
+        self.auto_scope = True
         self.layers: list[str] = []
 
     # --- tasks and blocks
 
     def open_task(self, kernel: str, blocks: int, form: str, **options: Any) -> TaskDraft:
         options["turns"] = tuple(self.turns)
+        options["scopes"] = tuple(self.scopes)
         options["layer"] = self.layers[-1] if self.layers else ""
         task = TaskDraft(len(self.tasks), kernel, sites.here(), blocks, form, options)
         self.tasks.append(task)
         if len(self.tasks) % 32 == 0:
             progress.report(f"{self.program}: tasks", len(self.tasks), 0)
         return task
+
+    def open_scope(self, manual: bool) -> None:
+        self.scopes.append(Scope(self.scope_count, manual, len(self.turns)))
+        self.scope_count += 1
 
     def close_block(self, block: BlockDraft, count: int) -> None:
         """Ends a block that stood for `count` blocks, `block.first` and those after it."""
@@ -218,6 +227,7 @@ class _Finish:
             host_reads=host_reads,
             findings=findings,
             notes=tuple(dict.fromkeys(rec.notes)),
+            auto_scope=rec.auto_scope,
         )
 
     def _site(self, number: int) -> int:

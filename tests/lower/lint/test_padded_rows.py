@@ -84,6 +84,26 @@ def test_rows_that_were_never_written_are_told_with_the_work_they_cause() -> Non
     assert finding.change == "pl.slice(padded, [16, 128], [...], valid_shape=[8, 128])"
 
 
+@pl.jit
+def rows_that_ended(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    rows = pl.create_tensor([16, K], dtype=pl.BF16)
+    for row in pl.spmd(16, name_hint="row"):
+        if row < HEADS:
+            rows[row : row + 1, :] = q[row : row + 1, :]
+        else:
+            rows[row : row + 1, :] = pl.cast(pl.full([1, K], dtype=pl.FP32, value=0.0), target_type=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        product = pl.matmul(rows, b[:, :])
+        c[:, :] = pl.set_validshape(product, HEADS, N)
+    return c
+
+
+def test_rows_that_a_branch_leaves_empty_this_time_are_no_padding() -> None:
+    assert not found(RULE, program(rows_that_ended, *SHAPES))
+
+
 def test_rows_of_zeros_are_told_as_a_hint() -> None:
     (finding,) = found(RULE, program(zero_rows, *SHAPES)).values()
     assert (finding.line, finding.severity) == (line_of(__file__, "# zero rows"), "hint")

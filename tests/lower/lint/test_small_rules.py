@@ -33,12 +33,13 @@ GEMM = (("BF16", 16, 256), ("BF16", 256, 256), ("FP32", 16, 256))
 
 
 def test_a_matmul_shorter_than_its_start_is_told() -> None:
-    findings = found(tile_size.RULE, program(product(32, 64), *GEMM))
-    small = findings[line_of(__file__, "# small")]
+    (small,) = found(tile_size.RULE, program(product(32, 64), *GEMM)).values()
+    assert small.line == line_of(__file__, "# small")
+    assert len(small.also) == 1  # the first step, which has its own line
     # [16, 32] x [32, 64]: 1 x 2 x 4 fractals, a cycle each, after 21 cycles to start
     assert "of 29 cycles 21 go into starting it (72%)" in small.message
-    # 4 blocks x 7 steps, 21 cycles in which the cube could have done 8192 FLOPs each
-    assert small.cost == Cost(flops=4 * 7 * 21 * 8192)
+    # 4 blocks x 8 steps, 21 cycles in which the cube could have done 8192 FLOPs each
+    assert small.cost == Cost(flops=4 * 8 * 21 * 8192)
 
 
 def test_a_larger_tile_or_one_that_cannot_be_larger_is_fine() -> None:

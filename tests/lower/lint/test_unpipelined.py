@@ -75,3 +75,20 @@ def hands_on(
 
 def test_a_loop_that_loads_its_own_results_cannot_load_ahead() -> None:
     assert not found(RULE, program(hands_on, ("BF16", 16, 64), ("BF16", 64, 64), ("BF16", 16, 64)))
+
+
+@pl.jit
+def columns_outside(
+    a: pl.Tensor[[16, 512], pl.BF16], b: pl.Tensor[[512, 512], pl.BF16], c: pl.Out[pl.Tensor[[16, 512], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="columns"):
+        for n in pl.range(0, 512, 128):
+            acc = pl.matmul(a[:, 0:128], b[0:128, n : n + 128])
+            for k in pl.pipeline(128, 512, 128, stage=2):
+                acc = pl.matmul_acc(acc, a[:, k : k + 128], b[k : k + 128, n : n + 128])
+            c[:, n : n + 128] = acc
+    return c
+
+
+def test_a_loop_over_columns_around_a_pipelined_one_is_fine() -> None:
+    assert not found(RULE, program(columns_outside, ("BF16", 16, 512), ("BF16", 512, 512), ("FP32", 16, 512)))

@@ -1,0 +1,137 @@
+"""Scopes that cannot finish: they hold more tasks, bytes or dependencies than the ring they live in has room for.
+
+A ring gives room back first in, first out, and what a scope made only when the scope closes. So a scope that needs
+more than its ring has waits for itself. Rings go by the depth of the scope; the deepest scopes share the last ring,
+and there a scope also holds back what scopes inside it made after its own first task. The map of tensors is one for
+all rings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
+
+from npuscope.lower.findings import Finding
+from npuscope.lower.lint.rule import Rule
+from npuscope.lower.program import Program
+from npuscope.lower.races.scopes import Path, path_of
+from npuscope.tile.dtypes import BY_NAME
+
+TOLD = {  # limit of the runtime -> what is too much, and the setting that moves the limit
+    "task_window": ("{total:,} tasks are submitted in one scope, {limit:,} is one too many", "ring_task_window"),
+    "heap": ("{total:,} bytes of tensors are made in one scope, its ring has {limit:,}", "ring_heap"),
+    "dep_pool": ("tasks of one scope wait for {total:,} others, its ring has room for {limit:,}", "ring_dep_pool"),
+    "tensormap": ("{total:,} written tensors are remembered at once, the map has room for {limit:,}", ""),
+}
+
+
+class _Need(NamedTuple):
+    """What a task or a tensor takes of one of the runtime's stores, and where it stands."""
+
+    path: Path
+    amount: int
+    site: int
+    kernel: str
+
+
+def check(program: Program) -> Iterator[Finding]:
+    limits = {name: int(constant.value) for name, constant in program.device.runtime.items()}
+    if "rings" not in limits:
+        return
+    paths = [path_of(program.recording, task) for task in program.recording.tasks]
+    stores = {"task_window": _tasks, "heap": _bytes, "dep_pool": _waits, "tensormap": _entries}
+    for name, needs_of in stores.items():
+        needs = list(needs_of(program, paths))
+        if name in limits and sum(need.amount for need in needs) >= limits[name]:
+            held = _open(needs) if name == "tensormap" else _held(needs, limits["rings"])
+            for one in held.values():
+                yield from _exceeding(program, name, one, limits[name])
+    deepest = max(range(len(paths)), key=lambda n: len(paths[n]), default=None)
+    if deepest is not None and len(paths[deepest]) > limits.get("scope_depth", len(paths[deepest])):
+        task = program.recording.tasks[deepest]
+        what = f"{len(paths[deepest])} scopes are open at once, the runtime allows {limits['scope_depth']}"
+        yield _finding(program, what, "Take loops apart, or put them into the task.", task.site, task.kernel)
+
+
+def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> Iterator[Finding]:
+    room = limit - (name == "task_window")
+    for need, used in zip(needs, accumulate(need.amount for need in needs), strict=True):
+        if used > room:
+            what, setting = TOLD[name]
+            told = what.format(total=sum(need.amount for need in needs), limit=limit)
+            larger = f", or give the run a larger {setting}" if setting else ""
+            fix = f"Split the scope: make a part of it a pl.scope() of its own or the body of a loop{larger}."
+            yield _finding(program, f"{told}: here it waits for itself, for ever", fix, need.site, need.kernel)
+            return
+
+
+def _finding(program: Program, message: str, fix: str, number: int, kernel: str) -> Finding:
+    site = program.site(number)
+    return Finding(RULE.id, RULE.severity, site.file, site.line, message, fix, kernel=kernel, function=site.function)
+
+
+def _held(needs: list[_Need], shared: int) -> dict[Path, list[_Need]]:
+    """What every scope holds of its ring until it closes; those of `shared` depth and deeper are on one."""
+    found: dict[Path, list[_Need]] = defaultdict(list)
+    for need in needs:
+        found[need.path].append(need)
+        for depth in range(shared, len(need.path)):
+            if (around := need.path[:depth]) in found:
+                found[around].append(need)
+    return found
+
+
+def _open(needs: list[_Need]) -> dict[Path, list[_Need]]:
+    """What every scope and those around it hold together."""
+    own: dict[Path, list[_Need]] = defaultdict(list)
+    for need in needs:
+        own[need.path].append(need)
+    return {path: [n for depth in range(len(path)) for n in own.get(path[: depth + 1], ())] for path in own}
+
+
+def _tasks(program: Program, paths: list[Path]) -> Iterator[_Need]:
+    """Task slots in order of submission; an allocation takes one too."""
+    recording = program.recording
+    made: dict[int, list[int]] = defaultdict(list)
+    for allocation in program.graph.allocations:
+        made[allocation.before_task].append(allocation.buffers[0])
+    for task, path in zip(recording.tasks, paths, strict=True):
+        for id in made.get(task.id, ()):
+            yield _Need(path_of(recording, recording.buffers[id]), 1, recording.buffers[id].site, "")
+        yield _Need(path, 1, task.site, task.kernel)
+
+
+def _bytes(program: Program, paths: list[Path]) -> Iterator[_Need]:
+    recording = program.recording
+    for allocation in program.graph.allocations:
+        for buffer in (recording.buffers[id] for id in allocation.buffers):
+            size = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+            yield _Need(path_of(recording, buffer), size, buffer.site, "")
+
+
+def _waits(program: Program, paths: list[Path]) -> Iterator[_Need]:
+    waits = Counter(dst for _, dst in program.graph.pairs)
+    for task, path in zip(program.recording.tasks, paths, strict=True):
+        yield _Need(path, waits[task.id], task.site, task.kernel)
+
+
+def _entries(program: Program, paths: list[Path]) -> Iterator[_Need]:
+    """Entries of the map of written tensors."""
+    buffers, graph = program.recording.buffers, program.graph
+    for task, path in zip(program.recording.tasks, paths, strict=True):
+        if not task.manual_scope:
+            ways = zip(graph.directions[task.id], graph.footprints[task.id], strict=True)
+            kept = sum(way in ("InOut", "OutputExisting") and not buffers[box.buffer].manual_dep for way, box in ways)
+            yield _Need(path, kept, task.site, task.kernel)
+
+
+RULE = Rule(
+    "ring-deadlock",
+    "error",
+    "a scope that needs more of the runtime than it can ever get",
+    "A scope gives nothing back before it closes, so it must fit its ring: task slots, heap, dependencies.",
+    check,
+)
