@@ -42,10 +42,10 @@ def counted(n, step):
 
 
 class Writer:
-    """Writes one program, choice by choice."""
+    """Writes one program, choice by choice; `again`: every task is launched several times."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, again: bool = False) -> None:
+        self.random, self.again = random, again
         self.lines: list[str] = []
         self.loops: list[str] = []  # loop variables in scope
         self.fresh = 0
@@ -85,13 +85,15 @@ class Writer:
     # --- tasks
 
     def task(self, depth: int) -> None:
-        choice = self.random.randint(0, 6)
+        choice = self.random.randint(0, 6) if depth > 1 or not self.again else 0
         if choice == 0 and depth < 3:
             name = self.name("o")
             kind = self.random.choice(["range", "parallel"])
-            self.emit(depth, f"for {name} in pl.{kind}({self.random.randint(0, 3)}):")
+            turns = self.random.randint(2, 6) if self.again else self.random.randint(0, 3)
+            self.emit(depth, f"for {name} in pl.{kind}({turns}):")
             self.loops.append(name)
-            self.task(depth + 1)
+            for _ in range(self.random.randint(1, 2) if self.again else 1):
+                self.task(depth + 1)
             self.loops.pop()
             return
         deps = self.random.choice(["", "", ", deps=[ids]"])
@@ -403,8 +405,8 @@ class Writer:
         self.lines.append("    " * depth + line)
 
 
-def source(random: Random) -> str:
-    return Writer(random).program()
+def source(random: Random, again: bool = False) -> str:
+    return Writer(random, again).program()
 
 
 def module(text: str, path: Path) -> ModuleType:

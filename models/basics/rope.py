@@ -4,7 +4,7 @@
 
 `for i in pl.spmd(n)` is one task of n blocks, the third way to say "at once": the scheduler sees one task, not n.
 Each block takes one token, reads its position (a *scalar*, which then picks the row of the tables) and turns the 8
-heads.
+heads. A head is loaded and stored whole, 512 bytes, which is a line of global memory; its halves are cut on chip.
 """
 
 import numpy as np
@@ -31,10 +31,12 @@ def rope(
         cos_row = cos[position : position + 1, :]
         sin_row = sin[position : position + 1, :]
         row = token * HEADS
-        lo = x[row : row + HEADS, 0:HALF]
-        hi = x[row : row + HEADS, HALF:HEAD_DIM]
-        y[row : row + HEADS, 0:HALF] = pl.sub(pl.col_expand_mul(lo, cos_row), pl.col_expand_mul(hi, sin_row))
-        y[row : row + HEADS, HALF:HEAD_DIM] = pl.add(pl.col_expand_mul(hi, cos_row), pl.col_expand_mul(lo, sin_row))
+        heads = x[row : row + HEADS, :]
+        lo = heads[:, 0:HALF]
+        hi = heads[:, HALF:HEAD_DIM]
+        turned_lo = pl.sub(pl.col_expand_mul(lo, cos_row), pl.col_expand_mul(hi, sin_row))
+        turned_hi = pl.add(pl.col_expand_mul(hi, cos_row), pl.col_expand_mul(lo, sin_row))
+        y[row : row + HEADS, :] = pl.concat(turned_lo, turned_hi)
     return y
 
 

@@ -15,6 +15,7 @@ import typer
 from npuscope import __version__
 from npuscope.cli import (
     align,
+    check,
     compare,
     convert,
     demo,
@@ -24,6 +25,7 @@ from npuscope.cli import (
     gate,
     graph,
     info,
+    memory,
     predict,
     report,
     roofline,
@@ -43,7 +45,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, graph)
+PROGRAMS = (run, check, memory, graph)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)

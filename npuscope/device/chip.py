@@ -95,11 +95,32 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     casts: dict[str, frozenset[str]]  # type -> types that one instruction converts it to
 
 
+class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cycles of a vector instruction: head + slope per 256 bytes + tail."""
+
+    head: float
+    slope: float
+    tail: float
+    source: str
+    confidence: Literal["measured", "documented", "fitted", "guessed"]
+
+
+class ReduceCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cycles of a reduction of a tile: slope per element + bias, both by the number of columns."""
+
+    columns: tuple[float, ...]
+    slope: tuple[float, ...]
+    bias: tuple[float, ...]
+    source: str
+    confidence: Literal["measured", "documented", "fitted", "guessed"]
+
+
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A chip. `link` goes from the innermost tier to the outermost; `family` has calibrated costs by kernel family.
 
     `space`, `rules`, `core` and `runtime` are there for chips whose tile programs can be checked: the memories of a
-    core, what it can do, sizes and costs inside it, and limits and costs of the runtime that schedules tasks.
+    core, what it can do, sizes and costs inside it, and limits and costs of the runtime that schedules tasks. `timing`,
+    `op` and `reduce` are there for chips whose tile programs can be timed.
     """
 
     name: str
@@ -117,6 +138,9 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: Rules | None = None
     core: dict[str, Constant] = {}
     runtime: dict[str, Constant] = {}
+    timing: dict[str, Constant] = {}
+    op: dict[str, OpCost] = {}
+    reduce: dict[str, ReduceCost] = {}
 
     def peak(self, unit: Unit, dtype: str) -> float | None:
         """FLOP/s of the cube or the vector units for a dtype such as bf16; None where the file does not tell."""
@@ -211,7 +235,11 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
     for place, constant in constants(device):
         if not math.isfinite(constant.value) or constant.value < 0:
             raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
-        may_be_zero = place.endswith("latency") or (place.startswith("family.") and not place.endswith(DIVISORS))
+        may_be_zero = (
+            place.endswith("latency")
+            or place.startswith("timing.")
+            or (place.startswith("family.") and not place.endswith(DIVISORS))
+        )
         if constant.value == 0 and not may_be_zero:
             raise BadInput(f"{place} is zero", path=path)
         if constant.value and not SMALLEST < constant.value < LARGEST:
@@ -254,6 +282,7 @@ def constants(device: Device) -> list[tuple[str, Constant]]:
         found += [(f"space.{name}.{what}", getattr(space, what)) for what in ("size", "align")]
     found += [(f"core.{name}", constant) for name, constant in device.core.items()]
     found += [(f"runtime.{name}", constant) for name, constant in device.runtime.items()]
+    found += [(f"timing.{name}", constant) for name, constant in device.timing.items()]
     for family, costs in device.family.items():
         found += [(f"family.{family}.{name}", cost) for name, cost in costs.items()]
     return found

@@ -120,11 +120,12 @@ def _in_place(op: Op) -> bool:
 
 
 def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
-    """The value at a path; inside a loop that is its last turn's."""
-    place = numbers[path[0]]
-    for step in path[1:]:
-        place = place[-1][step]
-    return place if isinstance(place, int) else None
+    """The value at a path; inside a loop that is the last turn's that has one there (a turn may leave out ops)."""
+    place = numbers[path[0]] if path[0] < len(numbers) else None
+    if len(path) == 1:
+        return place if isinstance(place, int) else None
+    found = (_at(segment, path[1:]) for segment in reversed(place or ()))
+    return next((number for number in found if number is not None), None)
 
 
 def build(recording: Recording, task: Task, number: int) -> Lowered:

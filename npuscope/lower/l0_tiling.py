@@ -35,7 +35,7 @@ class _Tiler:
     def __init__(self, lowered: Lowered, device: Device) -> None:
         self.lowered, self.device = lowered, device
         self.values = list(lowered.values)
-        self.loops = 1 + max((item.loop for item in _repeats(lowered.items)), default=0)
+        self.loops = next_loop(lowered.items)
         readers = Counter(number for one in instructions(lowered.items) for number in one.reads)
         stored = {one.reads[0] for one in instructions(lowered.items) if one.plane == "store" and one.reads}
         self.only_stored = {number for number in stored if readers[number] == 1}
@@ -101,6 +101,11 @@ class _Tiler:
             made.append(Instruction("move", "move", one.site, (number,), new))
             operands[place] = new
         return [*made, replace(one, operands=tuple(operands), flops=flops)]
+
+
+def next_loop(items: Items) -> int:
+    """A number that no loop has yet."""
+    return 1 + max((item.loop for item in _repeats(items)), default=0)
 
 
 def _repeats(items: Items) -> list[Repeat]:

@@ -21,7 +21,7 @@ def name_of(site: Site, op: str) -> str:
 def statement_at(file: str, line: int) -> ast.stmt | None:
     """The innermost simple statement on a line of a source file."""
     best: ast.stmt | None = None
-    tree = _tree(file)
+    tree = tree_of(file)
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or node.lineno):
             continue
@@ -31,7 +31,8 @@ def statement_at(file: str, line: int) -> ast.stmt | None:
 
 
 @lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
+def tree_of(file: str) -> ast.Module | None:
+    """A source file as a syntax tree; None where it is no longer Python."""
     try:
         return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

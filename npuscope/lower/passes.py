@@ -15,7 +15,7 @@ from npuscope.lower.model import Lowered
 from npuscope.lower.placement import place
 from npuscope.lower.split import split_cores
 from npuscope.lower.stages import order_stages
-from npuscope.lower.streaming import stream_operands
+from npuscope.lower.streaming import stream
 from npuscope.lower.verify import verify
 from npuscope.tile.record.model import Recording, Task
 
@@ -37,7 +37,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("carries", lambda lowered, device, options: settle_carries(lowered)),
     ("casts", lambda lowered, device, options: expand_casts(lowered, device)),
     ("placement", lambda lowered, device, options: place(lowered)),
-    ("streaming", lambda lowered, device, options: stream_operands(lowered) if options.stream else lowered),
+    ("streaming", lambda lowered, device, options: stream(lowered, device) if options.stream else lowered),
     ("products", lambda lowered, device, options: tile_products(lowered, device)),
     ("split", lambda lowered, device, options: split_cores(lowered, device, options.ring_slots)),
     ("stages", lambda lowered, device, options: order_stages(lowered)),

@@ -6,18 +6,27 @@ Rules must not grow with the number of tasks: they look at each `Launch` (tasks 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from npuscope.device.chip import Device
+from npuscope.lower.lint.dataflow import Flow, flow_of
+from npuscope.lower.passes import Options
 from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Conflicts, conflicts
 from npuscope.lower.races.order import Order, order
+from npuscope.lower.traffic import Traffic, traffic_of
+from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.exact import regions_by_buffer
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
+
+if TYPE_CHECKING:
+    from npuscope.lower.memory import Kernel
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,17 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """One recorded program on one chip."""
+    """One recorded program on one chip.
+
+    `golden`: the function its results are held against, if the run had one. `lowering`: settings of the compiler.
+    """
 
     recording: Recording
     device: Device
+    golden: Callable[..., object] | None = None
+    lowering: Options = field(default_factory=Options)
 
     @cached_property
     def graph(self) -> Graph:
@@ -71,6 +85,36 @@ class Program:
             bodies = tuple((group.body, len(group.blocks)) for group in task.groups)
             together[task.kernel, task.site, task.core, task.blocks, bodies].append(task.id)
         return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """The bodies as networks of steps."""
+        return tuple(flow_of(body) for body in self.recording.bodies)
+
+    @cached_property
+    def placement(self) -> Placement:
+        return Placement(self.recording)
+
+    @cached_property
+    def touching(self) -> dict[int, tuple[int, ...]]:
+        """Per buffer (parts count as what they were assembled into) the tasks with an argument in it, in order."""
+        found: dict[int, dict[int, None]] = defaultdict(dict)
+        for task in self.recording.tasks:
+            for argument in task.arguments:
+                found[self.placement.root(argument.buffer)][task.id] = None
+        return {buffer: tuple(tasks) for buffer, tasks in found.items()}
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Every body of every kernel, lowered and planned."""
+        from npuscope.lower.memory import kernels  # which reads programs
+
+        return kernels(self, self.lowering)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What tasks move between GM and the chip."""
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

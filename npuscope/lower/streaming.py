@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuscope.device.chip import Device
+from npuscope.lower.dual import stream_dual
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 
 
-def stream_operands(lowered: Lowered) -> Lowered:
+def stream(lowered: Lowered, device: Device) -> Lowered:
+    lowered = stream_dual(lowered, device)
     return replace(lowered, items=_streamed(lowered.items, lowered.values))
 
 

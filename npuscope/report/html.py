@@ -1,24 +1,17 @@
-"""Self-contained HTML pages: one offline file with its style, its script and its data inside.
-
-The script is a handful of small modules in `page/`, joined here; nothing is fetched, and a content security policy
-forbids it. What came from a trace reaches the page as JSON and is only ever shown as text.
-"""
+"""The page of a trace, and of two side by side."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
-
-import orjson
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
+from npuscope.report.scripted_page import scripted_page
 from npuscope.report.timeline import timeline
 
-MODULES = ("format", "colors", "decode", "swimlane", "charts", "table", "sections", "main")  # each after its imports
+# each after its imports
+MODULES = ("format", "colors", "decode", "swimlane", "charts", "table", "sections", "theme", "main")
 MOST_ROWS = 2000  # of a table on a page
 Links = Sequence[tuple[str, str]]
 
@@ -66,20 +59,4 @@ def _trimmed(report: dict[str, Any]) -> dict[str, Any]:
 
 def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: Any, links: Links) -> str:
     data = {"title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links)}
-    text = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
-    # inside a script element only "<" could end it or open a comment
-    safe = text.replace("<", "\\u003c")
-    page = _asset("page.html").replace("/*STYLE*/", _asset("page.css")).replace("/*SCRIPT*/", _script())
-    return page.replace("/*DATA*/", safe)
-
-
-@cache
-def _script() -> str:
-    """The modules as one: in order, without the words that tie them together."""
-    joined = "\n".join(_asset(f"{name}.js") for name in MODULES)
-    return re.sub(r"^import .*$\n|^export ", "", joined, flags=re.MULTILINE)
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("npuscope.report").joinpath("page", name).read_text(encoding="utf-8")
+    return scripted_page(MODULES, data, "`npuscope report --md` makes one without.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.state import Run
 from npuscope.tile.steering import Again
+from npuscope.tile.together import Apart, Together
 from npuscope.tile.values import Tensor, Tile
 
 
@@ -64,6 +66,7 @@ class Finished:
 
 _listeners: list[Callable[[Finished], None]] = []
 _modes: list[Mode] = ["values"]
+TOGETHER = True  # whether equal tasks may be run as one; the record is the same either way
 
 
 @contextmanager
@@ -131,26 +134,46 @@ def run_entry(
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
-    try:
-        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
-    except Again:
-        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
-    run.recorder.auto_scope = auto_scope
+    given = (name, body, parameters, args, kwargs, rank)
+    with _rare_collections():
+        try:
+            try:
+                run, result = _run(*given, lanes=rank is None, together=TOGETHER)
+            except Apart:
+                run, result = _run(*given, lanes=True, together=False)
+        except Again:
+            run, result = _run(*given, lanes=False, together=False)
+        run.recorder.auto_scope = auto_scope
+        recording = run.recorder.recording()
     seconds = time.perf_counter() - started
     again = None
     if run.kept is not None and run.host is None and rank is None:
 
         def once_more(phase: Phase) -> tuple[Contents, int]:
             with state.turn, mode_of_runs("values"):
-                run, _ = _run(name, body, parameters, args, kwargs, None, lanes=False, phase=phase)
+                run, _ = _run(*given, lanes=False, together=False, phase=phase)
             return left(run.buffers), len(run.recorder.tasks)
 
         final = {id: np.array(run.buffers[id].data) for id in run.kept}
         again = Repeat(run.kept, final, once_more)
-    finished = Finished(run.recorder.recording(), result, seconds, tuple(run.buffers), again)
+    finished = Finished(recording, result, seconds, tuple(run.buffers), again)
     for listener in _listeners:
         listener(finished)
     return result
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A record is hundreds of thousands of objects that stay: looking for garbage among them takes as long as making
+    them.
+    """
+    before = gc.get_threshold()
+    if before[0]:
+        gc.set_threshold(max(before[0], 100_000), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _run(
@@ -161,12 +184,15 @@ def _run(
     kwargs: dict[str, Any],
     rank: Any,
     lanes: bool,
+    together: bool,
     phase: Phase | None = None,
 ) -> tuple[Run, Any]:
     run = Run(name, _modes[-1], phase)
     run.kept = {} if _repeatable and phase is None and run.computes else None
     run.rank = rank
     run.lanes = run.lanes and lanes
+    if run.lanes and together:
+        run.together = Together()
     where = f"{name}()"
     given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
@@ -177,8 +203,7 @@ def _run(
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
         _note_shared(run, name, bound)
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
-            result = body(**{key: entry.value for key, entry in bound.items()})
-            result = _out(run, result)
+            result = _result(run, body, {key: entry.value for key, entry in bound.items()})
         if phase is None and run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
@@ -189,6 +214,20 @@ def _run(
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
+
+
+def _result(run: Run, body: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """What the program returns, with everything recorded."""
+    if run.together is None:
+        return _out(run, body(**values))
+    try:
+        result = body(**values)
+        run.together.finish(run)
+    except Exception as error:
+        if run.together.waits:  # a task that should have come first may be the one at fault
+            raise Apart from error
+        raise
+    return _out(run, result)
 
 
 def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:

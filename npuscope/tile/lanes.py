@@ -33,6 +33,7 @@ class Axes:
         self._passes = 0
         self._widths: list[int] = []
         self._kept: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
+        self.agreed: Array | None = None  # which outermost lanes went with the first when some were dropped first
 
     def reset(self) -> None:
         """No loop is open."""
@@ -53,6 +54,8 @@ class Axes:
         """A pass over the next inner loop with this many lanes."""
         self._passes += 1
         self.epoch += 1
+        if not self.sizes:
+            self.agreed = None
         self.sizes.append(size)
         self._widths.append(size)
         self.passes = (*self.passes, self._passes)
@@ -96,6 +99,8 @@ class Axes:
             same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
             keep = len(same) if bool(np.all(same)) else int(np.argmin(same))
             if keep < len(same):
+                if k == 0 and self.agreed is None:
+                    self.agreed = same
                 self.sizes[k] = keep
                 self.epoch += 1
             pattern = along[0]

@@ -117,7 +117,11 @@ def _common() -> dict[str, Any]:
             "row_sum row_max row_min row_prod row_argmax row_argmin "
             "col_sum col_max col_min col_prod col_argmax col_argmin",
         ),
-        (cube, "matmul matmul_acc matmul_bias matmul_dual_acc batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias"),
+        (
+            cube,
+            "matmul matmul_acc matmul_bias matmul_dual matmul_dual_acc "
+            "batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias",
+        ),
         (slicing, "slice"),
         (transfer, "load store assemble move gather_row create_tile create_l1"),
         (elements, "read write dim"),

@@ -70,6 +70,8 @@ def leave(run: Run) -> None:
     end_pass(run)
     run.block = None
     run.use(None)
+    if block.waiting is not None:
+        return
     if run.cluster is not None:
         run.cluster.block = block  # stays open for the rest of the cluster
     else:
@@ -84,6 +86,15 @@ def close(run: Run, block: Block, count: int) -> None:
 
 
 def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
+    if not tensors:
+        return
+    buffers = _no_dep_buffers(run, tensors)
+    for argument in task.arguments:
+        if argument.key[0] in buffers:
+            argument.no_dep = True
+
+
+def _no_dep_buffers(run: Run, tensors: Sequence[Any]) -> set[int]:
     buffers = set()
     for tensor in tensors:
         if isinstance(tensor, Tile):
@@ -91,9 +102,7 @@ def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
         if not isinstance(tensor, Tensor):
             raise fault(f"no_dep_args= lists tensors, not {describe(tensor)}")
         buffers.add(tensor.buffer.id)
-    for argument in task.arguments:
-        if argument.key[0] in buffers:
-            argument.no_dep = True
+    return buffers
 
 
 def named(name_hint: Any, op: str) -> str:
@@ -145,6 +154,8 @@ class At:
             run.auto.pause(run)
         self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early, **self.layout)
         enter(run, self.task)
+        if run.block is not None:
+            run.block.is_new = True
         return TaskId(self.task.id)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
@@ -152,9 +163,13 @@ class At:
         if kind is not None:
             run.block = None
             return
+        waiting = run.block.waiting if run.block is not None else None
         leave(run)
         assert self.task is not None
-        mark_no_dep(run, self.task, self.no_dep)
+        if waiting is None:
+            mark_no_dep(run, self.task, self.no_dep)
+        elif self.no_dep:
+            waiting.no_dep = _no_dep_buffers(run, self.no_dep)
 
 
 class Spmd:

@@ -1,7 +1,8 @@
 """The one rewrite of the user's source: what plain Python execution cannot say.
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
-  names bound before it, and can stop at a barrier.
+  names bound before it, and can stop at a barrier. The body of `pl.at` becomes a function too, so that equal tasks can
+  be run as one (together.py).
 - A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
@@ -22,6 +23,7 @@ from npuscope.tile import runtime
 from npuscope.tile.exposed import assigned, exposed, used
 from npuscope.tile.fault import TileError
 from npuscope.tile.grammar import called, check, rebound
+from npuscope.tile.live import live_after
 from npuscope.tile.record.model import Site
 from npuscope.tile.sites import number
 from npuscope.tile.source import Source
@@ -53,7 +55,8 @@ def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any
     for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         argument.annotation = None
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
-    definition = _Rewriter(definition, has_self).visit(definition)
+    local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+    definition = _Rewriter(definition, has_self, local).visit(definition)
     new = _compiled(function, definition, cells)
     new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
     return new
@@ -77,7 +80,8 @@ def _compiled(
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
     inner = _code_named(_code_named(code, "__npuscope_outer"), body)
-    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__)
+    regions = [_of_function(c, function) if isinstance(c, CodeType) else c for c in inner.co_consts]
+    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__, co_consts=tuple(regions))
     held = {**cells, _HELPER: CellType(runtime)}
     closure = tuple(held[name] for name in inner.co_freevars)
     new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -98,6 +102,13 @@ def _function(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast
     return made
 
 
+def _of_function(code: CodeType, function: Callable[..., Any]) -> CodeType:
+    """The code of a region says whose it is, as the function's own does."""
+    if not code.co_name.startswith("__npuscope_region"):
+        return code
+    return code.replace(co_qualname=f"{function.__qualname__}.<locals>.{code.co_name}")
+
+
 def _code_named(code: CodeType, name: str) -> CodeType:
     return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
 
@@ -115,9 +126,11 @@ def _strings(names: list[str]) -> ast.expr:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, definition: ast.FunctionDef, has_self: bool) -> None:
-        self._definition = definition
+    def __init__(self, definition: ast.FunctionDef, has_self: bool, local: set[str]) -> None:
         self._has_self = has_self
+        self._local = local
+        self._live = live_after(definition)
+        self._rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(definition))
         self._count = 0
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -155,6 +168,9 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
+        single = len(node.items) == 1 and called(node.items[0].context_expr) == "at"
+        if single and not self._rebinds and _is_plain(node.body):
+            return self._region(node)
         self.generic_visit(node)
         return node
 
@@ -180,38 +196,81 @@ class _Rewriter(ast.NodeTransformer):
         return [*(ast.copy_location(s, node) for s in before), node] if before else node
 
     def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
-        self._count += 1
-        name, launch = f"__npuscope_block_{self._count}", f"__npuscope_launch_{self._count}"
-        out = f"__npuscope_left_{self._count}"
-        made = sorted(assigned(node.body) - ({target} if target else set()))
-        taken = sorted(exposed(node.body, set(made)))
-        outside = _loaded_outside(self._definition, node)
-        body = [self.visit(statement) for statement in node.body]
-        flat: list[ast.stmt] = []
-        for statement in body:
-            flat.extend(statement if isinstance(statement, list) else [statement])
-        parameters = [ast.arg(target or "__npuscope_index"), *(ast.arg(n) for n in taken)]
-        flat = [*(_unbound_deleted(n) for n in taken), *flat]
-        returned = ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))
-        function = _function(name, parameters, [*flat, returned])
+        function, taken, left = self._as_function(node, "block", target)
+        launch = f"__npuscope_launch_{self._count}"
         if isinstance(call, ast.Call):
             call = self.visit(call)
         statements: list[ast.stmt] = [ast.Assign([ast.Name(launch, ast.Store())], call)]
         launched = _helper("launch", ast.Name(launch, ast.Load()))
-        if bind is not None:
-            statements.append(ast.Assign([bind], launched))
-        else:
-            statements.append(ast.Expr(launched))
-        statements.append(function)
-        run = _helper("blocks", ast.Name(launch, ast.Load()), ast.Name(name, ast.Load()), _strings(taken), _locals())
-        statements.append(ast.Assign([ast.Name(out, ast.Store())], run))
-        for n in made:
-            if n in outside:
-                value = _helper("left", ast.Name(out, ast.Load()), ast.Constant(n), _locals())
-                statements += [ast.Assign([ast.Name(n, ast.Store())], value), _unbound_deleted(n)]
+        statements.append(ast.Expr(launched) if bind is None else ast.Assign([bind], launched))
+        run = _helper("blocks", ast.Name(launch, ast.Load()), *_told(function, taken, left))
+        statements += [function, *_handed_back(run, left)]
         for statement in statements:
             _place(statement, node)
         return statements
+
+    def _region(self, node: ast.With) -> ast.With:
+        """The body of `pl.at` as a function that is called in its place."""
+        function, taken, left = self._as_function(node, "region", None)
+        node.items[0].context_expr = self.visit(node.items[0].context_expr)
+        node.body = [function, *_handed_back(_helper("region", *_told(function, taken, left)), left)]
+        for statement in node.body:
+            _place(statement, node)
+        return node
+
+    def _as_function(
+        self, node: ast.With | ast.For, kind: str, target: str | None
+    ) -> tuple[ast.FunctionDef, list[str], list[str]]:
+        """A region's body as a function of the local names that it reads (of a block: and its index); these names; and
+        those it binds that code after the region may read.
+        """
+        made = assigned(node.body) - {target or ""}
+        taken = sorted(exposed(node.body, made) | (used(node.body) & self._local - made - {target or ""}))
+        left = sorted(made & self._live[id(node)])
+        flat: list[ast.stmt] = [_unbound_deleted(n) for n in taken]
+        for statement in node.body:
+            visited = self.visit(statement)
+            flat.extend(visited if isinstance(visited, list) else [visited])
+        self._count += 1
+        index = [ast.arg(target or "__npuscope_index")] if kind == "block" else []
+        returned = ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))
+        parameters = [*index, *(ast.arg(n) for n in taken)]
+        return _function(f"__npuscope_{kind}_{self._count}", parameters, [*flat, returned]), taken, left
+
+
+def _told(function: ast.FunctionDef, taken: list[str], left: list[str]) -> tuple[ast.expr, ...]:
+    return ast.Name(function.name, ast.Load()), _strings(taken), _strings(left), _locals()
+
+
+def _handed_back(call: ast.expr, left: list[str]) -> list[ast.stmt]:
+    """`a, b = call`; a name that stays without a value is deleted again."""
+    if not left:
+        return [ast.Expr(call)]
+    names = ast.Tuple([ast.Name(n, ast.Store()) for n in left], ast.Store())
+    return [ast.Assign([names], call), *(_unbound_deleted(n) for n in left)]
+
+
+_NOT_PLAIN = (
+    *(ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Import, ast.ImportFrom, ast.Try, ast.Match),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+)
+_OF_THE_FRAME = {"locals", "vars", "dir", "eval", "exec", "super"}
+
+
+def _is_plain(body: list[ast.stmt], in_loop: bool = False) -> bool:
+    """Whether statements mean the same as the body of a function of the names they read."""
+    for statement in body:
+        if isinstance(statement, ast.Break | ast.Continue) and not in_loop:
+            return False
+        for name, part in ast.iter_fields(statement):
+            if isinstance(part, list) and part and isinstance(part[0], ast.stmt):
+                inside = in_loop or (name == "body" and isinstance(statement, ast.For | ast.While))
+                if not _is_plain(part, inside):
+                    return False
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    return not any(
+        isinstance(node, _NOT_PLAIN) or (isinstance(node, ast.Name) and node.id in _OF_THE_FRAME) for node in nodes
+    )
 
 
 def _place(made: ast.stmt, node: ast.stmt) -> None:
@@ -262,13 +321,3 @@ def _conditional(statement: ast.stmt) -> ast.stmt:
         test = ast.UnaryOp(ast.Not(), statement.value)
         return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
     return statement
-
-
-def _loaded_outside(definition: ast.FunctionDef, region: ast.stmt) -> set[str]:
-    """Names read anywhere in the function except inside one statement."""
-    inside = {id(n) for n in ast.walk(region)}
-    return {
-        n.id
-        for n in ast.walk(definition)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
-    }

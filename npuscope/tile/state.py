@@ -42,6 +42,8 @@ class Block(BlockDraft):
         self.split = False  # and is open
         self.gathered: list[npt.NDArray[Any] | None] = []  # what lane 0 gave to aic_gather, for lane 1 to join
         self.barrier: Any = None
+        self.is_new = False  # a pl.at region has just opened it
+        self.waiting: Any = None  # the task waits for others like it (together.py)
 
     def version(self, buffer: Buffer) -> tuple[int, int, int]:
         """Changes whenever a load of the buffer may give something else: by own stores, others', past a barrier."""
@@ -84,6 +86,9 @@ class Run:
         self.thread = threading.get_ident()
         self.log: list[tuple[Buffer, Any, Any]] = []  # element writes that wait for their lanes to settle
         self.log_reads: set[int] = set()
+        self.writes = 0  # of whole numbers that steer the program
+        self.barriers = 0  # that blocks came to
+        self.together: Any = None  # the tasks that wait for others like them (together.py)
 
     # --- GM
 

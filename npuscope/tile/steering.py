@@ -33,6 +33,7 @@ def log_write(run: Run, buffer: Buffer, offset: Any, value: Any) -> None:
 
 def will_write(run: Run, buffer: Buffer) -> None:
     """Before a write: what this turn read or wrote there already, the next turn would find changed."""
+    run.writes += 1
     if buffer.id in run.log_reads or any(entry[0] is buffer for entry in run.log):
         AXES.only_first()
         flush(run)

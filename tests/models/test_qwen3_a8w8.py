@@ -159,3 +159,8 @@ def test_an_environment_variable_reaches_the_script() -> None:
     ran = npuscope("run", script, "--json", "--", "--small", QWEN_A8W8_DUAL_GATE_UP_PROJ="1")
     assert ran.returncode == 0, ran.stderr
     assert "gate_up_dual_proj" in ran.stdout
+
+
+def test_the_whole_step_passes_its_golden_as_a_script() -> None:
+    ran = npuscope("run", MODELS / "qwen3_14b" / "decode_a8w8.py", "--", "--small")
+    assert ran.returncode == 0, ran.stdout + ran.stderr

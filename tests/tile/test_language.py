@@ -28,7 +28,7 @@ get_block_idx auto_chunk aiv_shard aic_gather cross_core_slot no_dep spmd_submit
 range pipeline parallel unroll yield_ while_ cond
 slice create_tensor reshape read full assemble write set_validshape load store arange fillpad tensor.read create_tile
 concat transpose prefetch.async_prefetch gather_row tensor.write move create_l1 prefetch.make_context
-matmul matmul_acc matmul_bias matmul_dual_acc
+matmul matmul_acc matmul_bias matmul_dual matmul_dual_acc
 cast mul add sub min exp maximum recip div neg sqrt minimum max rsqrt cmp abs log fmods
 col_expand_mul row_expand_mul row_sum row_max row_expand_div row_expand_sub col_expand col_expand_add col_sum col_max
 row_expand col_expand_expdif row_min row_argmax row_expand_add

@@ -3,18 +3,7 @@
 import { element } from "./format.js";
 import { readData } from "./decode.js";
 import { blockers, comparedKernels, fanOut, gapWaterfall, gaps, heat, kernelTable, ledger, overlap, path, remarks, scheduling, steps, tiles, timeline, timelineTools, titled } from "./sections.js";
-
-function themeButton(repaint) {
-  const root = document.documentElement;
-  const button = element("button", { "aria-label": "Switch between light and dark" }, "◐");
-  button.addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    repaint();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  return button;
-}
+import { themeButton } from "./theme.js";
 
 function heading(data, repaint) {
   const links = data.links.map(([text, address]) => element("a", { href: address }, text));

@@ -87,6 +87,7 @@ class RunResult:
     run: Run | None = field(default=None, repr=False)
     compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
     unchecked: str = ""  # why it passed although nothing was compared
+    golden_fn: Callable[..., object] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         verdict = "PASS" if self.passed else f"FAIL: {self.error}" if self.error else "FAIL"
@@ -167,7 +168,7 @@ def run(
         source = _Source(golden_fn, None if golden_data is None else Path(golden_data), kept, chosen(seed))
         judge = _Judge(rtol, atol, compare_fn or {})
         result = _run(program, specs, source, judge, execute)
-    result = replace(result, execution_time=time.perf_counter() - start)
+    result = replace(result, execution_time=time.perf_counter() - start, golden_fn=golden_fn)
     if result.passed:
         print(f"[RUN] {result}", flush=True)
     if _driver.watch is not None:

@@ -138,6 +138,13 @@ def matmul_dual_acc(
     return one, _product(run, "matmul_dual_acc", lhs, rhs_b, a_trans, b_trans, second)
 
 
+def matmul_dual(lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False) -> tuple[Tile, Tile]:
+    """Two products of one left operand: (lhs · rhs_a, lhs · rhs_b)."""
+    run = current()
+    one = _product(run, "matmul_dual", lhs, rhs_a, a_trans, b_trans, None)
+    return one, _product(run, "matmul_dual", lhs, rhs_b, a_trans, b_trans, None)
+
+
 def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
     """lhs · rhs + bias, the bias a row."""
     run = current()

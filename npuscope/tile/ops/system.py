@@ -39,6 +39,7 @@ def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = N
         raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
     run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
     block.barriers += 1
+    run.barriers += 1
     if block.barrier is not None:
         block.barrier.wait(block)
     elif run.lanes:

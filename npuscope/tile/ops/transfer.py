@@ -165,7 +165,10 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
     source = run.tile(tile, "move")
     space = member(target_memory, MemorySpace, "move", "target_memory").value
     if space == "GM" or (space == "Acc" and source.space == "Acc"):
-        raise fault(f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}")
+        raise fault(
+            f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}",
+            "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
+        )
     result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
     run.emit("move", "move", (source,), result)
     return result

@@ -50,6 +50,13 @@ class ArgumentDraft:
         self.reads = self.writes = self.read_first = self.no_dep = False
         self.declared: Direction | None = None
 
+    def like(self, key: Key) -> ArgumentDraft:
+        """The same of another tensor."""
+        new = ArgumentDraft(key)
+        new.reads, new.writes, new.read_first = self.reads, self.writes, self.read_first
+        new.no_dep, new.declared = self.no_dep, self.declared
+        return new
+
 
 class TaskDraft:
     """A task under recording."""
@@ -99,11 +106,13 @@ class Recorder:
         self.program, self.mode = program, mode
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key] = []
+        self._arguments: dict[int, list[int]] = {}  # of an op or loop: the argument of each access
         self.buffers: list[Buffer] = []
         self.tasks: list[TaskDraft] = []
         self.aliases: list[Alias] = []
         self.host_reads: list[HostRead] = []
         self.findings: dict[tuple[str, int, str], int] = {}
+        self.said = 0  # findings, each time one came up
         self.notes: list[str] = []
         self.turns: list[Turn] = []
         self.scopes: list[Scope] = []
@@ -150,6 +159,21 @@ class Recorder:
         """What `number` counted."""
         return self._keys[number]
 
+    def arguments_of(self, block: tuple[tuple[int, ...], tuple[int, ...]]) -> list[int]:
+        """The argument of each access of a block, in the order of its offsets."""
+        return [number for part in block for item in part for number in self._arguments_of(item)]
+
+    def _arguments_of(self, item: int) -> list[int]:
+        found = self._arguments.get(item)
+        if found is None:
+            key = self._keys[item]
+            if key[0] == "loop":
+                found = [number for _, items in key[4] for item in items for number in self._arguments_of(item)]
+            else:
+                found = [access[0] for access in key[6]]
+            self._arguments[item] = found
+        return found
+
     def close_loop(self, frame: Frame, block: BlockDraft) -> None:
         """Ends a loop: it becomes one item of its parent."""
         frame.open = False
@@ -163,6 +187,7 @@ class Recorder:
 
     def finding(self, kind: str, message: str, site: int | None = None) -> None:
         key = (kind, sites.here() if site is None else site, message)
+        self.said += 1
         self.findings[key] = self.findings.get(key, 0) + 1
 
     # --- the end
@@ -181,6 +206,7 @@ class _Finish:
         self._items: dict[int, Op | Loop] = {}
         self._bodies: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         self._body_list: list[Body] = []
+        self._planes: list[set[str]] = []  # of each body
 
     def recording(self) -> Recording:
         rec = self.recorder
@@ -211,7 +237,7 @@ class _Finish:
         planes: set[str] = set()
         for key, (blocks, rolled) in draft.groups.items():
             body = self._body(key)
-            planes |= _planes(self._body_list[body].items)
+            planes |= self._planes[body]
             offsets = tuple(np.atleast_1d(np.asarray(offset, dtype=np.int64)) for offset in rolled.along(0))
             groups.append(BlockGroup(body, np.array(blocks, dtype=np.int64), offsets))
         arguments = tuple(_argument(a) for a in draft.arguments)
@@ -233,7 +259,9 @@ class _Finish:
         found = self._bodies.get(key)
         if found is None:
             found = self._bodies[key] = len(self._body_list)
-            self._body_list.append(Body(cast(Any, self._all(key[0])), self._all(key[1])))
+            prologue, items = cast(Any, self._all(key[0])), self._all(key[1])
+            self._body_list.append(Body(prologue, items))
+            self._planes.append(_planes(items))
         return found
 
     def _all(self, numbers: Sequence[int]) -> tuple[Op | Loop, ...]:

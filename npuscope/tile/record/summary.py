@@ -86,7 +86,7 @@ def summarise(recordings: Iterable[Recording]) -> RunWork:
     units: dict[str, set[Core]] = defaultdict(set)
     for recording in recordings:
         sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
-        bodies = [_work_of(body) for body in recording.bodies]
+        bodies = [work_of(body) for body in recording.bodies]
         for task in recording.tasks:
             sums = found.setdefault(
                 task.kernel, dict.fromkeys(("tasks", "blocks", "ops", "flops", "read", "written"), 0)
@@ -121,26 +121,30 @@ def unit_of(cores: Iterable[Core]) -> Core:
 
 
 @dataclass(frozen=True, slots=True)
-class _BodyWork:
-    """One block's work; elements per argument, since the same body runs on buffers of several tasks."""
+class BodyWork:
+    """What one block does; elements per argument, since the same body runs on buffers of several tasks."""
 
     ops: int
     flops: int
     read: dict[int, int]
     written: dict[int, int]
+    added: dict[int, int]  # of what was written: by atomic adds
 
 
-def _work_of(body: Body) -> _BodyWork:
+def work_of(body: Body) -> BodyWork:
     ops = flops = 0
     read: dict[int, int] = defaultdict(int)
     written: dict[int, int] = defaultdict(int)
+    added: dict[int, int] = defaultdict(int)
     for op, counts in ops_of(body):
         times = prod(counts)
         ops += times
         flops += times * op.flops
         for access in op.accesses:
             (read if access.mode == "read" else written)[access.argument] += times * prod(access.shape)
-    return _BodyWork(ops, flops, dict(read), dict(written))
+            if access.mode == "add":
+                added[access.argument] += times * prod(access.shape)
+    return BodyWork(ops, flops, dict(read), dict(written), dict(added))
 
 
 def _many(count: int, what: str) -> str:

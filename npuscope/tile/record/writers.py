@@ -65,7 +65,7 @@ def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | N
         for group in task.groups:
             body = recording.bodies[group.body]
             for (op, access), offsets in zip(accesses(body), group.offsets, strict=True):
-                if access.mode != "read" and access.argument in numbers and bool(_touched(access, offsets, one)[0]):
+                if access.mode != "read" and access.argument in numbers and bool(are_in(access, offsets, one)[0]):
                     found = op
         if found is not None:
             return Write(found.name, task.kernel, task.id, recording.sites[found.site])
@@ -84,7 +84,7 @@ def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64])
         for group in task.groups:
             for (_, access), offsets in zip(accesses(recording.bodies[group.body]), group.offsets, strict=True):
                 if access.mode != "read" and access.argument in numbers:
-                    touched |= _touched(access, offsets, left)
+                    touched |= are_in(access, offsets, left)
         if np.any(touched):
             found = [int(left[touched][0])]
             left = left[~touched]
@@ -110,7 +110,7 @@ def _index_in(alias: Alias, element: int) -> int | None:
     return index if rest == 0 else None
 
 
-def _touched(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def are_in(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Which of the elements lie in any of the boxes."""
     rest = elements[:, None] - offsets.reshape(1, -1)
     inside = rest >= 0

@@ -1,0 +1,95 @@
+"""Check a tile program with no NPU: does it fit on chip, is it safe to schedule, what does it waste.
+
+Examples:
+
+  npuscope check decode_layer.py
+
+  npuscope check decode_layer.py --select 'gm-*' --select shared-load -- --max-seq 4096
+
+  npuscope check decode_layer.py --json
+
+  npuscope check decode_layer.py --sarif check.sarif --markdown review.md
+
+  npuscope check --list-rules
+
+Exit code 1 where there is a finding at --level or worse: what does not fit, is not legal or is not safe is an error;
+wrong numbers and large waste are warnings; the rest are hints. A comment `# npuscope: ignore[ID]` silences a rule on
+its statement.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+class Level(StrEnum):
+    error = "error"
+    warning = "warning"
+    hint = "hint"
+
+
+def command(
+    file: Annotated[str | None, typer.Argument(help="A tile program: a Python file.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
+    level: Annotated[Level, typer.Option(help="Exit 1 for a finding as bad as this or worse.")] = Level.warning,
+    races: Annotated[bool, typer.Option("--races/--no-races", help="Look for accesses that nothing orders.")] = True,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Run another legal order and show which outputs change.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which other order --replay takes.")] = 0,
+    program: Annotated[
+        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
+    ] = None,
+    ring_slots: Annotated[
+        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
+    markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
+    sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
+    list_rules: Annotated[bool, typer.Option("--list-rules", help="Print the rules and leave.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.cli.output import check_outputs, reproduce, write_reports
+    from npuscope.errors import NpuscopeError
+    from npuscope.lower.checked import Options, check_all, reaches, rules_of
+    from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.report.check_json import check_dict
+    from npuscope.report.check_markdown import check_markdown
+    from npuscope.report.check_sarif import check_sarif
+    from npuscope.report.check_text import check_text, rules_text
+
+    options = Options(
+        select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
+        ring_slots=ring_slots,
+    )  # fmt: skip
+    rules = rules_of(options)
+    if list_rules:
+        print(rules_text(rules))
+        return
+    if file is None:
+        raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
+    check_outputs([file], markdown, sarif)
+    chip = chip_to_lower_for(device)
+    with progress_bar():
+        checks = check_all(file, arguments or [], chip, options, program)
+        written = write_reports(
+            {
+                markdown: lambda: check_markdown(file, chip.name, checks, reproduce()),
+                sarif: lambda: check_sarif(checks, rules),
+            }
+        )
+    if json:
+        print_json(check_dict(file, chip.name, checks))
+    else:
+        print_text(check_text(file, chip.name, checks, everything), written)
+    if reaches(checks, level.value):
+        raise typer.Exit(1)

@@ -1,0 +1,74 @@
+"""Does a tile program fit on chip, with no NPU: what every kernel takes of each memory, and which tiles fill it.
+
+Examples:
+
+  npuscope memory decode_layer.py
+
+  npuscope memory decode_layer.py --kernel gate_proj --html memory.html
+
+  npuscope memory decode_layer.py --kernel gate_proj --dump -   (the kernel before and after every step of lowering)
+
+  npuscope memory decode_layer.py --ring-slots 8 --json -- --max-seq 512   (arguments after -- are the program's)
+
+Exit code 1 where something does not fit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
+    ring_slots: Annotated[
+        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
+    ] = None,
+    program: Annotated[
+        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
+    ] = None,
+    values: Annotated[bool, typer.Option("--values/--shapes", help="Compute, or only record shapes.")] = False,
+    dump: Annotated[
+        str | None, typer.Option("--dump", help="Write --kernel's bodies before and after every pass here; - prints.")
+    ] = None,
+    html: HtmlFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.errors import NpuscopeError
+    from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.lower.fit import fits_of
+    from npuscope.lower.passes import Options
+    from npuscope.report.memory_page import memory_page
+    from npuscope.report.memory_text import memory_dict, memory_text
+    from npuscope.report.passes_text import passes_text
+
+    if dump is not None and kernel is None:
+        raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")
+    to_file = None if dump == "-" else dump
+    check_outputs([file], html, to_file)
+    chip = chip_to_lower_for(device)
+    options = Options(ring_slots=ring_slots)
+    with progress_bar():
+        fits = fits_of(file, arguments or [], chip, options, program, "values" if values else "shapes", kernel)
+        written = write_reports(
+            {
+                html: lambda: memory_page(file, chip, fits),
+                to_file: lambda: passes_text(fits, options),
+            }
+        )
+    if dump == "-":
+        print(passes_text(fits, options), end="")
+    elif json:
+        print_json(memory_dict(file, chip.name, fits, kernel is not None))
+    else:
+        print_text(memory_text(file, chip.name, fits, kernel is not None), written)
+    if any(fit.errors for fit in fits):
+        raise typer.Exit(1)

@@ -1,0 +1,145 @@
+"""Everything that is checked of one program: does it fit, is it legal, is it safe, what does it waste."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from npuscope.device.chip import Device
+from npuscope.errors import NpuscopeError
+from npuscope.lower.findings import SEVERITIES, Finding, Severity
+from npuscope.lower.limits import LIMITS, broken
+from npuscope.lower.lint.all_rules import ALL_RULES
+from npuscope.lower.lint.ignores import silenced
+from npuscope.lower.lint.rule import Rule
+from npuscope.lower.lint.run import Found, lint
+from npuscope.lower.lint.select import chosen
+from npuscope.lower.memory import usages
+from npuscope.lower.passes import Options as Lowering
+from npuscope.lower.program import Program
+from npuscope.lower.races import Race, races
+from npuscope.lower.races.replay import Replayed, replay_races
+from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.script import ScriptRun, run_script
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to check. `ring_slots`: the depth of the cross-core ring, None for the chip's; `seed` is the replay's."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    races: bool = True
+    replay: bool = False
+    seed: int = 0
+    ring_slots: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """How much of a space a function of a kernel uses, in bytes."""
+
+    kernel: str
+    space: str
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One program's result; `ignored` counts what comments in the source silenced."""
+
+    program: str
+    findings: tuple[Found, ...]
+    memory: tuple[MemoryLine, ...]
+    races: tuple[Race, ...]
+    errors: tuple[Finding, ...]
+    ignored: int = 0
+    replayed: Replayed | None = None
+
+
+RACE = Rule(
+    "race",
+    "error",
+    "two accesses of global memory that nothing orders",
+    "The runtime makes readers wait for writers, and writers for writers, but no writer for readers, and opt-outs "
+    "silence even that. Which of the two comes first is then chance.",
+    lambda program: map(race_finding, races(program)),
+)
+EVERY: tuple[Rule, ...] = (*LIMITS, RACE, *ALL_RULES)
+
+
+def rules_of(options: Options) -> tuple[Rule, ...]:
+    """All that is looked for."""
+    return chosen(EVERY, options.select, (*options.ignore, *(() if options.races else (RACE.id,))))
+
+
+def check_all(
+    file: str, argv: Sequence[str], device: Device, options: Options = Options(), number: int | None = None
+) -> tuple[Checked, ...]:
+    """Runs a script in shapes mode and checks each program it ran, or the one with this number.
+
+    A program that ran several times with the same result is told once.
+    """
+    run = run_script(file, argv, "shapes")
+    recordings = run.recordings
+    wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
+    programs = _programs(run, device, options)
+    found = {n: check(programs[n], options) for n in wanted if recordings[n].tasks}
+    if not found:
+        raise NpuscopeError("no tile program ran, so there is nothing to check", path=file)
+    if options.replay:
+        sought = [found[n].races if n in found else () for n in range(len(recordings))]
+        replayed = replay_races(file, argv, sought, device, options.seed)
+        found = {n: replace(one, races=replayed[n].races, replayed=replayed[n]) for n, one in found.items()}
+    return tuple(dict.fromkeys(found.values()))
+
+
+def _programs(run: ScriptRun, device: Device, options: Options) -> list[Program]:
+    goldens: dict[int, Callable[..., object] | None] = {id(result.run): result.golden_fn for result in run.results}
+    lowering = Lowering(ring_slots=options.ring_slots)
+    return [Program(one.recording, device, goldens.get(id(one)), lowering) for one in run.runs]
+
+
+def check(program: Program, options: Options = Options()) -> Checked:
+    """Checks one recorded program."""
+    wanted = {rule.id for rule in rules_of(options)}
+    found = lint(program, [rule for rule in ALL_RULES if rule.id in wanted])
+    errors = [error for error in broken(program) if error.id in wanted]
+    racing = races(program) if RACE.id in wanted else ()
+    kept_errors = tuple(error for error in errors if not silenced(error.id, error.file, error.line))
+    kept_races = tuple(race for race in racing if not any(silenced(RACE.id, s.file, s.line) for s in race.sides))
+    return Checked(
+        program.recording.program,
+        found.found,
+        tuple(_memory(program)),
+        kept_races,
+        kept_errors,
+        found.ignored + len(errors) - len(kept_errors) + len(racing) - len(kept_races),
+    )
+
+
+def _memory(program: Program) -> Iterator[MemoryLine]:
+    for usage in usages(program.kernels):
+        yield MemoryLine(usage.function, usage.space.space, usage.space.used, usage.space.limit)
+
+
+def race_finding(race: Race) -> Finding:
+    """A race as a finding: at the later access, with the earlier one beside it."""
+    first, second = race.sides
+    message = (
+        f"{second.region} of {second.kernel} and {first.region} of {first.kernel}: nothing orders them; {race.why}"
+    )
+    return Finding(
+        RACE.id, "error", second.file, second.line, message, race.fix, second.kernel, count=race.count,
+        also=((first.file, first.line),),
+    )  # fmt: skip
+
+
+def reaches(checks: Sequence[Checked], level: Severity) -> bool:
+    """Whether there is something as bad as `level` or worse."""
+    bad = SEVERITIES[: SEVERITIES.index(level) + 1]
+    return any(
+        checked.errors or checked.races or any(one.finding.severity in bad for one in checked.findings)
+        for checked in checks
+    )

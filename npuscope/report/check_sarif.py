@@ -1,0 +1,91 @@
+"""Findings as SARIF 2.1.0, which code review shows beside the lines: rules with their help, a result per finding."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+from npuscope import __version__
+from npuscope.lower.checked import Checked, race_finding
+from npuscope.lower.findings import Finding, Severity
+from npuscope.lower.lint.rule import Rule
+from npuscope.lower.lint.source import read
+from npuscope.report.check_text import cost_text, shown_path
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "note"}
+
+
+def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
+    """One run with all programs; paths are relative to the folder the command runs in."""
+    told = [(f.finding, cost_text(f.finding.cost, f.seconds)) for checked in checks for f in checked.findings]
+    told += [(finding, "") for checked in checks for finding in (*checked.errors, *map(race_finding, checked.races))]
+    described = [_rule(rule) for rule in rules]
+    index = {rule["id"]: number for number, rule in enumerate(described)}
+    tool = {"name": "npuscope", "version": __version__, "rules": described}
+    run = {
+        "tool": {"driver": tool},
+        "originalUriBaseIds": {"SRCROOT": {"uri": Path.cwd().as_uri() + "/"}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, cost, index[finding.id]) for finding, cost in told],
+    }
+    return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "name": "".join(part.capitalize() for part in rule.id.split("-")),
+        "shortDescription": {"text": _sentence(rule.title)},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": f"{_sentence(rule.title)} {rule.why}"},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
+        "properties": {"tags": [rule.about]},
+    }
+
+
+def _result(finding: Finding, cost: str, index: int) -> dict[str, Any]:
+    parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", finding.fix]
+    parts.append(f"Changed: {finding.change}" if finding.change else "")
+    result: dict[str, Any] = {
+        "ruleId": finding.id,
+        "ruleIndex": index,
+        "level": LEVELS[finding.severity],
+        "message": {"text": " ".join(filter(None, parts))},
+        "locations": [_location(finding.file, finding.line)],
+        "partialFingerprints": {"npuscopeFinding/v1": _fingerprint(finding)},
+    }
+    if finding.also:
+        result["relatedLocations"] = [
+            {"id": number, **_location(file, line)} for number, (file, line) in enumerate(finding.also)
+        ]
+    return result
+
+
+def _location(file: str, line: int) -> dict[str, Any]:
+    near = shown_path(file)
+    place = {"uri": Path(file).as_uri()} if os.path.isabs(near) else {"uri": _uri(near), "uriBaseId": "SRCROOT"}
+    return {"physicalLocation": {"artifactLocation": place, "region": {"startLine": max(line, 1)}}}
+
+
+def _uri(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path.replace(os.sep, "/"))
+
+
+def _fingerprint(finding: Finding) -> str:
+    """The same for the same fault when lines above it move: rule, kernel and the text of the line."""
+    source = read(finding.file)
+    text = "" if source is None else " ".join(source.line(finding.line).split())
+    name = os.path.basename(finding.file)
+    return hashlib.sha256("\0".join((finding.id, name, finding.kernel, text)).encode()).hexdigest()[:32]
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,171 @@
+"""What `npuscope check` found, as plain text: errors first, then what does not fit, races, then findings by scope."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from npuscope.analysis.table import aligned, printable
+from npuscope.lower.checked import Checked
+from npuscope.lower.findings import SEVERITIES, Cost, Finding
+from npuscope.lower.lint.rule import Rule
+from npuscope.lower.lint.run import Found, short_name
+from npuscope.lower.lint.scopes import Scope
+from npuscope.lower.races.model import Change, Race
+from npuscope.lower.races.replay import Replayed
+
+TOP = 5  # findings shown of a scope
+
+
+def check_text(file: str, device: str, checks: Sequence[Checked], everything: bool = False) -> str:
+    """All programs of a file, one after the other, and a closing line with counts."""
+    lines: list[str] = []
+    for number, checked in enumerate(checks):
+        name = f" program {number}," if len(checks) > 1 else ""
+        lines += [f"{printable(file)}:{name} {printable(short_name(checked.program))} on {device}"]
+        lines += [line for part in _parts(checked, everything) for line in ("", *part)] + [""]
+    return "\n".join([*lines, counts(checks)])
+
+
+def counts(checks: Sequence[Checked]) -> str:
+    """One line: how many of what."""
+    found = [one.finding.severity for checked in checks for one in checked.findings]
+    found += ["error" for checked in checks for _ in (*checked.errors, *checked.races)]
+    told = [many(found.count(severity), severity) for severity in SEVERITIES if severity in found]
+    silenced = sum(checked.ignored for checked in checks)
+    if silenced:
+        told.append(f"{silenced} ignored by comments")
+    return ", ".join(told) or "nothing found"
+
+
+def by_scope(found: Iterable[Found]) -> dict[Scope, list[Found]]:
+    """Findings of each scope; parts of a file under one title are one scope."""
+    titles: dict[tuple[str, str], list[Found]] = {}
+    for one in found:
+        titles.setdefault((one.scope.file, one.scope.title), []).append(one)
+    return {
+        Scope(file, title, min(o.scope.first for o in ones), max(o.scope.last for o in ones)): ones
+        for (file, title), ones in titles.items()
+    }
+
+
+def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
+    if checked.errors:
+        yield ["errors", *(line for finding in checked.errors for line in _finding(finding))]
+    if checked.races:
+        yield ["races", *(line for race in checked.races for line in race_lines(race))]
+    if checked.replayed is not None:
+        yield replay_lines(checked.replayed)
+    scopes = by_scope(checked.findings)
+    for scope, found in sorted(scopes.items(), key=lambda item: -sum(one.seconds for one in item[1])):
+        shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
+        lines = [_heading(scope, found)]
+        lines += [line for one in shown for line in _finding(one.finding, one.seconds)]
+        if len(found) > len(shown):
+            lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
+        yield lines
+
+
+def _must_be_seen(one: Found) -> bool:
+    """Wrong numbers cost nothing that ranks them."""
+    return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
+
+
+def _heading(scope: Scope, found: Sequence[Found]) -> str:
+    total = sum(one.seconds for one in found)
+    cost = f", together about {microseconds(total)}" if total else ""
+    place = f"{printable(shown_path(scope.file))}{lines_of(scope)}"
+    return f"{printable(scope.title)} ({place}): {many(len(found), 'finding')}{cost}"
+
+
+def _finding(finding: Finding, seconds: float = 0.0) -> list[str]:
+    place = f"{shown_path(finding.file)}:{finding.line}"
+    lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
+    if cost := cost_text(finding.cost, seconds):
+        times = f"; met {finding.count:,} times" if finding.count > 1 else ""
+        lines.append(f"      costs {cost}{times}")
+    lines.append(f"      fix: {printable(finding.fix)}")
+    if finding.change:
+        lines.append(f"      + {printable(finding.change)}")
+    return lines
+
+
+def race_lines(race: Race) -> list[str]:
+    """Both accesses, why nothing orders them, what would, and what another order changed."""
+    first, second = (
+        f"{side.region} {_DOES[race.hazard][n]} by {short_name(side.kernel)} ({shown_path(side.file)}:{side.line})"
+        for n, side in enumerate(race.sides)
+    )
+    times = f", {race.count:,} times" if race.count > 1 else ""
+    lines = [f"  error: {printable(second)} may come before {printable(first)}{times} [race]"]
+    lines += [f"      {printable(race.why)}", f"      fix: {printable(race.fix)}"]
+    if race.changes is not None:
+        lines += [f"      replayed the other way: {told}" for told in _changes(race.changes)]
+    return [*lines, f"      not replayed: {printable(race.unplayed)}"] if race.unplayed else lines
+
+
+_DOES = {"raw": ("written", "read"), "waw": ("written", "written"), "war": ("read", "written")}
+
+
+def replay_lines(replayed: Replayed) -> list[str]:
+    if replayed.unplayed:
+        return [f"not replayed: {printable(replayed.unplayed)}"]
+    return [f"another legal order (seed {replayed.seed}): {told}" for told in _changes(replayed.seeded)]
+
+
+def _changes(changes: Sequence[Change]) -> list[str]:
+    told = []
+    for one in changes:
+        by = "" if one.largest is None else f" by up to {one.largest:.3g}"
+        where = f"{one.elements:,} of {one.of:,} elements, first at {list(one.first)}"
+        told.append(f"{printable(one.output)} differs{by} in {where}")
+    return told or ["every output stays the same"]
+
+
+def cost_text(cost: Cost, seconds: float) -> str:
+    """A cost in the units it has, with the estimate that ranks it."""
+    parts = []
+    if cost.bytes:
+        parts.append(f"{amount(cost.bytes)}B of GM traffic")
+    if cost.flops:
+        parts.append(f"{amount(cost.flops)}FLOP")
+    if cost.tasks:
+        parts.append(many(cost.tasks, "task"))
+    return ", ".join(parts) + (f", about {microseconds(seconds)}" if parts else "")
+
+
+def amount(number: int) -> str:
+    """A number to three figures with its prefix: 1.05 M."""
+    value = float(number)
+    for prefix in ("", "k", "M", "G"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {prefix}"
+        value /= 1000
+    return f"{value:,.4g} T"
+
+
+def microseconds(seconds: float) -> str:
+    micro = seconds * 1e6
+    return f"{micro:,.0f} µs" if micro >= 100 else f"{micro:.3g} µs"
+
+
+def many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def lines_of(scope: Scope) -> str:
+    return f", lines {scope.first} to {scope.last}" if scope.first else ""
+
+
+def shown_path(file: str) -> str:
+    """A path as people would write it from here."""
+    try:
+        near = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return file if near.startswith("..") else near
+
+
+def rules_text(rules: Iterable[Rule]) -> str:
+    """What `--list-rules` prints."""
+    return "\n".join(aligned([[rule.id, rule.severity, rule.title] for rule in rules], (False, False, False)))

@@ -1,0 +1,1 @@
+"""Time without the chip: one core's pipelines, then the chip with its scheduler."""

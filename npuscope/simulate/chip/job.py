@@ -1,0 +1,73 @@
+"""What the chip is given: tasks with their edges, blocks with their classes, and the machine's constants, as arrays.
+
+Times are nanoseconds. A class is a kind of block: how long it runs at each slow-down of the memory (`run`), and how
+many bytes per nanosecond it then takes from HBM (`draws`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+MIX, AIC, AIV, NONE = range(4)  # shapes of tasks; NONE does no work
+SLOW = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])  # slow-downs at which classes are timed
+
+
+class Machine(NamedTuple):
+    """Cores and costs. Cluster c is cube core c and vector cores 2c, 2c + 1; thread c mod `threads` schedules it."""
+
+    clusters: int
+    threads: int
+    limit: float  # bytes per nanosecond of HBM
+    poll: float
+    dispatch: float
+    complete: float
+    resolve: float
+    visible: float
+    fin: float
+    pickup: float
+    pickup_first: float
+    switch: float
+    stage: float
+    dummy: float
+    window: int  # tasks between the oldest that is not done and the newest
+
+
+class Job(NamedTuple):
+    """Tasks in order of submission; edges in rows (`first_out[t]` to `first_out[t + 1]` of `out`)."""
+
+    shape: Ints
+    blocks: Ints
+    first_block: Ints  # of each task, in `block_class`
+    block_class: Ints
+    task_of: Ints  # of each block
+    producers: Ints  # how many
+    first_out: Ints
+    out: Ints
+    submit: Floats  # the orchestrator's time for each
+    early: Ints  # may its consumers be staged before it is done
+    together: Ints  # all its blocks start at once
+    waits_host: Ints  # the task that the orchestrator waits for before it submits this one; -1 for none
+    run: Floats  # [class, slow-down]
+    draws: Floats  # [class, slow-down]
+
+
+class Times(NamedTuple):
+    """What came out, per block: where and when it was handed out, ran and was seen done; per task when submitted.
+
+    `core` is the cube core's number, or clusters + the vector core's; a mixed block holds its whole cluster.
+    """
+
+    core: Ints
+    dispatch: Floats
+    start: Floats
+    end: Floats
+    finish: Floats
+    submitted: Floats  # per task: when the orchestrator was done with it
+    began: Floats  # per task: when it began with it
+    ready: Floats  # per task: when the last producer was seen done
+    loops: Floats  # rows of the scheduler's loops that did something: thread, start, polled, completed, dispatched

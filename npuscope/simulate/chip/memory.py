@@ -1,0 +1,46 @@
+"""HBM shared by the blocks that run: all are slowed down alike until together they take no more than there is."""
+
+from __future__ import annotations
+
+from npuscope.simulate.chip.job import Floats, Job, Machine
+from npuscope.simulate.chip.state import (
+    KIND,
+    RUNNING,
+    SPAN,
+    STATE,
+    State,
+)
+from npuscope.simulate.compiled import compiled
+
+
+@compiled
+def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
+    """Between which two slow-downs the memory is: index, share towards the next, and a factor beyond the last."""
+    if rates[0] <= limit:
+        return 0, 0.0, 1.0
+    last = len(rates) - 1
+    for g in range(1, last + 1):
+        if rates[g] <= limit:
+            return g - 1, (rates[g - 1] - limit) / (rates[g - 1] - rates[g]), 1.0
+    return last - 1, 1.0, rates[last] / limit
+
+
+@compiled
+def set_spans(job: Job, machine: Machine, s: State) -> None:
+    """How long the block on each core would run from start to end at the present slow-down."""
+    g, share, factor = slow_down(s.rates, machine.limit)
+    for core in range(s.core.shape[1]):
+        if s.core[STATE, core] == RUNNING:
+            kind = s.core[KIND, core]
+            s.clock[SPAN, core] = (job.run[kind, g] + share * (job.run[kind, g + 1] - job.run[kind, g])) * factor
+
+
+@compiled
+def add_up(job: Job, s: State) -> None:
+    """The rates of all running blocks anew: sums that only grow and shrink would drift."""
+    s.rates[:] = 0.0
+    for core in range(s.core.shape[1]):
+        if s.core[STATE, core] == RUNNING:
+            kind = s.core[KIND, core]
+            for n in range(len(s.rates)):
+                s.rates[n] += job.draws[kind, n]

@@ -1,0 +1,106 @@
+"""From a checked program to what the chip runs: its job and its machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.device.chip import Device
+from npuscope.lower.memory import Kernel, kernels
+from npuscope.lower.passes import Options
+from npuscope.lower.program import Program
+from npuscope.simulate.chip.classes import Classes
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
+from npuscope.simulate.core.costs import NS
+from npuscope.tile.record.model import Recording
+
+SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program ready to run on the chip as often as one likes."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    classes: Classes
+    job: Job
+    machine: Machine
+
+
+def prepare(program: Program, options: Options = Options()) -> Prepared:
+    found = kernels(program, options)
+    tasks = program.recording.tasks
+    keyed: dict[tuple[str, int, str, int], Kernel] = {}
+    for kernel in found:
+        task = tasks[kernel.task]
+        keyed[kernel.name, kernel.lowered.body, task.split, task.ring_slots] = kernel
+    classes = Classes(program, keyed)
+    blocks = [classes.of(task) if task.groups else np.zeros(0, np.int64) for task in tasks]
+    counts = np.array([len(one) for one in blocks], np.int64)
+    run, draws = classes.tables() if classes.entries else (np.ones((1, 10)), np.zeros((1, 10)))
+    edges = sorted({(edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0})
+    source = np.array([src for src, _ in edges], np.int64)
+    target = np.array([dst for _, dst in edges], np.int64)
+    timing = program.device.timing
+    producers = np.bincount(target, minlength=len(tasks)).astype(np.int64) if edges else np.zeros(len(tasks), np.int64)
+    arguments = np.array([len(task.arguments) for task in tasks])
+    submit = NS * (
+        timing["submit_base"].value
+        + timing["submit_argument"].value * arguments
+        + timing["submit_edge"].value * producers
+    )
+    job = Job(
+        shape=np.array([SHAPE[t.core] if len(b) else NONE for t, b in zip(tasks, blocks, strict=True)], np.int64),
+        blocks=counts,
+        first_block=np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
+        block_class=np.concatenate(blocks) if len(blocks) else np.zeros(0, np.int64),
+        task_of=np.repeat(np.arange(len(tasks), dtype=np.int64), counts),
+        producers=producers,
+        first_out=np.searchsorted(source, np.arange(len(tasks) + 1)).astype(np.int64),
+        out=target,
+        submit=submit,
+        early=np.array([int(task.early) for task in tasks], np.int64),
+        together=np.array([int(task.sync_start) for task in tasks], np.int64),
+        waits_host=_host_waits(program.recording),
+        run=run,
+        draws=draws,
+    )
+    return Prepared(program, found, classes, job, machine_of(program.device))
+
+
+def machine_of(device: Device) -> Machine:
+    """The chip's constants in nanoseconds."""
+    ns = {name: constant.value * NS for name, constant in device.timing.items()}
+    return Machine(
+        clusters=int(device.cores.cube.value),
+        threads=3,
+        limit=device.timing["hbm_rate"].value / NS,
+        poll=ns["poll_core"],
+        dispatch=ns["dispatch_block"],
+        complete=ns["complete_block"],
+        resolve=ns["resolve_edge"],
+        visible=ns["visible"],
+        fin=ns["fin_visible"],
+        pickup=ns["pickup"],
+        pickup_first=ns["pickup_first"],
+        switch=ns["switch"],
+        stage=ns["early_stage"],
+        dummy=ns["dummy"],
+        window=int(device.runtime["task_window"].value),
+    )
+
+
+def _host_waits(recording: Recording) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For each task the last writer of what the orchestration read before it submitted the task."""
+    waits = np.full(len(recording.tasks), -1, np.int64)
+    for read in recording.host_reads:
+        writers = [
+            task.id
+            for task in recording.tasks[: read.before_task]
+            if any(argument.writes and argument.buffer == read.buffer for argument in task.arguments)
+        ]
+        if writers and read.before_task < len(waits):
+            waits[read.before_task] = max(waits[read.before_task], writers[-1])
+    return waits

@@ -1,0 +1,267 @@
+"""One turn of a scheduler thread: poll its cores, take what is done, hand out what is ready.
+
+Handed out first: a launch whose blocks start together, for which everything else waits; then mixed tasks on idle
+clusters, then single tasks on idle cores (cube or vector first by the thread's parity); then places behind running
+blocks, unless a peer has an idle place; then tasks whose producers are early, which wait on their core for a bell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times
+from npuscope.simulate.chip.state import (
+    ASLEEP,
+    AT,
+    BEHIND,
+    BEHIND_BLOCK,
+    BEHIND_GATED,
+    BLOCK,
+    COMPLETE,
+    EARLY,
+    FINISHED,
+    GATED,
+    HANDED,
+    HELD,
+    IDLE,
+    LAST,
+    MISSING,
+    OWNER,
+    PERIOD,
+    STAGED,
+    STARTS,
+    STATE,
+    SUBMITTED,
+    TASK,
+    TOGETHER,
+    UNREADY,
+    USED,
+    WAITING,
+    State,
+)
+from npuscope.simulate.compiled import compiled
+
+BELOW = 1e-9
+
+
+@compiled
+def wake(s: State, thread: int, when: float) -> None:
+    """An idle thread sees what happened when it next comes round its loop."""
+    if s.thread[ASLEEP, thread] == 1:
+        turns = np.ceil((when - s.thread[LAST, thread]) / s.thread[PERIOD, thread] - BELOW)
+        at = s.thread[LAST, thread] + max(turns, 0.0) * s.thread[PERIOD, thread]
+        if at < s.thread[AT, thread]:
+            s.thread[AT, thread] = max(at, when)
+
+
+@compiled
+def make_ready(job: Job, s: State, task: int) -> None:
+    shape = job.shape[task]
+    s.queue[shape, s.ends[shape, 1]] = task
+    s.ends[shape, 1] += 1
+
+
+@compiled
+def stage(job: Job, s: State, task: int) -> None:
+    """A task all of whose missing producers are early and handed out may be put on a core before they are done."""
+    fit = (
+        s.todo[SUBMITTED, task] == 1
+        and s.todo[MISSING, task] > 0
+        and s.todo[UNREADY, task] == 0
+        and s.todo[STAGED, task] == 0
+    )
+    if fit and job.shape[task] != NONE and job.together[task] == 0:
+        shape = job.shape[task]
+        s.todo[STAGED, task] = 1
+        s.queue[EARLY + shape, s.ends[EARLY + shape, 1]] = task
+        s.ends[EARLY + shape, 1] += 1
+
+
+@compiled
+def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock: float) -> float:
+    """A task is done: its consumers have one producer less to wait for."""
+    s.todo[COMPLETE, task] = 1
+    s.number[FINISHED] += 1
+    for n in range(job.first_out[task], job.first_out[task + 1]):
+        consumer = job.out[n]
+        clock += machine.resolve
+        s.todo[MISSING, consumer] -= 1
+        if job.early[task] == 0:
+            s.todo[UNREADY, consumer] -= 1
+        if s.todo[MISSING, consumer] > 0:
+            stage(job, s, consumer)
+        elif s.todo[SUBMITTED, consumer] == 1:
+            times.ready[consumer] = clock
+            if s.todo[STAGED, consumer] == 1:
+                for core in range(s.core.shape[1]):
+                    if s.core[TASK, core] == consumer and s.core[STATE, core] == GATED:
+                        s.core[STATE, core] = WAITING
+                        s.clock[STARTS, core] = clock + machine.visible
+            make_ready(job, s, consumer)
+    return clock
+
+
+@compiled
+def publish(job: Job, s: State, task: int) -> None:
+    """All blocks of an early task are handed out: who waits only for such may be staged."""
+    if job.early[task] == 1 and s.todo[HANDED, task] >= job.blocks[task]:
+        for n in range(job.first_out[task], job.first_out[task + 1]):
+            s.todo[UNREADY, job.out[n]] -= 1
+            stage(job, s, job.out[n])
+
+
+@compiled
+def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
+    """Whether a block of this shape could start on a core at once."""
+    if s.core[STATE, core] != IDLE or s.core[BEHIND, core] >= 0:
+        return False
+    if shape == MIX:
+        for vector in range(machine.clusters + 2 * core, machine.clusters + 2 * core + 2):
+            if s.core[STATE, vector] != IDLE or s.core[BEHIND, vector] >= 0:
+                return False
+    return True
+
+
+@compiled
+def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
+    if s.core[BEHIND, core] >= 0:
+        return False
+    if shape == MIX:
+        vector = machine.clusters + 2 * core
+        return bool(s.core[BEHIND, vector] < 0 and s.core[BEHIND, vector + 1] < 0)
+    return True
+
+
+@compiled
+def place(job: Job, machine: Machine, times: Times, s: State, task: int, core: int, when: float, begin: float) -> None:
+    """The next block of a task on a core: at its front from `begin`, at a bell if that is negative."""
+    row = job.first_block[task] + s.todo[HANDED, task]
+    times.core[row] = core
+    times.dispatch[row] = when
+    s.core[TASK, core] = task
+    s.core[BLOCK, core] = s.todo[HANDED, task]
+    s.core[STATE, core] = WAITING if begin >= 0 else GATED
+    s.clock[STARTS, core] = begin
+    s.core[USED, core] = 1
+    s.todo[HANDED, task] += 1
+    if job.shape[task] == MIX:
+        for vector in range(machine.clusters + 2 * core, machine.clusters + 2 * core + 2):
+            s.core[TASK, vector] = task
+            s.core[STATE, vector] = HELD
+            s.core[USED, vector] = 1
+
+
+@compiled
+def place_behind(
+    job: Job, machine: Machine, times: Times, s: State, task: int, core: int, when: float, gated: bool
+) -> None:
+    """The next block of a task behind the one that runs on a core."""
+    row = job.first_block[task] + s.todo[HANDED, task]
+    times.core[row] = core
+    times.dispatch[row] = when
+    s.core[BEHIND, core] = task
+    s.core[BEHIND_BLOCK, core] = s.todo[HANDED, task]
+    s.core[BEHIND_GATED, core] = 1 if gated else 0
+    s.todo[HANDED, task] += 1
+    if job.shape[task] == MIX:
+        s.core[BEHIND, machine.clusters + 2 * core] = task
+        s.core[BEHIND, machine.clusters + 2 * core + 1] = task
+
+
+@compiled
+def next_ready(job: Job, s: State, shape: int) -> int:
+    """The first ready task of a shape that still has blocks to hand out; -1 where there is none."""
+    while s.ends[shape, 0] < s.ends[shape, 1]:
+        task = s.queue[shape, s.ends[shape, 0]]
+        if s.todo[HANDED, task] < job.blocks[task]:
+            return int(task)
+        s.ends[shape, 0] += 1
+    return -1
+
+
+@compiled
+def next_early(job: Job, s: State, shape: int) -> int:
+    while s.ends[EARLY + shape, 0] < s.ends[EARLY + shape, 1]:
+        task = s.queue[EARLY + shape, s.ends[EARLY + shape, 0]]
+        if s.todo[MISSING, task] > 0 and s.todo[HANDED, task] < job.blocks[task]:
+            return int(task)
+        s.ends[EARLY + shape, 0] += 1
+    return -1
+
+
+@compiled
+def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
+    """Whether another thread has an idle place of this shape."""
+    first = machine.clusters if shape == AIV else 0
+    last = 3 * machine.clusters if shape == AIV else machine.clusters
+    found = False
+    for core in range(first, last):
+        found = found or (s.core[OWNER, core] != thread and idle(machine, s, shape, core))
+    return found
+
+
+@compiled
+def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> float:
+    """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks."""
+    for kind in range(3):
+        for turn in range(3):
+            shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
+            if kind == 1 and peer_idle(machine, s, shape, thread):
+                continue
+            first = machine.clusters if shape == AIV else 0
+            last = 3 * machine.clusters if shape == AIV else machine.clusters
+            for core in range(first, last):
+                if s.core[OWNER, core] != thread:
+                    continue
+                task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
+                if task < 0 or job.together[task] == 1:
+                    break
+                now = idle(machine, s, shape, core)
+                if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
+                    continue
+                clock += machine.stage if kind == 2 else machine.dispatch
+                if not now:
+                    place_behind(job, machine, times, s, task, core, clock, kind == 2)
+                elif kind == 2:
+                    place(job, machine, times, s, task, core, clock, -1.0)
+                else:
+                    pickup = machine.pickup if s.core[USED, core] == 1 else machine.pickup_first
+                    place(job, machine, times, s, task, core, clock, clock + pickup)
+                publish(job, s, task)
+            if kind == 0 and shape == MIX and next_ready(job, s, MIX) >= 0:
+                return clock  # mixed work remains: single tasks leave the cores to it
+    return clock
+
+
+@compiled
+def start_together(job: Job, machine: Machine, times: Times, s: State, clock: float) -> float:
+    """A launch whose blocks start at once, as soon as there is a place for each (or for as many as the chip has)."""
+    task = s.number[TOGETHER]
+    shape = job.shape[task]
+    first = machine.clusters if shape == AIV else 0
+    last = 3 * machine.clusters if shape == AIV else machine.clusters
+    room = 0
+    for core in range(first, last):
+        if idle(machine, s, shape, core):
+            room += 1
+    wanted = min(job.blocks[task], last - first)
+    if room < wanted:
+        return clock
+    turns = (wanted + machine.threads - 1) // machine.threads  # the threads hand out side by side
+    begin = clock + turns * machine.dispatch + machine.pickup
+    for core in range(first, last):
+        if s.todo[HANDED, task] < wanted and idle(machine, s, shape, core):
+            when = clock + (s.todo[HANDED, task] // machine.threads + 1) * machine.dispatch
+            place(job, machine, times, s, task, core, when, begin)
+    job.together[task] = 0  # blocks beyond the chip's places follow as usual
+    s.number[TOGETHER] = -1
+    publish(job, s, task)
+    return float(clock + turns * machine.dispatch)
+
+
+@compiled
+def find_together(job: Job, s: State) -> None:
+    for shape in range(AIC + 2):
+        task = next_ready(job, s, shape)
+        if s.number[TOGETHER] < 0 and task >= 0 and job.together[task] == 1:
+            s.number[TOGETHER] = task

@@ -1,0 +1,1 @@
+"""One block on one core group: how long, and what each pipe waited for."""

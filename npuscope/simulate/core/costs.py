@@ -1,0 +1,175 @@
+"""What one instruction costs on an idle core: nanoseconds that stay, and nanoseconds that grow when GM is busy.
+
+Every constant is the device file's. Transfers with GM pay a fixed price and then whole lines: rows that lie side by
+side share lines, so spans are counted, not rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import prod
+
+from npuscope.device.chip import Device, ReduceCost
+from npuscope.lower.model import Instruction, Lowered, Value
+from npuscope.lower.sizes import matrix
+from npuscope.tile.dtypes import BY_NAME
+from npuscope.tile.record.model import Access
+
+NS = 1e9
+REPEAT = 256  # bytes of one step of the vector unit
+# op of the tile language -> vector instruction; what is not here costs as "vother"
+VECTOR = {
+    **dict.fromkeys(("add", "sub", "row_expand_add", "row_expand_sub", "col_expand_add", "col_expand_sub"), "vadd"),
+    **dict.fromkeys(("mul", "row_expand_mul", "col_expand_mul"), "vmul"),
+    **dict.fromkeys(("maximum", "minimum", "max", "min", "row_expand_max", "row_expand_min"), "vmax"),
+    **dict.fromkeys(("div", "row_expand_div", "col_expand_div", "recip", "fmod", "fmods"), "vdiv"),
+    **dict.fromkeys(("adds", "subs", "neg"), "vadds"),
+    **dict.fromkeys(("exp", "row_expand_expdif", "col_expand_expdif"), "vexp"),
+    **dict.fromkeys(("full", "fillpad", "fillpad_expand", "assemble", "concat", "copy", "arange", "tri"), "vcopy"),
+    **dict.fromkeys(("row_expand", "col_expand", "expands", "aiv_shard", "aic_gather", "move"), "vcopy"),
+    "muls": "vmuls",
+    "abs": "vabs",
+    "cast": "vconv",
+    "log": "vln",
+    "sqrt": "vsqrt",
+    "rsqrt": "vrsqrt",
+    "relu": "vmaxs",
+    "cmp": "vcmp",
+    "sel": "vsel",
+    "gather": "vgather",
+    "scatter": "vgather",
+    "mrgsort": "vmrgsort4",
+    "sort32": "vbitsort",
+}
+WITH_NUMBER = {"add": "vadds", "sub": "vadds", "mul": "vmuls", "maximum": "vmaxs", "minimum": "vmins", "div": "vmuls"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`fixed` nanoseconds, and `memory` nanoseconds while nobody else uses GM; `lines` bytes of GM in whole lines."""
+
+    fixed: float
+    memory: float = 0.0
+    lines: int = 0
+
+
+def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """The cost of one instruction of a lowered body."""
+    cycle = NS / _clock(device)
+    if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
+        return _transfer(one, lowered, device)
+    if one.name in ("push", "pop"):
+        return _handed_over(one, lowered, device)
+    if one.pipe == "M":
+        return Cost(_product(one, lowered, device) * cycle)
+    if one.pipe == "MTE1":
+        value = lowered.values[one.result]  # type: ignore[index]
+        rate = device.core["l0_right" if value.space == "Right" else "l0_left"].value
+        return Cost(_size(value) / rate * cycle)
+    if one.pipe == "FIXP":
+        value = lowered.values[one.reads[0]]
+        return Cost(_drain(*matrix(value.shape), device) * cycle)
+    if one.pipe == "V":
+        return Cost(_vector(one, lowered, device) * cycle)
+    if one.pipe == "S" and one.accesses:
+        return Cost(device.timing["scalar_read"].value * NS)
+    return Cost(0.0)
+
+
+def _clock(device: Device) -> float:
+    assert device.clock is not None
+    return device.clock.core.value
+
+
+def _size(value: Value) -> int:
+    return prod(value.shape) * BY_NAME[value.dtype].bytes
+
+
+def line_bytes(access: Access, size: int, line: int) -> int:
+    """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
+    span, outer = 1, list(zip(access.shape, access.strides, strict=True))
+    while outer and (outer[-1][1] == span or outer[-1][0] == 1):
+        extent, _ = outer.pop()
+        span *= extent
+    spans = prod(extent for extent, _ in outer)
+    gap = min((stride for extent, stride in outer if extent > 1), default=0) * size
+    if spans > 1 and gap < line:  # neighbours share lines
+        return -(-(spans * max(gap, 1)) // line) * line
+    return spans * -(-span * size // line) * line
+
+
+def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """Between GM and the core."""
+    number = one.result if one.result is not None else one.reads[0] if one.reads else None
+    size = 4 if number is None else BY_NAME[lowered.values[number].dtype].bytes
+    line = int(device.core["gm_line"].value)
+    moved = sum(line_bytes(access, size, line) for access in one.accesses)
+    fixed = device.timing["dma_fixed"].value * NS
+    if one.pipe == "FIXP":
+        rows, columns = matrix(lowered.values[one.reads[0]].shape)
+        drain = _drain(rows, columns, device) * NS / _clock(device)
+        return Cost(0.0, drain, moved)
+    rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
+    return Cost(fixed, moved / rate * NS, moved)
+
+
+def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """A tile through the ring: on chip, or written to GM and read back, where it is still in L2."""
+    number = one.reads[0] if one.name == "push" else one.result
+    value = lowered.values[number]  # type: ignore[index]
+    cycle = NS / _clock(device)
+    wait = device.timing["hand_over"].value * cycle
+    if one.pipe == "FIXP":
+        return Cost(_drain(*matrix(value.shape), device) * cycle)
+    rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
+    return Cost(wait + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS)
+
+
+def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
+    left, result = lowered.values[one.operands[1]], lowered.values[one.result]  # type: ignore[index]
+    m, n = matrix(result.shape)
+    rows, columns = matrix(left.shape)
+    deep = rows if one.attribute("a_trans") and left.space != "Left" else columns
+    size = BY_NAME[left.dtype].bytes
+    fractal = device.core["fractal"].value
+    per = device.core["l0_cycles_fp32" if size == 4 else "l0_cycles"].value
+    steps = -(-m // fractal) * -(-deep * size // device.core["fractal_k"].value) * -(-n // fractal)
+    return device.core["l0_head"].value + per * steps
+
+
+def _drain(rows: int, columns: int, device: Device) -> float:
+    """Cycles in which an accumulator of fp32 or int32 leaves Acc."""
+    blocks = -(-columns * 4 // 32)
+    odd = blocks // (blocks & -blocks) if blocks else 1
+    row = max(device.core["l0_drain_row"].value, 4 * columns / device.core["l0_drain"].value)
+    return device.core["l0_drain_fixed"].value + rows * (row + device.core["l0_drain_odd"].value * (odd - 1))
+
+
+def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
+    number = one.reads[0] if one.reads else one.result
+    value = lowered.values[number if number is not None else 0]
+    result = value if one.result is None else lowered.values[one.result]
+    halves = 2 if lowered.split else 1
+    rows, columns = matrix(value.shape)
+    name = one.name.removeprefix("tile_")
+    if name in device.reduce and name != "row_expand":
+        return _reduced(device.reduce[name], max(rows // halves, 1), columns)
+    size = max(_size(value), _size(result)) / halves
+    numbers = len(one.operands) > 1 and any(operand is None for operand in one.operands)
+    kind = WITH_NUMBER.get(name) if numbers and name in WITH_NUMBER else VECTOR.get(name, "vother")
+    cost = device.op[kind or "vother"]
+    return cost.head + cost.slope * -(-size // REPEAT) + cost.tail
+
+
+def _reduced(cost: ReduceCost, rows: int, columns: int) -> float:
+    """Between two widths that were measured the slope and bias between theirs."""
+    widths = cost.columns
+    at = bisect_left(widths, columns)
+    if at == 0 or at == len(widths):
+        near = min(at, len(widths) - 1)
+        return cost.slope[near] * rows * columns + cost.bias[near]
+    share = (columns - widths[at - 1]) / (widths[at] - widths[at - 1])
+    slope = cost.slope[at - 1] + share * (cost.slope[at] - cost.slope[at - 1])
+    bias = cost.bias[at - 1] + share * (cost.bias[at] - cost.bias[at - 1])
+    return slope * rows * columns + bias

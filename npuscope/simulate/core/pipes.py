@@ -1,0 +1,244 @@
+"""One core group, instruction by instruction: in-order pipes, operands, slots.
+
+An instruction starts when the scalar unit has issued it, its pipe is free, its operands are ready and its slot has no
+reader left. Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The
+same function runs compiled and as plain Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.simulate.compiled import compiled
+from npuscope.simulate.core.stream import (
+    BEGIN,
+    DEEP,
+    END,
+    PIPES,
+    READS,
+    RUN,
+    Floats,
+    Ints,
+    Stream,
+)
+
+ISSUE, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
+REASONS = (*PIPES, "issue", "slot")
+MOST_NESTED = 32
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A block alone on the chip. `stalls` [pipe, reason] and `busy` [pipe] in nanoseconds."""
+
+    duration: float
+    cube: float  # when the cube core is done
+    vector: float
+    busy: Floats
+    stalls: Floats
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What one block did, one row per instruction: pipe, site, start, end and the reason that it waited for."""
+
+    pipe: Ints
+    site: Ints
+    start: Floats
+    end: Floats
+    reason: Ints
+
+
+def _run(
+    code: Ints,
+    costs: Floats,
+    storage: Ints,
+    copies: Ints,
+    turns: Ints,
+    slots: Ints,
+    first_slot: Ints,
+    loops: int,
+    step: float,
+    slow: float,
+    busy: Floats,
+    stalls: Floats,
+    trace_ints: Ints,
+    trace_floats: Floats,
+) -> tuple[float, float, int]:
+    """Runs a stream; `slow` multiplies what depends on GM. Fills busy, stalls and, as far as it has rows, the trace."""
+    most = 1
+    for n in range(len(copies)):
+        most = max(most, copies[n])
+    ready = np.zeros((len(storage), most))
+    maker = np.full((len(storage), most), -1, np.int64)
+    released = np.zeros(np.max(slots) + 1 if len(slots) else 1)
+    free = np.zeros(len(busy))
+    issued = np.zeros(2)
+    turn = np.zeros(loops, np.int64)
+    pushed = np.zeros(len(storage), np.int64)
+    at = np.zeros(MOST_NESTED, np.int64)  # rows of the loops begun
+    left = np.zeros(MOST_NESTED, np.int64)
+    depth = 0
+    row = 0
+    traced = 0
+    while row < len(code):
+        kind = code[row, 0]
+        if kind == BEGIN:
+            at[depth] = row
+            left[depth] = code[row, 3]
+            depth += 1
+            row += 1
+            continue
+        if kind == END:
+            turn[code[row, 1]] += 1
+            left[depth - 1] -= 1
+            issued[0] += step
+            issued[1] += step
+            if left[depth - 1] > 0:
+                row = at[depth - 1] + 1
+            else:
+                depth -= 1
+                row += 1
+            continue
+        result = code[row, 2]
+        pipe = code[row, 1]
+        target = 0
+        slot = -1
+        if result >= 0:
+            home = storage[result]
+            if turns[home, 0] == -2:
+                if kind == RUN and code[row, 4] != result:
+                    pushed[home] += 1  # a push: the next slot of the ring
+                target = (pushed[home] - 1) % copies[home]
+            else:
+                for n in range(DEEP):
+                    loop = turns[home, 2 * n]
+                    if loop < 0:
+                        break
+                    target = target * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+            slot = slots[first_slot[home] + target]
+        start = 0.0
+        reason = ISSUE
+        if kind == RUN:
+            unit = 0 if pipe < 5 else 1
+            issued[unit] += step
+            start = issued[unit]
+            if free[pipe] > start:
+                start = free[pipe]
+                reason = -1
+        for n in range(READS):
+            value = code[row, 4 + n]
+            if value < 0:
+                break
+            home = storage[value]
+            copy = 0
+            if turns[home, 0] == -2:
+                copy = (pushed[home] - 1) % copies[home]
+            else:
+                for k in range(DEEP):
+                    loop = turns[home, 2 * k]
+                    if loop < 0:
+                        break
+                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            if ready[value, copy] > start:
+                start = ready[value, copy]
+                reason = maker[value, copy]
+        if kind != RUN:  # a view or a carried value: there when its source is
+            if result >= 0:
+                source = code[row, 4]
+                if source >= 0:
+                    ready[result, target] = start
+                    home = storage[source]
+                    maker[result, target] = reason if reason != ISSUE else -1
+            row += 1
+            continue
+        if slot >= 0 and released[slot] > start:
+            start = released[slot]
+            reason = SLOT
+        cost = costs[row, 0] + costs[row, 1] * slow
+        end = start + cost
+        wait = start - free[pipe]
+        if wait > 0 and reason >= 0:
+            stalls[pipe, reason] += wait
+        free[pipe] = end
+        busy[pipe] += cost
+        for n in range(READS):
+            value = code[row, 4 + n]
+            if value < 0:
+                break
+            home = storage[value]
+            copy = 0
+            if turns[home, 0] == -2:
+                copy = (pushed[home] - 1) % copies[home]
+            else:
+                for k in range(DEEP):
+                    loop = turns[home, 2 * k]
+                    if loop < 0:
+                        break
+                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            used = slots[first_slot[home] + copy]
+            if end > released[used]:
+                released[used] = end
+        if result >= 0:
+            ready[result, target] = end
+            maker[result, target] = pipe
+            if end > released[slot]:
+                released[slot] = end
+        if traced < len(trace_ints):
+            trace_ints[traced, 0] = pipe
+            trace_ints[traced, 1] = row
+            trace_ints[traced, 2] = reason
+            trace_floats[traced, 0] = start
+            trace_floats[traced, 1] = end
+        traced += 1
+        row += 1
+    cube = 0.0
+    vector = 0.0
+    for n in range(len(free)):
+        if n < 5:
+            cube = max(cube, free[n])
+        else:
+            vector = max(vector, free[n])
+    return cube, vector, traced
+
+
+_run_compiled = compiled(_run)
+
+
+def time_block(stream: Stream, slow: float = 1.0, plain: bool = False) -> Timing:
+    """A block when transfers with GM take `slow` times as long; `plain` runs the twin in Python."""
+    timing, _ = _timed(stream, slow, plain, 0)
+    return timing
+
+
+def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000) -> tuple[Timing, Lane]:
+    """The same, with what every pipe did, up to `most` instructions."""
+    return _timed(stream, slow, False, most)
+
+
+def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing, Lane]:
+    busy = np.zeros(len(PIPES))
+    stalls = np.zeros((len(PIPES), len(REASONS)))
+    ints, floats = np.zeros((most, 3), np.int64), np.zeros((most, 2))
+    run = _run if plain else _run_compiled
+    cube, vector, count = run(
+        stream.code,
+        stream.costs,
+        stream.storage,
+        stream.copies,
+        stream.turns,
+        stream.slots,
+        stream.first_slot,
+        stream.loops,
+        stream.step,
+        slow,
+        busy,
+        stalls,
+        ints,
+        floats,
+    )
+    ints, floats = ints[: min(count, most)], floats[: min(count, most)]
+    lane = Lane(ints[:, 0], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    return Timing(max(cube, vector), cube, vector, busy, stalls), lane

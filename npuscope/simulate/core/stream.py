@@ -1,0 +1,161 @@
+"""A lowered body as arrays: what the interpreter of one core runs.
+
+One row per instruction, and per begin and end of a loop. Values have a readiness per copy (turns in flight have their
+own), storages a slot per copy, which is busy until its last reader is done. Nothing here depends on time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.device.chip import Device
+from npuscope.lower.memory import Kernel
+from npuscope.lower.model import Instruction, Items, Lowered
+from npuscope.simulate.core.costs import NS, Cost, cost_of
+
+PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
+UNITS = ("AIC",) * 5 + ("AIV",) * 4
+PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
+RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND = range(6)
+READS = 4  # most operands of an instruction
+DEEP = 4  # most pipelined loops around a storage
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """`code` rows: kind, pipe, result, loop or count, then the operands; `costs` rows: fixed and memory nanoseconds."""
+
+    code: Ints
+    costs: Floats
+    storage: Ints  # of each value
+    copies: Ints  # of each storage: how many slots it turns through
+    turns: Ints  # of each storage: loop and depth, pairwise, outermost first; -1 where there is none
+    slots: Ints  # slot of each copy of each storage, from `first_slot`
+    first_slot: Ints
+    loops: int
+    step: float  # nanoseconds of the scalar unit per instruction
+    sites: Ints  # of each row
+    read: int  # bytes of GM in whole lines, over the whole body
+    written: int
+    flops: int
+
+
+def stream_of(kernel: Kernel, device: Device) -> Stream:
+    return _Writer(kernel, device).stream()
+
+
+class _Writer:
+    def __init__(self, kernel: Kernel, device: Device) -> None:
+        self.kernel, self.device = kernel, device
+        self.lowered: Lowered = kernel.lowered
+        self.rows: list[tuple[int, ...]] = []
+        self.costs: list[tuple[float, float]] = []
+        self.sites: list[int] = []
+        self.read = self.written = self.flops = 0
+        self.known: dict[Instruction, Cost] = {}
+        self.loops = 0
+
+    def stream(self) -> Stream:
+        self._items(self.lowered.items, 1)
+        count = len(self.lowered.values)
+        storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
+        copies, turns, first, slots = self._slots(max(count, 1))
+        assert self.device.clock is not None
+        step = self.device.timing["scalar_step"].value * NS / self.device.clock.core.value
+        return Stream(
+            np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
+            np.array(self.costs or [(0.0, 0.0)], np.float64),
+            storage,
+            copies,
+            turns,
+            slots,
+            first,
+            self.loops + 1,
+            step,
+            np.array(self.sites or [0], np.int64),
+            self.read,
+            self.written,
+            self.flops,
+        )
+
+    def _items(self, items: Items, times: int) -> None:
+        for item in items:
+            if isinstance(item, Instruction):
+                self._instruction(item, times)
+                continue
+            self.loops = max(self.loops, item.loop)
+            for carry in item.carries:
+                if carry.first is not None:
+                    self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
+            self._row((BEGIN, item.loop, -1, item.count), (), item.site)
+            self._items(item.items, times * item.count)
+            for carry in item.carries:
+                self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
+            self._row((END, item.loop, -1, item.count), (), item.site)
+
+    def _instruction(self, one: Instruction, times: int) -> None:
+        result = -1 if one.result is None else one.result
+        reads = list(dict.fromkeys(one.reads))
+        if one.name == "push":
+            result = one.attribute("tile")  # type: ignore[assignment]
+        elif one.name == "pop":
+            reads = [result]
+        if one.pipe is None or one.unit is None:
+            self._row((VIEW, -1, result, 0), tuple(reads), one.site)
+            return
+        cost = self.known.get(one)
+        if cost is None:
+            cost = self.known[one] = cost_of(one, self.lowered, self.device)
+        self.flops += one.flops * times
+        if one.plane in ("load", "store"):
+            if one.plane == "load":
+                self.read += cost.lines * times
+            else:
+                self.written += cost.lines * times
+        self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost)
+
+    def _row(self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0)) -> None:
+        kept = reads[:READS]
+        self.rows.append((*head, *kept, *(-1,) * (READS - len(kept))))
+        self.costs.append((cost.fixed, cost.memory))
+        self.sites.append(site)
+
+    def _slots(self, count: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """Where the plan put each copy of each storage; what lies in the ring turns through the ring's slots."""
+        copies = np.ones(count, np.int64)
+        turns = np.full((count, 2 * DEEP), -1, np.int64)
+        places: dict[int, dict[tuple[int, ...], int]] = {}
+        number = 0
+        for space in self.kernel.plan.spaces:
+            for slot in space.slots:
+                for tenant in slot.tenants:
+                    storage = tenant.value.storage
+                    places.setdefault(storage, {})[tuple(turn for _, turn, _ in tenant.turns)] = number
+                    for n, (loop, _, depth) in enumerate(tenant.turns[:DEEP]):
+                        turns[storage, 2 * n : 2 * n + 2] = loop, depth
+                number += 1
+        ring = {ring.space: ring.slots for ring in self.lowered.rings}
+        first = np.zeros(count, np.int64)
+        slots: list[int] = []
+        for storage in range(count):
+            first[storage] = len(slots)
+            value = self.lowered.values[storage] if self.lowered.values else None
+            if storage in places:
+                found = [places[storage][key] for key in sorted(places[storage])]
+            elif value is not None and value.in_ring:
+                depth = ring.get(value.space, 1)
+                found = list(range(number, number + depth))
+                number += depth
+                turns[storage, 0:2] = -2, depth  # turns by how often it was pushed
+            else:
+                found = [number]
+                number += 1
+            copies[storage] = len(found)
+            slots += found
+        return copies, turns, first, np.array(slots or [0], np.int64)

@@ -1,0 +1,121 @@
+"""A memory that remembers whose bytes it holds: runs a lowered body at the addresses of its plan, turn by turn.
+
+Every read must find what was written for it. Loops run as the chip's do: of a pipelined loop as many turns as are in
+flight go together, the loads of all of them first. It knows nothing of how the plan came about, only addresses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.plan import Plan, Tenant
+
+# From facts (chip.md §7): these still read while they write.
+WRITES_EARLY = {
+    "recip", "rsqrt", "row_sum", "row_max", "row_min", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat",
+}  # fmt: skip
+MOST_GROUPS = 2  # groups of turns of one loop that are run; a third would do the same as the second
+Turns = dict[int, int]  # loop -> which of the turns in flight
+
+
+@dataclass
+class Memory:
+    """`bytes_of` has the owner of every byte range that was written last."""
+
+    lowered: Lowered
+    plan: Plan
+    held: dict[str, list[tuple[int, int, object]]] = field(default_factory=dict)
+    reads: int = 0
+
+    def __post_init__(self) -> None:
+        self.places: dict[int, list[tuple[str, int, Tenant]]] = {}
+        for space in self.plan.spaces:
+            for slot in space.slots:
+                for tenant in slot.tenants:
+                    self.places.setdefault(tenant.value.storage, []).append((space.space, slot.address, tenant))
+
+    def run(self) -> None:
+        self._items(self.lowered.items, {})
+
+    def _items(self, items: Items, turns: Turns) -> None:
+        for item in items:
+            if isinstance(item, Instruction):
+                self._instruction(item, turns)
+            else:
+                self._loop(item, turns)
+
+    def _loop(self, loop: Repeat, turns: Turns) -> None:
+        together = loop.stage if loop.kind in ("pipeline", "l0") else 1
+        for first in range(0, min(loop.count, together * MOST_GROUPS), together):
+            group = range(min(together, loop.count - first))
+            early = [n for n, item in enumerate(loop.items) if _is_load(item)] if loop.kind == "pipeline" else []
+            for turn in group:
+                self._items(tuple(loop.items[n] for n in early), {**turns, loop.loop: turn})
+            for turn in group:
+                late = tuple(item for n, item in enumerate(loop.items) if n not in early)
+                self._items(late, {**turns, loop.loop: turn})
+
+    def _instruction(self, one: Instruction, turns: Turns) -> None:
+        values = self.lowered.values
+        for number in one.reads:
+            self._read(number, turns, one)
+        for number in one.scratch:
+            self._write(number, turns)
+        if one.result is None:
+            return
+        self._write(one.result, turns)
+        same = values[one.result].storage
+        widens = one.name == "cast" and one.reads and _wider(values[one.result].dtype, values[one.reads[0]].dtype)
+        late = list(one.scratch)
+        if one.name in WRITES_EARLY or widens:
+            late += one.reads
+        elif "_expand" in one.name and len(one.operands) > 1 and one.operands[1] is not None:
+            late.append(one.operands[1])
+        for number in late:
+            if values[number].storage != same:
+                self._read(number, turns, one)
+
+    def _place(self, number: int, turns: Turns) -> tuple[str, int, int] | None:
+        """Space and byte range of a value in a turn; None for what lies in the ring."""
+        value = self.lowered.values[number]
+        if value.in_ring:
+            return None
+        for space, address, tenant in self.places[value.storage]:
+            if all(turns[loop] % depth == turn for loop, turn, depth in tenant.turns):
+                assert tenant.value.bytes >= value.bytes
+                return space, address, address + tenant.value.bytes
+        raise AssertionError(f"{value.name} has no place in turns {turns}")
+
+    def _owner(self, number: int, turns: Turns) -> object:
+        storage = self.lowered.values[number].storage
+        inside = {loop for _, _, tenant in self.places[storage] for loop, _, _ in tenant.turns}
+        return storage, tuple((loop, turns[loop]) for loop in sorted(inside))
+
+    def _write(self, number: int, turns: Turns) -> None:
+        place = self._place(number, turns)
+        if place is not None:
+            space, start, end = place
+            kept = [held for held in self.held.get(space, []) if held[1] <= start or held[0] >= end]
+            self.held[space] = [*kept, (start, end, self._owner(number, turns))]
+
+    def _read(self, number: int, turns: Turns, one: Instruction) -> None:
+        place = self._place(number, turns)
+        if place is not None:
+            space, start, end = place
+            found = [held for held in self.held.get(space, []) if held[0] < end and held[1] > start]
+            wanted = (start, end, self._owner(number, turns))
+            assert found == [wanted], (
+                f"{one.name} reads {self.lowered.values[number]} in turns {turns}: {space} {start} to {end} "
+                f"holds {found}, not {wanted}"
+            )
+            self.reads += 1
+
+
+def _is_load(item: Instruction | Repeat) -> bool:
+    return isinstance(item, Instruction) and item.plane == "load"
+
+
+def _wider(one: str, other: str) -> bool:
+    bits = {"INT8": 8, "UINT8": 8, "BF16": 16, "FP16": 16, "INT16": 16, "FP32": 32, "INT32": 32, "INT64": 64}
+    return bits[one] > bits[other]

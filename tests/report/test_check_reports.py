@@ -1,0 +1,118 @@
+"""What was found, as text and as Markdown: grouped, cut sensibly, and harmless whatever the source holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from npuscope.device.chip import load
+from npuscope.lower.checked import Checked
+from npuscope.lower.findings import Cost, Finding
+from npuscope.lower.lint.all_rules import ALL_RULES
+from npuscope.lower.lint.run import ranked
+from npuscope.report.check_markdown import check_markdown
+from npuscope.report.check_sarif import check_sarif
+from npuscope.report.check_text import TOP, amount, check_text, microseconds
+
+SOURCE = """def layer():
+    # Scope 1: norm
+    a = 1
+    # Scope 2: attention
+    b = 2
+    return b
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "layer.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return str(tmp_path / "layer.py")
+
+
+def checked(*findings: Finding) -> Checked:
+    return Checked("factory.<locals>.layer", ranked(findings, load("ascend910b1")), (), (), ())
+
+
+def finding(file: str, line: int, id: str = "short-row", **more: object) -> Finding:
+    return Finding(id, "hint", file, line, "what", "How.", **more)  # type: ignore[arg-type]
+
+
+def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> None:
+    text = check_text(
+        "layer.py",
+        "chip",
+        [checked(finding(source, 3, cost=Cost(bytes=10)), finding(source, 5, cost=Cost(bytes=10**9, tasks=2)))],
+    )
+    assert text.splitlines()[0] == "layer.py: layer on chip"
+    assert text.index("Scope 2: attention (layer.py, lines 4 to 6): 1 finding") < text.index("Scope 1: norm")
+    # 1 GB at 1.6 TiB/s is 568 µs, two tasks are 2 · 8.374 µs
+    assert "costs 1 GB of GM traffic, 2 tasks, about 585 µs" in text
+    assert text.splitlines()[-1] == "2 hints"
+
+
+def test_long_scopes_are_cut_but_never_wrong_numbers(source: str) -> None:
+    cheap = [finding(source, 3, f"rule-{n}", cost=Cost(bytes=100 - n)) for n in range(TOP + 3)]
+    wrong = Finding("variance-not-rsqrt", "warning", source, 3, "wrong", "How.")
+    short = check_text("layer.py", "chip", [checked(*cheap, wrong)])
+    assert "… and 3 more here; --all shows them" in short
+    assert "[variance-not-rsqrt]" in short
+    whole = check_text("layer.py", "chip", [checked(*cheap, wrong)], everything=True)
+    assert [f"[rule-{n}]" in whole for n in range(TOP + 3)] == [True] * (TOP + 3)
+    assert "more here" not in whole
+
+
+def test_a_review_has_performance_quality_what_spans_scopes_and_costs(source: str) -> None:
+    review = check_markdown(
+        "layer.py",
+        "chip",
+        [
+            checked(
+                finding(source, 3, cost=Cost(bytes=1000)),
+                finding(source, 3, "stale-constant"),
+                finding(source, 5, "gm-round-trip", cost=Cost(bytes=2000), also=((source, 3),)),
+                finding(source, 5, "short-row", also=((source, 6),)),
+            )
+        ],
+        "npuscope check layer.py",
+    )
+    order = ["## Scope 1: norm (layer.py, lines 2–3)", "**Performance**", "**short-row**", "**Code quality**",
+             "**stale-constant**", "## Scope 2", "Also: 6.", "## Across scopes", "**gm-round-trip**", "Also: 3.",
+             "## What it costs", "| gm-round-trip | 5 | 2 kB of GM traffic |", "npuscope check layer.py"]  # fmt: skip
+    places = [review.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Path) -> None:
+    file = str(tmp_path / "la[y]er.py")
+    Path(file).write_text("def f():\n    # Scope 1: <b>x</b> | \x1b[31m\n    a = 1\n")
+    nasty = Finding("x", "hint", file, 3, "<script> *b* `c` | \x1b[2J", "How.", change="a ``` b \x1b\n# c")
+    text = check_text("l\x1b.py", "chip", [checked(nasty)])
+    assert "\x1b" not in text
+    review = check_markdown("l.py", "chip", [checked(nasty)], "npuscope")
+    assert "\x1b" not in review
+    assert "<script>" not in review
+    assert "<b>" not in review
+    assert "a ''' b   # c" in review
+    sarif = json.loads(check_sarif([checked(nasty)], [*ALL_RULES, ALL_RULES[0].__class__("x", "hint", "t", "w", list)]))
+    place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert place.startswith("file:///")
+    assert place.endswith("/la%5By%5Der.py")
+
+
+def test_nothing_found_says_so(source: str) -> None:
+    assert check_text("layer.py", "chip", [checked()]).endswith("nothing found")
+    assert "nothing found." in check_markdown("layer.py", "chip", [checked()], "npuscope")
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 "), (999, "999 "), (1000, "1 k"), (1234567, "1.23 M"), (10**13, "10 T")]
+)
+def test_numbers_have_three_figures(number: int, told: str) -> None:
+    assert amount(number) == told
+
+
+def test_microseconds_are_an_estimate_and_look_like_one() -> None:
+    assert [microseconds(s) for s in (0.0123, 1.23456e-6)] == ["12,300 µs", "1.23 µs"]

@@ -1,0 +1,351 @@
+"""Equal tasks that are run as one leave the record they would have left one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from random_programs import arguments, module, source
+from same_record import first_difference
+
+import npuscope.tile as pl
+from npuscope.errors import NpuscopeError
+from npuscope.tile import execute
+from npuscope.tile.record.model import Recording
+from npuscope.tile.state import Run
+
+CORE = pl.Level.CORE_GROUP
+Make = Callable[[], tuple[Any, ...]]
+
+
+def squares() -> tuple[Any, ...]:
+    return np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32)
+
+
+class Watch:
+    """Counts ops as they run, and runs of the whole program."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ops = self.runs = 0
+        emit, run = Run.emit, execute._run
+
+        def counted(*args: Any, **kwargs: Any) -> None:
+            self.ops += 1
+            emit(*args, **kwargs)
+
+        def started(*args: Any, **kwargs: Any) -> Any:
+            self.runs += 1
+            return run(*args, **kwargs)
+
+        monkeypatch.setattr(Run, "emit", counted)
+        monkeypatch.setattr(execute, "_run", started)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def recorded(function: Any, make: Make, together: bool) -> Recording:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "TOGETHER", together)
+        found: Recording = function.record(*make(), mode="shapes").recording
+        return found
+
+
+def the_same(function: Any, make: Make = squares) -> Recording:
+    """The record of a program, which is the same with every task in its turn."""
+    one, other = recorded(function, make, True), recorded(function, make, False)
+    assert first_difference(one, other) is None
+    assert one.findings == other.findings
+    return one
+
+
+def ops_run(watch: Watch, function: Any, make: Make = squares) -> int:
+    """How many ops it takes to record a program whose record is right."""
+    the_same(function, make)
+    watch.ops = watch.runs = 0
+    recorded(function, make, True)
+    assert watch.runs == 1
+    return watch.ops
+
+
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_programs(random: Random, tmp_path: Path) -> None:
+    program = module(source(random, again=True), tmp_path / f"program_{random.getrandbits(40)}.py")
+    the_same(program.main, arguments)
+
+
+def test_many_tasks_cost_what_two_do(watch: Watch) -> None:
+    def program(tasks: int) -> Any:
+        @pl.jit
+        def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+            for i in pl.parallel(tasks):
+                row = i * 2
+                with pl.at(level=CORE):
+                    for j in pl.range(4):
+                        out = pl.store(pl.load(x, [row, 16 * j], [2, 16]), [row, 16 * j], out)
+            return out
+
+        return main
+
+    assert ops_run(watch, program(32)) == ops_run(watch, program(2)) == 2 * 2
+
+
+def test_blocks_of_many_launches_cost_what_one_launch_does(watch: Watch) -> None:
+    """Two bodies, by the block: half of the blocks store twice."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(6):
+            for block in pl.spmd(8):
+                row = pl.load(x, [8 * i + block, 0], [1, 64])
+                out = pl.store(row, [8 * i + block, 0], out)
+                if block >= 4:
+                    out = pl.store(row, [block, 0], out)
+        return out
+
+    assert ops_run(watch, main) == 2 * (2 + 3)  # the first launch, and all the others
+
+
+def test_tasks_that_go_another_way_are_found_among_the_others(watch: Watch) -> None:
+    """Every fourth task also clears its row: three bodies' worth of ops for the first task, its like, and the rest."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.parallel(64):
+            with pl.at(level=CORE):
+                if i % 4 == 0:
+                    out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [i, 0], out)
+                out = pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], out)
+        return out
+
+    assert len(the_same(main).bodies) == 2
+    assert ops_run(watch, main) <= 4 + 4 + 2 + 4  # at once; alone in its pass at worst; like it; the others
+
+
+def test_other_buffers_and_offsets_are_each_task_s_own() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            mine = pl.create_tensor([8, 64], dtype=pl.FP32)
+            part = pl.slice(x, [8, 64], [8 * i, 0])
+            with pl.at(level=CORE):
+                mine = pl.store(pl.add(part, pl.load(part, [i, 0], [1, 64])), [0, 0], mine)
+            with pl.at(level=CORE, no_dep_args=[mine]):
+                out = pl.store(pl.load(mine, [0, 0], [8, 64]), [8 * i, 0], out)
+        return out
+
+    recording = the_same(main)
+    assert [task.arguments[0].offset for task in recording.tasks[::2]] == [0, 512, 1024, 1536]
+    assert [[a.no_dep for a in task.arguments] for task in recording.tasks[1::2]] == [[True, False]] * 4
+
+
+def test_views_that_alias_otherwise_are_another_kind() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        whole = pl.slice(x, [8, 64], [0, 0])
+        for i in pl.range(4):
+            one = pl.slice(x, [8, 64], [0, 0])
+            other = one if i % 2 else pl.slice(x, [8, 64], [8 * (i // 2), 0])
+            with pl.at(level=CORE):
+                out = pl.store(pl.add(one, pl.add(other, whole)), [8 * i, 0], out)
+        return out
+
+    assert [len(task.arguments) for task in the_same(main).tasks] == [2, 2, 3, 2]
+
+
+def test_a_tile_handed_on_goes_through_gm_every_time() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                tile = pl.load(x, [i, 0], [1, 64])
+            with pl.at(level=CORE):
+                out = pl.store(tile, [i, 0], out)
+        return out
+
+    assert [b.origin for b in the_same(main).buffers] == ["parameter", "parameter", *["promoted"] * 4]
+
+
+def test_a_sum_carried_from_task_to_task() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                row = pl.load(x, [i, 0], [1, 64])
+                total = row if i == 0 else pl.add(total, row)
+        with pl.at(level=CORE):
+            out = pl.store(total, [0, 0], out)
+        return out
+
+    the_same(main)
+
+
+def test_a_name_that_only_some_tasks_bind(watch: Watch) -> None:
+    """The third task leaves another tensor under the name: then every task runs in its turn."""
+
+    @pl.jit
+    def main(x: pl.Tensor, y: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        target = out
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], target)
+                if i == 2:
+                    target = y
+        return out
+
+    recording = the_same(main, lambda: (*squares(), np.zeros((64, 64), np.float32)))
+    assert [task.arguments[1].buffer for task in recording.tasks] == [2, 2, 2, 1]
+    assert watch.runs == 3  # together, then in turn; and in turn
+
+
+def test_whole_numbers_that_tasks_write_and_read() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        for i in pl.range(6):
+            with pl.at(level=CORE):
+                pl.write(table, [0, 1], pl.read(table, [0, 0]) + i // 2)
+            with pl.at(level=CORE):
+                row = pl.read(table, [0, 1])
+                for k in pl.range(row):
+                    out = pl.store(pl.load(x, [row + k, 0], [1, 64]), [k, 0], out)
+        return out
+
+    recording = the_same(main, lambda: (*squares()[:1], np.full((1, 2), 3, np.int32), *squares()[1:]))
+    loads = [recording.tasks[k].groups[0].offsets[1].ravel().tolist() for k in (1, 5, 11)]
+    assert loads == [[192, 256, 320], [256, 320, 384, 448], [320, 384, 448, 512, 576]]
+
+
+def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, lens: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(8):
+            table = pl.create_tensor([1, 64], dtype=pl.INT32)
+            with pl.at(level=CORE):
+                count = pl.read(lens, [0]) * 0
+                for row in pl.range(16):
+                    for k in pl.range(pl.read(lens, [row])):
+                        pl.write(table, [0, count + k], row)
+                    count = count + pl.read(lens, [row])
+            with pl.at(level=CORE):
+                row = pl.read(table, [0, 7])
+                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+        return out
+
+    def make() -> tuple[Any, ...]:
+        return squares()[0], np.arange(16, dtype=np.int32) % 4, squares()[1]
+
+    once = ops_run(watch, main, make)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "TOGETHER", False)
+        watch.ops = 0
+        main.record(*make(), mode="shapes")
+    assert once < watch.ops / 5
+
+
+SCALE = 1
+
+
+def test_a_global_that_changes_between_tasks() -> None:
+    def bump() -> None:
+        global SCALE
+        SCALE += 1
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                out = pl.store(pl.load(x, [SCALE, 0], [1, 64]), [i, 0], out)
+            bump()
+        return out
+
+    def make() -> tuple[Any, ...]:
+        global SCALE
+        SCALE = 1
+        return squares()
+
+    recording = the_same(main, make)
+    assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
+
+
+def test_a_list_that_a_task_changes() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        rows = []
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                rows.append(i)
+                out = pl.store(pl.load(x, [len(rows), 0], [1, 64]), [i, 0], out)
+        return out
+
+    recording = the_same(main)
+    assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
+
+
+def test_a_mistake_in_a_later_task_is_told_as_if_it_had_run_in_its_turn() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            with pl.at(level=CORE):
+                out = pl.store(pl.load(x, [i * 30, 0], [1, 64]), [i, 0], out)
+        raise ValueError("not reached")
+
+    messages = []
+    for together in (True, False):
+        with pytest.raises(NpuscopeError) as caught:
+            recorded(main, squares, together)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert "90 to 91 of axis 0" in messages[0]
+
+
+def test_blocks_that_meet_run_in_their_turn() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(3):
+            for block in pl.spmd(4):
+                out = pl.store(pl.load(x, [block, 0], [1, 64]), [4 * i + block, 0], out)
+                pl.system.syncall()
+                out = pl.store(pl.load(x, [block + 4, 0], [1, 64]), [4 * i + block, 0], out)
+        return out
+
+    the_same(main)
+
+
+def test_findings_are_counted_for_every_task() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(5):
+            with pl.at(level=CORE):
+                for j in pl.parallel(2):
+                    out = pl.store(pl.load(x, [i, 16 * j], [1, 16]), [i, 16 * j], out)
+        return out
+
+    assert [finding.count for finding in the_same(main).findings] == [5]
+
+
+@pl.jit.inline
+def copied(x, out, row):
+    tile = pl.load(x, [row, 0], [1, 64])
+    if row > 2:
+        return pl.store(tile, [row, 0], out)
+    return pl.store(pl.add(tile, 1.0), [row, 0], out)
+
+
+def test_helpers_run_inside_tasks() -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(6):
+            with pl.at(level=CORE):
+                out = copied(x, out, i)
+        return out
+
+    assert len(the_same(main).bodies) == 2
