@@ -5,14 +5,18 @@ from __future__ import annotations
 from npuscope.lower.lint import (
     accumulate,
     cast_chain,
+    false_serialisation,
     fragile_assert,
     padded_rows,
     pipeline_depth,
     retired_spelling,
+    ring,
     rounding_mode,
+    shared_line,
     short_rows,
     stale_constant,
     tile_size,
+    uninitialised,
     unpipelined,
     unused,
     variance,
@@ -21,6 +25,10 @@ from npuscope.lower.lint import (
 from npuscope.lower.lint.rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (
+    ring.RULE,
+    uninitialised.RULE,
+    shared_line.RULE,
+    false_serialisation.RULE,
     zeros.RULE,
     accumulate.RULE,
     padded_rows.RULE,
