@@ -109,11 +109,12 @@ class Program:
         """Every body of every kernel, lowered and planned."""
         from npuscope.lower.memory import kernels  # which reads programs
 
-        return kernels(self)
-
-    def traffic(self) -> Traffic:
-        return traffic_of(self.recording, self.launches)
         return kernels(self, self.lowering)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What tasks move between GM and the chip."""
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]
