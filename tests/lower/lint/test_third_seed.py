@@ -12,7 +12,7 @@ import pytest
 
 from npuscope.device.chip import load
 from npuscope.lower.checked import Checked, check_all
-from npuscope.lower.lint.run import Found, short_name
+from npuscope.lower.lint.run import short_name
 from npuscope.lower.lint.scopes import scope_of
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
@@ -51,7 +51,7 @@ ITEMS = [
     Item("the golden has the same bug", "variance-not-rsqrt", "variance if faulty_norm", 0, "golden", REFERENCE),
     Item("stale docstring", "stale-constant", "BATCH_TILE=4", 0, "Module level"),
     # scope 2, performance
-    Item("four stages per block of the cache", "gm-round-trip", "with pl.incore()", 8, TWO, names="raw_scores exp_padded products"),
+    Item("four stages per block", "gm-round-trip", "with pl.incore()", 8, TWO, names="raw_scores exp_padded products"),
     Item("padded QK matmul", "padded-rows", "pl.matmul(q_padded", 0, TWO, kernel="_8"),
     Item("padded SV matmul", "padded-rows", "pl.matmul(exp_padded", 0, TWO, kernel="_10"),
     Item("matmul_acc for QK after fusing", "add-matmul", "pl.matmul(q_padded", 0, TWO, kernel="_8"),
@@ -111,9 +111,5 @@ def test_the_improved_layer_has_none_of_them(improved: Checked) -> None:
 
 
 def test_wrong_numbers_and_large_waste_are_warnings(as_found: Checked) -> None:
-    worst = {item.rule for item in ITEMS} - {"stale-constant"}
-    assert worst == {one.finding.id for one in as_found.findings if _is_warning(one)} & worst
-
-
-def _is_warning(one: Found) -> bool:
-    return one.finding.severity == "warning"
+    worst = {item.rule for item in ITEMS} - {"stale-constant", "shared-load"}
+    assert worst <= {one.finding.id for one in as_found.findings if one.finding.severity == "warning"}
