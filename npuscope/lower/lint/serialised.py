@@ -45,13 +45,15 @@ def sequential_independent(program: Program) -> Iterator[Finding]:
 
 
 def serialised_parallel(program: Program) -> Iterator[Finding]:
-    """Loops that wait because of a sequential loop in them are left to the finding about that one."""
+    """Loops that wait because of a sequential loop inside them are left to the finding about that one."""
     found = _found(program)
     for waits in found:
-        inner = [one for one in found if one.kind == "range" and one.depth > waits.depth]
-        told = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
-        if waits.kind == "parallel" and not (told and not _if_parallel(program, waits, every=True)):
-            yield _parallel(program, waits)
+        if waits.kind == "parallel":
+            inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
+            told = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
+            by_sequence = not _if_parallel(program, waits, every=True)
+            if not (told and by_sequence):
+                yield _parallel(program, waits, by_sequence)
 
 
 @once
@@ -147,14 +149,15 @@ def _sequential(program: Program, waits: Waits) -> Finding:
     )
 
 
-def _parallel(program: Program, waits: Waits) -> Finding:
+def _parallel(program: Program, waits: Waits, by_sequence: bool) -> Finding:
     names = _names(program, waits.edges)
+    why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
     return _finding(
         program,
         waits,
         "serialised-parallel",
         f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for another "
-        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}",
+        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
         f"Give each turn its own slice of {names}, or take it out of the inference by no_dep_args= and name the waits "
         "that are needed with deps=.",
         "",
