@@ -64,7 +64,7 @@ def demands(lowered: Lowered) -> dict[int, set[str]]:
             if value is None:
                 continue
             storage = lowered.values[value].storage
-            if one.name in INHERITS and one.result is not None:
+            if one.name in (*INHERITS, "copy") and one.result is not None:
                 wanted[storage] |= wanted[lowered.values[one.result].storage] or {"Vec"}
             elif need := demand(one, n):
                 wanted[storage].add(need)

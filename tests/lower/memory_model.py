@@ -21,11 +21,12 @@ Turns = dict[int, int]  # loop -> which of the turns in flight
 
 @dataclass
 class Memory:
-    """`bytes_of` has the owner of every byte range that was written last."""
+    """`held` has per space the byte ranges that were written last, and for whom."""
 
     lowered: Lowered
     plan: Plan
     held: dict[str, list[tuple[int, int, object]]] = field(default_factory=dict)
+    current: dict[int, set[int]] = field(default_factory=dict)  # storage -> the values that it is now
     reads: int = 0
 
     def __post_init__(self) -> None:
@@ -49,12 +50,23 @@ class Memory:
         together = loop.stage if loop.kind in ("pipeline", "l0") else 1
         for first in range(0, min(loop.count, together * MOST_GROUPS), together):
             group = range(min(together, loop.count - first))
-            early = [n for n, item in enumerate(loop.items) if _is_load(item)] if loop.kind == "pipeline" else []
+            early = [n for n, item in enumerate(loop.items) if _is_load(item)]
+            if loop.kind != "pipeline" or len(group) == 1:
+                early = []
             for turn in group:
                 self._items(tuple(loop.items[n] for n in early), {**turns, loop.loop: turn})
             for turn in group:
+                self._carried(loop, first + turn > 0)
                 late = tuple(item for n, item in enumerate(loop.items) if n not in early)
                 self._items(late, {**turns, loop.loop: turn})
+
+    def _carried(self, loop: Repeat, again: bool) -> None:
+        """A turn finds what the one before left, or what was there before the loop, in the same storage."""
+        for carry in loop.carries:
+            found = carry.next if again else carry.first
+            storage = self.lowered.values[carry.value].storage
+            if found is not None and found in self.current.get(storage, ()):
+                self.current[storage].add(carry.value)
 
     def _instruction(self, one: Instruction, turns: Turns) -> None:
         values = self.lowered.values
@@ -64,7 +76,13 @@ class Memory:
             self._write(number, turns)
         if one.result is None:
             return
+        if one.plane == "view" and one.operands and one.operands[0] is not None:
+            self.current.setdefault(values[one.result].storage, set()).add(one.result)
+            return
         self._write(one.result, turns)
+        if one.plane == "cube" and one.operands[0] is not None:
+            # the pieces of one product add up in place; whether the sum may be overwritten is for `legal` to say
+            self.current[values[one.result].storage].add(one.operands[0])
         same = values[one.result].storage
         widens = one.name == "cast" and one.reads and _wider(values[one.result].dtype, values[one.reads[0]].dtype)
         late = list(one.scratch)
@@ -93,6 +111,7 @@ class Memory:
         return storage, tuple((loop, turns[loop]) for loop in sorted(inside))
 
     def _write(self, number: int, turns: Turns) -> None:
+        self.current[self.lowered.values[number].storage] = {number}
         place = self._place(number, turns)
         if place is not None:
             space, start, end = place
@@ -110,6 +129,9 @@ class Memory:
                 f"holds {found}, not {wanted}"
             )
             self.reads += 1
+        value = self.lowered.values[number]
+        inside = any(tenant.turns for _, _, tenant in self.places.get(value.storage, ()))
+        assert inside or value.in_ring or number in self.current[value.storage], f"{value} was overwritten in place"
 
 
 def _is_load(item: Instruction | Repeat) -> bool:

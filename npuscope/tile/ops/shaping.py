@@ -229,10 +229,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run.region("full")
     number = _one(run, fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
-    # Whether it holds zeros, said only of float constants: a computed whole number may be zero in one turn by chance,
-    # and scalars read from memory are NumPy's.
-    zero = (("zero", True),) if type(value) is float and value == 0 else ()
-    run.emit("full", "vector", (value,), result, attributes=zero)
+    run.emit("full", "vector", (value,), result)
     if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
     return result
