@@ -110,6 +110,7 @@ class Program:
         from npuscope.lower.memory import kernels  # which reads programs
 
         return kernels(self)
+
     def traffic(self) -> Traffic:
         return traffic_of(self.recording, self.launches)
         return kernels(self, self.lowering)
