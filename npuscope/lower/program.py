@@ -89,7 +89,7 @@ class Program:
     @cached_property
     def flows(self) -> tuple[Flow, ...]:
         """The bodies as networks of steps."""
-        return tuple(flow_of(body) for body in self.recording.bodies)
+        return tuple(flow_of(body, self.recording.sites) for body in self.recording.bodies)
 
     @cached_property
     def placement(self) -> Placement:
@@ -109,11 +109,12 @@ class Program:
         """Every body of every kernel, lowered and planned."""
         from npuscope.lower.memory import kernels  # which reads programs
 
-        return kernels(self)
-
-    def traffic(self) -> Traffic:
-        return traffic_of(self.recording, self.launches)
         return kernels(self, self.lowering)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What tasks move between GM and the chip."""
+        return traffic_of(self.recording, self.launches)
 
     def site(self, number: int) -> Site:
         return self.recording.sites[number]

@@ -134,23 +134,6 @@ def run_entry(
 ) -> Any:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
-    try:
-        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=rank is None)
-    except Again:
-        run, result = _run(name, body, parameters, args, kwargs, rank, lanes=False)
-    run.recorder.auto_scope = auto_scope
-    seconds = time.perf_counter() - started
-    again = None
-    if run.kept is not None and run.host is None and rank is None:
-
-        def once_more(phase: Phase) -> tuple[Contents, int]:
-            with state.turn, mode_of_runs("values"):
-                run, _ = _run(name, body, parameters, args, kwargs, None, lanes=False, phase=phase)
-            return left(run.buffers), len(run.recorder.tasks)
-
-        final = {id: np.array(run.buffers[id].data) for id in run.kept}
-        again = Repeat(run.kept, final, once_more)
-    finished = Finished(run.recorder.recording(), result, seconds, tuple(run.buffers), again)
     given = (name, body, parameters, args, kwargs, rank)
     with _rare_collections():
         try:
@@ -160,8 +143,20 @@ def run_entry(
                 run, result = _run(*given, lanes=True, together=False)
         except Again:
             run, result = _run(*given, lanes=False, together=False)
+        run.recorder.auto_scope = auto_scope
         recording = run.recorder.recording()
-    finished = Finished(recording, result, time.perf_counter() - started, tuple(run.buffers))
+    seconds = time.perf_counter() - started
+    again = None
+    if run.kept is not None and run.host is None and rank is None:
+
+        def once_more(phase: Phase) -> tuple[Contents, int]:
+            with state.turn, mode_of_runs("values"):
+                run, _ = _run(*given, lanes=False, together=False, phase=phase)
+            return left(run.buffers), len(run.recorder.tasks)
+
+        final = {id: np.array(run.buffers[id].data) for id in run.kept}
+        again = Repeat(run.kept, final, once_more)
+    finished = Finished(recording, result, seconds, tuple(run.buffers), again)
     for listener in _listeners:
         listener(finished)
     return result
@@ -189,8 +184,8 @@ def _run(
     kwargs: dict[str, Any],
     rank: Any,
     lanes: bool,
-    phase: Phase | None = None,
     together: bool,
+    phase: Phase | None = None,
 ) -> tuple[Run, Any]:
     run = Run(name, _modes[-1], phase)
     run.kept = {} if _repeatable and phase is None and run.computes else None
@@ -208,11 +203,8 @@ def _run(
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
         _note_shared(run, name, bound)
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
-            result = body(**{key: entry.value for key, entry in bound.items()})
-            result = _out(run, result)
-        if phase is None and run.host is None:  # a host function writes nothing itself
             result = _result(run, body, {key: entry.value for key, entry in bound.items()})
-        if run.host is None:  # a host function writes nothing itself
+        if phase is None and run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
             if phase is None and entry.give_back is not None:

@@ -57,7 +57,7 @@ def sums(flow: Flow, add: Step, operand: int) -> bool:
                 carried = carried or (bool(add.loops) and maker.loops == add.loops)
                 todo.append((maker, inner))
     return bool(seen) and all(
-        end.op.plane == "cube" or is_zero(end) or (carried and len(end.loops) < len(add.loops)) for end in ends
+        end.op.plane == "cube" or end.zero or (carried and len(end.loops) < len(add.loops)) for end in ends
     )
 
 
@@ -68,10 +68,6 @@ def acc_of(flow: Flow, step: Step) -> int | None:
             if is_product(flow, step, product):
                 return acc
     return None
-
-
-def is_zero(step: Step) -> bool:
-    return step.name == "full" and ("zero", True) in step.op.attributes
 
 
 def _on_chip(place: Place, acc: int) -> Finding | None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.lower.findings import Cost, Finding
+from npuscope.lower.lint.once import once
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.told import listed, loop_site, many, tensor_name, with_loop
 from npuscope.lower.program import Program
+from npuscope.lower.traffic import turns_of
 from npuscope.tile.graph.edges import Edge, Graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording, Turn
@@ -50,13 +50,9 @@ def serialised_parallel(program: Program) -> Iterator[Finding]:
             yield _parallel(program, waits)
 
 
+@once
 def _found(program: Program) -> list[Waits]:
-    if program not in _KNOWN:
-        _KNOWN[program] = [waits for waits in _waits(program) if _independent(program, waits)]
-    return _KNOWN[program]
-
-
-_KNOWN: WeakKeyDictionary[Program, list[Waits]] = WeakKeyDictionary()
+    return [waits for waits in _waits(program) if _independent(program, waits)]
 
 
 def _waits(program: Program) -> Iterator[Waits]:
@@ -89,7 +85,7 @@ def _waits(program: Program) -> Iterator[Waits]:
 def crossing(recording: Recording, graph: Graph) -> dict[tuple[int, int], list[Edge]]:
     """Waits inferred from tensors whose ends stand in two turns of one loop: by its depth and number."""
     edges = [edge for edge in graph.edges if edge.origin in ("raw", "waw")]
-    loops, turns = _turns(recording)
+    loops, turns = turns_of(recording.tasks)
     ends = np.array([(edge.src, edge.dst) for edge in edges], np.int64).reshape(-1, 2)
     index = {task.id: n for n, task in enumerate(recording.tasks)}
     if any(n != number for number, n in index.items()):
@@ -105,17 +101,6 @@ def crossing(recording: Recording, graph: Graph) -> dict[tuple[int, int], list[E
             found[depth, int(loop[n])].append(edges[n])
         same &= ~other
     return found
-
-
-def _turns(recording: Recording) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Per task the loops around it from the outermost in, and which turn of each; -1 beyond the last."""
-    depth = max((len(task.turns) for task in recording.tasks), default=0)
-    loops = np.full((len(recording.tasks), depth), -1, np.int64)
-    turns = loops.copy()
-    for n, task in enumerate(recording.tasks):
-        for k, turn in enumerate(task.turns):
-            loops[n, k], turns[n, k] = turn.loop, turn.turn
-    return loops, turns
 
 
 def _independent(program: Program, waits: Waits) -> bool:
@@ -207,7 +192,7 @@ def _finding(program: Program, waits: Waits, rule: str, message: str, fix: str, 
         message=message,
         fix=fix,
         change=with_loop(loop, kind) if kind else "",
-        cost=Cost(tasks=waits.waiting),
+        cost=Cost(waits=waits.waiting),
         count=len(waits.tasks),
     )
 

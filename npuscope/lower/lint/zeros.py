@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.accumulate import acc_of, is_zero, sum_in_gm, sums
+from npuscope.lower.lint.accumulate import acc_of, sum_in_gm, sums
 from npuscope.lower.lint.dataflow import SAME, Flow, Step, tile_bytes
 from npuscope.lower.lint.places import Place, finding, places, shown
 from npuscope.lower.lint.rule import Rule
@@ -69,7 +69,7 @@ def zero_of(flow: Flow, store: Step) -> Step | None:
     if not store.stores or store.op.accesses[0].mode != "write":
         return None
     makers = flow.makers(store, 0, COPIES)
-    return makers[0] if makers and all(is_zero(maker) for maker in makers) else None
+    return makers[0] if makers and all(maker.zero for maker in makers) else None
 
 
 def _written(written: list[tuple[Place, Fate]]) -> Finding:
@@ -141,16 +141,15 @@ def _fates(program: Program, buffer: int) -> dict[tuple[int, int], Fate]:
         elif mode == "read":
             met(cells, "summed" if _adds_to_it(flow, touch.step) else None)
         else:
-            if zero_of(flow, touch.step) is None:
-                met(cells, "overwritten")
-                state[cells] = -1
-            else:
+            met(cells, "overwritten")
+            state[cells] = -1
+            adds[cells] = 0
+            if zero_of(flow, touch.step) is not None:
                 source = (touch.body, touch.step.number)
                 if source not in sources:
                     sources.append(source)
                     found.append(_Zeros())
                 state[cells] = sources.index(source)
-            adds[cells] = 0
     left = np.flatnonzero(state >= 0)
     if len(left):
         met(left, None)
@@ -174,12 +173,12 @@ def _on_chip(program: Program) -> Iterator[Finding]:
     for place in places(program):
         step, flow = place.step, place.flow
         if step.op.plane == "cube" and step.operands[0]:
-            seeds = [maker for maker in flow.makers(step, 0, SAME) if is_zero(maker)]
+            seeds = [maker for maker in flow.makers(step, 0, SAME) if maker.zero]
         else:
             acc = acc_of(flow, step)
             if acc is None or not sums(flow, step, acc):
                 continue
-            seeds = [maker for maker in flow.makers(step, acc, SAME) if is_zero(maker)]
+            seeds = [maker for maker in flow.makers(step, acc, SAME) if maker.zero]
         for seed in seeds:
             yield finding(
                 ID,
@@ -196,7 +195,8 @@ RULE = Rule(
     ID,
     "warning",
     "zeros that need not be written",
-    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros for split-K "
-    "tasks with atomic adds are needed and not reported.",
+    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros that several "
+    "atomic adds meet are needed: split-K tasks add in any order, and a first one that stores would have the others "
+    "wait for it.",
     check,
 )
