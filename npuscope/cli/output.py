@@ -18,8 +18,8 @@ RingSlots = Annotated[
     typer.Option(
         "--ring-slots",
         min=1,
-        help="Slots of the ring between cube and vector cores where it goes one way, else the chip's; where it goes both "
-        "ways each has half, at least 2. 8 is the compiler of July 2026.",
+        help="Slots of the ring between cube and vector cores where it goes one way, else the chip's; where it goes "
+        "both ways each has half, at least 2. 8 is the compiler of July 2026.",
     ),
 ]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
