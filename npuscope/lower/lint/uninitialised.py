@@ -13,7 +13,7 @@ from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
 from npuscope.lower.races.between_tasks import touched
-from npuscope.lower.races.region_text import region_text
+from npuscope.lower.races.region_text import region_text, short_kernel
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.record.model import Buffer
@@ -85,7 +85,7 @@ def _lines(
 def _finding(program: Program, buffer: Buffer, bare: _Bare) -> Finding:
     recording = program.recording
     site, made = recording.sites[bare.site], recording.sites[buffer.site]
-    kernel = recording.tasks[bare.region.task].kernel
+    task = recording.tasks[bare.region.task]
     region = region_text(buffer, bare.region.shape, bare.region.strides, bare.region.offsets.tolist())
     before = "some of it was never written before" if bare.partly else "nothing has written it before"
     fix = f"Write {buffer.name} first, or give its create_tensor an init_value."
@@ -96,9 +96,9 @@ def _finding(program: Program, buffer: Buffer, bare: _Bare) -> Finding:
         "hint" if bare.partly else RULE.severity,
         site.file,
         site.line,
-        f"{kernel} reads {region}, and {before}: what is there is left from something else",
+        f"{short_kernel(task)} reads {region}, and {before}: what is there is left from something else",
         fix,
-        kernel=kernel,
+        kernel=task.kernel,
         function=site.function,
         also=((made.file, made.line),),
     )
