@@ -311,7 +311,7 @@ def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
     assert finding.line == line_of(__file__, "# waits")
     # 4 x 4 edges, of which each task of `use` needs one
     assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
-    assert finding.cost.tasks == 4
+    assert finding.cost.waits == 4
     assert "Slice mid in the orchestration" in finding.fix
     assert not found(false_serialisation.RULE, program(halves(True), *GIVEN))
 
