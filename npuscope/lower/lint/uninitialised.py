@@ -6,7 +6,9 @@ read of which a part was written is only a hint: rows of padding that are masked
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from npuscope.lower.findings import Finding
@@ -31,6 +33,8 @@ def check(program: Program) -> Iterator[Finding]:
     recording = program.recording
     placement = Placement(recording)
     readers = _readers(program, placement)
+    found: dict[tuple[int, str, bool], Finding] = {}
+    counts: Counter[tuple[int, str, bool]] = Counter()
     for buffer in recording.buffers:
         if buffer.id in placement.parts or not starts_empty(buffer):
             continue
@@ -38,7 +42,12 @@ def check(program: Program) -> Iterator[Finding]:
         suspects = {known[n].task for n, _ in _bare(program, known)} if known else readers.get(buffer.id, ())
         if suspects:
             for bare in _lines(program, placement, buffer, known, suspects):
-                yield _finding(program, buffer, bare)
+                key = (bare.site, recording.tasks[bare.region.task].kernel, bare.partly)
+                counts[key] += 1
+                if key not in found:
+                    found[key] = _finding(program, buffer, bare)
+    for key, finding in found.items():
+        yield replace(finding, count=counts[key])
 
 
 def starts_empty(buffer: Buffer) -> bool:
