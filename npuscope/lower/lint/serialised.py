@@ -203,7 +203,7 @@ def _finding(program: Program, waits: Waits, rule: str, message: str, fix: str, 
         message=message,
         fix=fix,
         change=with_loop(loop, kind) if kind else "",
-        cost=Cost(tasks=waits.waiting),
+        cost=Cost(waits=waits.waiting),
         count=len(waits.tasks),
     )
 

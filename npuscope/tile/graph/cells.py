@@ -44,13 +44,21 @@ class _Boxes(NamedTuple):
     sizes: list[int]
 
 
+def once(values: Offsets) -> Offsets:
+    """The values in order, each once: `np.unique`, which takes five times as long for arrays as short as these."""
+    if len(values) < 2:
+        return values
+    ordered = np.sort(values)
+    different = ordered[1:] != ordered[:-1]
+    whole = np.count_nonzero(different) == len(different)
+    return ordered if whole else ordered[np.concatenate([[True], different])]
+
+
 def cells_of(regions: list[Region]) -> tuple[list[Offsets], int]:
     """The cells of each region, and how many there are."""
     boxes = _fitted([(dims(region.shape, region.strides), region.offsets) for region in regions])
     digits = range(len(boxes[0].sizes))
-    cuts = [
-        np.unique(np.concatenate([e for b in boxes for e in (b.starts[k], b.starts[k] + b.sizes[k])])) for k in digits
-    ]
+    cuts = [once(np.concatenate([e for b in boxes for e in (b.starts[k], b.starts[k] + b.sizes[k])])) for k in digits]
     counts = [len(cut) - 1 for cut in cuts]
     return [_cells(box, cuts, counts) for box in boxes], int(np.prod(counts, dtype=np.int64))
 

@@ -9,7 +9,7 @@ these.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -18,11 +18,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from npuscope.tile.graph.aliases import Offsets, Placement
-from npuscope.tile.graph.cells import Mode, Region, cells_of
-from npuscope.tile.record.model import Access, Argument, Body, Recording, Task
+from npuscope.tile.graph.cells import Mode, Region, cells_of, once
+from npuscope.tile.record.model import Argument, Body, Recording, Task
 from npuscope.tile.record.walk import ops_of
 
 Hazard = Literal["raw", "waw", "war"]
+_Pair = tuple[int, int, Hazard]
 NOBODY = -1
 
 
@@ -79,7 +80,17 @@ def _by_signature(task: Task) -> Iterator[tuple[Mode, Argument]]:
 
 def exact_edges(recording: Recording) -> tuple[ExactEdge, ...]:
     """Pairs of tasks whose order matters, by the elements they touched, in the order of the later task."""
-    edges = [edge for found in regions_by_buffer(recording).values() for edge in _edges_of(found)]
+    edges: list[ExactEdge] = []
+    known: dict[Hashable, list[_Pair]] = {}  # layers touch their buffers alike
+    for buffer, regions in regions_by_buffer(recording).items():
+        tasks = list(dict.fromkeys(region.task for region in regions))
+        if len(tasks) == 1:
+            continue
+        places = {task: place for place, task in enumerate(tasks)}
+        alike = tuple([(places[r.task], r.mode, r.shape, r.strides, r.offsets.tobytes()) for r in regions])
+        if alike not in known:
+            known[alike] = list(_pairs_of(regions))
+        edges += [ExactEdge(tasks[src], tasks[dst], hazard, buffer) for src, dst, hazard in known[alike]]
     return tuple(sorted(edges, key=itemgetter(1)))
 
 
@@ -96,41 +107,48 @@ def regions_by_buffer(recording: Recording) -> dict[int, list[Region]]:
 def _regions(recording: Recording, placement: Placement, written: set[int]) -> Iterator[Region]:
     """Per task the places it touched in buffers that somebody wrote; equal boxes together, each place once."""
     plan = lru_cache(maxsize=None)(lambda body: _plan(recording.bodies[body]))
+    matters = [placement.root(buffer.id) in written for buffer in recording.buffers]
     for task in recording.tasks:
-        together: dict[tuple[Mode, int, tuple[int, ...], tuple[int, ...]], list[Offsets]] = defaultdict(list)
-        roots = [placement.root(argument.buffer) in written for argument in task.arguments]
+        together: dict[tuple[int, _Equal], list[Offsets]] = defaultdict(list)
+        buffers = [argument.buffer for argument in task.arguments]
         for group in task.groups:
-            for access, offsets in zip(plan(group.body), group.offsets, strict=True):
-                if roots[access.argument]:
-                    buffer = task.arguments[access.argument].buffer
-                    together[access.mode, buffer, access.shape, access.strides].append(offsets.ravel())
-        for mode, argument in _by_signature(task):
-            if placement.root(argument.buffer) in written:
-                key = (mode, argument.buffer, argument.shape, argument.strides)
-                together[key].append(np.array([argument.offset]))
-        for (mode, buffer, shape, strides), places in together.items():
+            for argument, equal, numbers in plan(group.body):
+                if matters[buffers[argument]]:
+                    together[buffers[argument], equal] += [group.offsets[n].ravel() for n in numbers]
+        for mode, argument_ in _by_signature(task):
+            if matters[argument_.buffer]:
+                key = (argument_.buffer, (mode, argument_.shape, argument_.strides))
+                together[key].append(np.array([argument_.offset]))
+        for (buffer, (mode, shape, strides)), places in together.items():
             if 0 not in shape:
-                offsets = np.unique(np.concatenate(places))
+                offsets = once(places[0] if len(places) == 1 else np.concatenate(places))
                 yield Region(task.id, mode, *placement.pieces((buffer, shape, strides, offsets)))
 
 
-def _plan(body: Body) -> list[Access]:
-    return [access for op, _ in ops_of(body) for access in op.accesses]
+_Equal = tuple[Mode, tuple[int, ...], tuple[int, ...]]
 
 
-def _edges_of(regions: list[Region]) -> Iterator[ExactEdge]:
-    """The conflicts in one buffer, whose regions come in order of submission."""
-    buffer = regions[0].buffer
+def _plan(body: Body) -> list[tuple[int, _Equal, list[int]]]:
+    """The accesses of a body that touch equal boxes of one argument: how, and their places among its offsets."""
+    found: dict[tuple[int, _Equal], list[int]] = defaultdict(list)
+    accesses = (access for op, _ in ops_of(body) for access in op.accesses)
+    for number, access in enumerate(accesses):
+        found[access.argument, (access.mode, access.shape, access.strides)].append(number)
+    return [(*key, numbers) for key, numbers in found.items()]
+
+
+def _pairs_of(regions: list[Region]) -> Iterator[_Pair]:
+    """The conflicts in one buffer, whose regions come in order of submission; its tasks are counted from 0."""
     cells, count = cells_of(regions)
     writer = np.full(count, NOBODY, np.int64)
     readers = np.full(count, NOBODY, np.int64)  # a place in `chain`, which leads to the readers before
     chain: list[tuple[int, int]] = []
     for task, reads, writes in _per_task(regions, cells):
-        before_reads, before_writes = np.unique(writer[reads]).tolist(), np.unique(writer[writes]).tolist()
-        yield from [ExactEdge(src, task, "raw", buffer) for src in before_reads if src != NOBODY]
-        yield from [ExactEdge(src, task, "waw", buffer) for src in before_writes if src != NOBODY]
-        waiting = _all_readers(chain, np.unique(readers[writes]).tolist())
-        yield from [ExactEdge(src, task, "war", buffer) for src in sorted(waiting)]
+        before_reads, before_writes = once(writer[reads]).tolist(), once(writer[writes]).tolist()
+        yield from [(src, task, "raw") for src in before_reads if src != NOBODY]
+        yield from [(src, task, "waw") for src in before_writes if src != NOBODY]
+        waiting = _all_readers(chain, once(readers[writes]).tolist())
+        yield from [(src, task, "war") for src in sorted(waiting)]
         before, place = np.unique(readers[reads], return_inverse=True)
         readers[reads] = len(chain) + place.ravel()
         chain += [(task, link) for link in before.tolist()]
@@ -139,8 +157,8 @@ def _edges_of(regions: list[Region]) -> Iterator[ExactEdge]:
 
 
 def _per_task(regions: list[Region], cells: list[Offsets]) -> Iterator[tuple[int, Offsets, Offsets]]:
-    """task, the cells it read and the cells it wrote, each once."""
-    start = 0
+    """Task by task, counted from 0: the cells it read and the cells it wrote, each once."""
+    start = number = 0
     none = np.empty(0, np.int64)
     while start < len(regions):
         task, end = regions[start].task, start
@@ -149,8 +167,8 @@ def _per_task(regions: list[Region], cells: list[Offsets]) -> Iterator[tuple[int
         here = range(start, end)
         reads = [cells[n] for n in here if regions[n].reads]
         writes = [cells[n] for n in here if regions[n].writes]
-        yield task, np.unique(np.concatenate([none, *reads])), np.unique(np.concatenate([none, *writes]))
-        start = end
+        yield number, once(np.concatenate([none, *reads])), once(np.concatenate([none, *writes]))
+        start, number = end, number + 1
 
 
 def _all_readers(chain: list[tuple[int, int]], links: list[int]) -> set[int]:

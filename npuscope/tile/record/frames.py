@@ -24,14 +24,12 @@ class Rolled:
 
     def along(self, depth: int) -> list[Offset]:
         """The offsets of each access over all iterations, the iteration on axis -1 - depth."""
-        if not self.offsets[0]:
-            return []
+        if len(self.offsets) == 1:  # the same in all iterations, or arrays that have an axis for them already
+            return self.offsets[0]
         return [_joined([part[k] for part in self.offsets], self.counts, depth) for k in range(len(self.offsets[0]))]
 
 
 def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
-    if len(parts) == 1:  # the same in all iterations, or an array that has an axis for them already
-        return parts[0]
     if all(type(part) is int for part in parts):
         joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
         return joined.reshape(-1, *(1,) * depth)

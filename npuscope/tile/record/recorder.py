@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope import progress
 from npuscope.tile import sites
@@ -238,7 +239,7 @@ class _Finish:
         for key, (blocks, rolled) in draft.groups.items():
             body = self._body(key)
             planes |= self._planes[body]
-            offsets = tuple(np.atleast_1d(np.asarray(offset, dtype=np.int64)) for offset in rolled.along(0))
+            offsets = tuple([_array(offset) for offset in rolled.along(0)])
             groups.append(BlockGroup(body, np.array(blocks, dtype=np.int64), offsets))
         arguments = tuple(_argument(a) for a in draft.arguments)
         options = dict(draft.options)
@@ -290,6 +291,12 @@ class _Finish:
             attributes=attributes,
             flops=flops,
         )
+
+
+def _array(offset: Offset) -> npt.NDArray[np.int64]:
+    if type(offset) is np.ndarray and offset.ndim and offset.dtype == np.int64:
+        return offset
+    return np.atleast_1d(np.asarray(offset, dtype=np.int64))
 
 
 def _argument(draft: ArgumentDraft) -> Argument:

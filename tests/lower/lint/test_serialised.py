@@ -177,7 +177,7 @@ def test_a_parallel_loop_in_a_sequential_one() -> None:
 def test_a_sequential_loop_over_columns() -> None:
     (finding,) = found(SEQUENTIAL, program(in_order, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# in order")
-    assert finding.cost == Cost(tasks=N // STEP - 1)
+    assert finding.cost == Cost(waits=N // STEP - 1)
     assert finding.fix == "Make it a pl.parallel loop."
     assert finding.change == "for n in pl.parallel(0, N, STEP):"
 
@@ -193,7 +193,7 @@ def test_a_parallel_loop_whose_tasks_are_given_the_whole_tensor() -> None:
     assert not found(SEQUENTIAL, made)
     (finding,) = found(PARALLEL, made).values()
     assert finding.line == line_of(__file__, "# given whole")
-    assert finding.cost == Cost(tasks=N // STEP - 1)
+    assert finding.cost == Cost(waits=N // STEP - 1)
     assert "the whole of y" in finding.message
 
 
@@ -218,11 +218,11 @@ def test_the_tilelet_as_found() -> None:
     sequential, parallel = found(SEQUENTIAL, made), found(PARALLEL, made)
     file = next(iter(parallel.values())).file
     # zeros of q and attention, of k and v, then q, then k and v: 32, 4, 32 and 4 turns of one, one, one and two tasks
-    assert [finding.cost.tasks for finding in sequential.values()] == [31, 3, 31, 6]
-    assert next(iter(sequential)) == line_of(file, "q_proj = pl.assemble(q_proj, zero") - 3
+    assert [finding.cost.waits for finding in sequential.values()] == [31, 3, 31, 6]
+    assert next(iter(sequential)) == line_of(file, "First zeros, one task") + 1
     ((line, finding),) = parallel.items()
     assert line == line_of(file, "for b in pl.parallel(BATCH)")
-    assert finding.cost == Cost(tasks=15)  # each row's cache update waits for the row before
+    assert finding.cost == Cost(waits=15)  # each row's cache update waits for the row before
     assert "k_cache and v_cache" in finding.message
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -79,6 +80,23 @@ def test_the_edges_are_those_of_every_single_element(made: Recording) -> None:
     assert {tuple(edge) for edge in edges} == by_element(made)
     assert len(set(edges)) == len(edges)
     assert [edge.dst for edge in edges] == sorted(edge.dst for edge in edges)
+
+
+@settings(max_examples=60, deadline=None)
+@given(recordings(), st.booleans())
+def test_layers_that_touch_their_buffers_alike(made: Recording, first_once_more: bool) -> None:
+    """The same tasks on buffers of their own; perhaps one more on the first layer's, so that it is like no other."""
+    count, buffers = len(made.tasks), len(made.buffers)
+    tasks = []
+    for layer in range(3):
+        for one in made.tasks:
+            moved = tuple(replace(a, buffer=a.buffer + layer * buffers) for a in one.arguments)
+            tasks.append(replace(one, id=one.id + layer * count, arguments=moved))
+    if first_once_more and tasks:
+        tasks.append(replace(made.tasks[0], id=len(tasks)))
+    held = [replace(b, id=b.id + layer * buffers) for layer in range(3) for b in made.buffers]
+    layers = replace(made, buffers=tuple(held), tasks=tuple(tasks))
+    assert {tuple(edge) for edge in exact_edges(layers)} == by_element(layers)
 
 
 @settings(max_examples=150, deadline=None)
