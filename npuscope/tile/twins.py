@@ -52,9 +52,11 @@ class Kind:
         outside: Outside,
         left: tuple[str, ...],
         hands_back: list[int],
+        carried: bool,
     ) -> None:
         self.body, self.blocks, self.outside = body, blocks, outside
         self.left, self.hands_back = left, hands_back  # names, and which argument each stands for after the task
+        self.carried = carried  # whether pl.yield_ could have told a loop around the task something
         self.waiting: list[Waiting] = []
         self.first: Waiting | None = None  # of tasks whose numbers are equal too: the one that ran
         self._steering: list[tuple[int, Any, bool]] = []  # place of an argument, its whole numbers, whether known
@@ -89,8 +91,9 @@ def _steering(values: list[Any]) -> list[tuple[int, Any, bool]]:
 def marks(run: Run) -> Key:
     """Counts of all that a task can leave behind besides its record and whole numbers."""
     recorder = run.recorder
-    counted = (run.buffers, run.no_dep_next, recorder.notes, recorder.host_reads, recorder.aliases)
-    return (run.barriers, recorder.said, *(len(held) for held in counted))
+    counted = (run.buffers, recorder.notes, recorder.host_reads, recorder.aliases)
+    carried = [id(carry[0]) for carry in run.carries]  # what pl.yield_ told the loops around
+    return (run.barriers, run.opt_outs, recorder.said, *(len(held) for held in counted), *carried)
 
 
 def argument_key(tensor: Tensor) -> Key:
@@ -104,6 +107,8 @@ def run_all(run: Run, kind: Kind) -> None:
         for waiting in kind.waiting:
             _copy(kind.first, waiting, run)
         return
+    if kind.carried:
+        run.carries.append([kind])  # stands for the loop around
     before = (run.writes, marks(run))
     most = max(1, _MOST_LANES // kind.blocks)
     kind.swap_steering()
@@ -115,6 +120,7 @@ def run_all(run: Run, kind: Kind) -> None:
         run.block = None
     if (run.writes, marks(run)) != before:
         raise Differs
+    del run.carries[:]
 
 
 def _copy(first: Waiting, waiting: Waiting, run: Run) -> None:
