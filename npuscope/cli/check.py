@@ -10,7 +10,7 @@ Examples:
 
   npuscope check decode_layer.py --sarif check.sarif --markdown review.md
 
-  npuscope check --list-rules
+  npuscope check --list-rules, npuscope check --explain gm-round-trip
 
 Exit code 1 where there is a finding at --level or worse: what does not fit, is not legal or is not safe is an error;
 wrong numbers and large waste are warnings; the rest are hints. A comment `# npuscope: ignore[ID]` silences a rule on
@@ -24,7 +24,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json, print_text
+from npuscope.cli.output import JsonFlag, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -49,13 +49,17 @@ def command(
     program: Annotated[
         int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
     ] = None,
-    ring_slots: Annotated[
-        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
-    ] = None,
+    values: Annotated[
+        bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
+    ] = False,
+    ring_slots: RingSlots = None,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
     markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
     list_rules: Annotated[bool, typer.Option("--list-rules", help="Print the rules and leave.")] = False,
+    explain: Annotated[
+        str | None, typer.Option("--explain", help="Print what a rule finds and why, and leave.")
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, reproduce, write_reports
@@ -67,14 +71,18 @@ def command(
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
     from npuscope.report.check_text import check_text, rules_text
+    from npuscope.report.rules_page import rule_text
 
     options = Options(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
-        ring_slots=ring_slots,
+        ring_slots=ring_slots, mode="values" if values else "shapes",
     )  # fmt: skip
     rules = rules_of(options)
     if list_rules:
         print(rules_text(rules))
+        return
+    if explain is not None:
+        print("\n\n".join(rule_text(rule) for rule in rules_of(Options(select=(explain,)))))
         return
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")

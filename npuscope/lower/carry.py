@@ -1,31 +1,54 @@
 """Loops carry tiles in one place where they can: the turn's new value overwrites the one it found.
 
 They cannot where the turn still reads the old value after the new one is made, or reads one from two turns ago. Then
-the new one is copied over at the end of the turn; accumulators cannot be copied, which `legal` reports.
+the new one is copied over at the end of the turn. A value from before the loop that is still needed is copied before
+it. Accumulators cannot be copied, which `legal` reports.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, instructions
+from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.needs import Needs
 from npuscope.lower.storages import Storages
 
 
 def settle_carries(lowered: Lowered) -> Lowered:
     """Joins what is carried in place, inserts a copy for the rest."""
-    storages = Storages(lowered.values)
-    items = _settled(lowered.items, storages, lowered)
+    values = list(lowered.values)
+    items = _begun(lowered.items, values, Needs(lowered.items))
+    storages = Storages(values)
+    items = _settled(items, storages, values)
     return replace(lowered, items=items, values=storages.applied())
 
 
-def _settled(items: Items, storages: Storages, lowered: Lowered) -> Items:
+def _begun(items: Items, values: list[Value], needs: Needs) -> Items:
+    """Loops begin with a copy of what they will write over though it is still needed."""
     made: list[Instruction | Repeat] = []
     for item in items:
         if isinstance(item, Instruction):
             made.append(item)
             continue
-        inner = _settled(item.items, storages, lowered)
+        carries = []
+        for carry in item.carries:
+            if carry.first is not None and needs.after(carry.first, item):
+                value = replace(values[carry.first], id=len(values), storage=len(values))
+                values.append(value)
+                made.append(Instruction("copy", "move", item.site, (carry.first,), value.id))
+                carry = replace(carry, first=value.id)
+            carries.append(carry)
+        made.append(replace(item, items=_begun(item.items, values, needs), carries=tuple(carries)))
+    return tuple(made)
+
+
+def _settled(items: Items, storages: Storages, values: list[Value]) -> Items:
+    made: list[Instruction | Repeat] = []
+    for item in items:
+        if isinstance(item, Instruction):
+            made.append(item)
+            continue
+        inner = _settled(item.items, storages, values)
         order = list(instructions(inner))
         copies = []
         taken: set[int] = set()
@@ -33,7 +56,7 @@ def _settled(items: Items, storages: Storages, lowered: Lowered) -> Items:
             if carry.first is not None:
                 storages.join(carry.first, carry.value)
             if carry.next in taken or not _in_place(carry, order):
-                value = lowered.values[carry.next]
+                value = values[carry.next]
                 copies.append(Instruction("copy", "move", value.site, (carry.next,), carry.value))
             else:
                 storages.join(carry.value, carry.next)

@@ -20,12 +20,16 @@ from npuscope.lower.program import Program
 from npuscope.lower.races import Race, races
 from npuscope.lower.races.replay import Replayed, replay_races
 from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.model import Mode
 from npuscope.tile.script import ScriptRun, run_script
 
 
 @dataclass(frozen=True)
 class Options:
-    """What to check. `ring_slots`: the depth of the cross-core ring, None for the chip's; `seed` is the replay's."""
+    """What to check. `ring_slots`: the depth of the cross-core ring, None for the chip's; `seed` is the replay's.
+
+    `mode`: "values" computes, for programs whose control flow depends on more than lengths and tables.
+    """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -33,6 +37,7 @@ class Options:
     replay: bool = False
     seed: int = 0
     ring_slots: int | None = None
+    mode: Mode = "shapes"
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,10 @@ class MemoryLine:
 
 @dataclass(frozen=True)
 class Checked:
-    """One program's result; `ignored` counts what comments in the source silenced."""
+    """One program's result: `errors` is all that will not work, `findings` the rest of what rules say.
+
+    `ignored` counts what comments in the source silenced.
+    """
 
     program: str
     findings: tuple[Found, ...]
@@ -77,11 +85,11 @@ def rules_of(options: Options) -> tuple[Rule, ...]:
 def check_all(
     file: str, argv: Sequence[str], device: Device, options: Options = Options(), number: int | None = None
 ) -> tuple[Checked, ...]:
-    """Runs a script in shapes mode and checks each program it ran, or the one with this number.
+    """Runs a script and checks each program it ran, or the one with this number.
 
     A program that ran several times with the same result is told once.
     """
-    run = run_script(file, argv, "shapes")
+    run = run_script(file, argv, options.mode)
     recordings = run.recordings
     wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
     programs = _programs(run, device, options)
@@ -107,14 +115,14 @@ def check(program: Program, options: Options = Options()) -> Checked:
     found = lint(program, [rule for rule in ALL_RULES if rule.id in wanted])
     errors = [error for error in broken(program) if error.id in wanted]
     racing = races(program) if RACE.id in wanted else ()
-    kept_errors = tuple(error for error in errors if not silenced(error.id, error.file, error.line))
+    kept_errors = [error for error in errors if not silenced(error.id, error.file, error.line)]
     kept_races = tuple(race for race in racing if not any(silenced(RACE.id, s.file, s.line) for s in race.sides))
     return Checked(
         program.recording.program,
-        found.found,
+        tuple(one for one in found.found if one.finding.severity != "error"),
         tuple(_memory(program)),
         kept_races,
-        kept_errors,
+        (*kept_errors, *(one.finding for one in found.found if one.finding.severity == "error")),
         found.ignored + len(errors) - len(kept_errors) + len(racing) - len(kept_races),
     )
 

@@ -11,14 +11,19 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # the worst fir
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a finding costs over the whole run: GM traffic, cube work and dispatches that need not be."""
+    """What a finding costs over the whole run: GM traffic, cube work, dispatches that need not be, and tasks that wait
+    for nothing.
+    """
 
     bytes: int = 0
     flops: int = 0
     tasks: int = 0
+    waits: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.bytes + other.bytes, self.flops + other.flops, self.tasks + other.tasks)
+        return Cost(
+            self.bytes + other.bytes, self.flops + other.flops, self.tasks + other.tasks, self.waits + other.waits
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Program:
     @cached_property
     def flows(self) -> tuple[Flow, ...]:
         """The bodies as networks of steps."""
-        return tuple(flow_of(body) for body in self.recording.bodies)
+        return tuple(flow_of(body, self.recording.sites) for body in self.recording.bodies)
 
     @cached_property
     def placement(self) -> Placement:

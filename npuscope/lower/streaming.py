@@ -31,8 +31,8 @@ def _streamed(items: Items, values: tuple[Value, ...]) -> Items:
                 made.append(waiting.pop(storage))  # loaded again before it was read: keep their order
             waiting[storage] = item
             continue
-        for storage in _touched(item, values) & set(waiting):
-            made.append(waiting.pop(storage))
+        touched = _touched(item, values)
+        made += [waiting.pop(storage) for storage in tuple(waiting) if storage in touched]
         if isinstance(item, Instruction) and item.plane in ("store", "sync"):
             made += waiting.values()  # what it writes may be what a load reads
             waiting.clear()

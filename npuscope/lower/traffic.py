@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope.tile.dtypes import BY_NAME
 from npuscope.tile.graph.aliases import Placement
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from npuscope.lower.program import Launch
 
 BLOCK = 1 << 32
+Ints = npt.NDArray[np.int64]
 
 
 class Use(NamedTuple):
@@ -85,12 +87,17 @@ class Traffic:
         return found
 
     @cached_property
+    def turns(self) -> tuple[Ints, Ints]:
+        """Per task the orchestration loops around it from the outermost in, and which turn of each; -1 beyond."""
+        return turns_of(self.recording.tasks)
+
+    @cached_property
     def by_turn(self) -> tuple[tuple[int, ...], ...]:
         """Tasks that stand in the same turn of the same loops, together; in the order of their first task."""
-        together: dict[tuple[tuple[int, int], ...], list[int]] = {}
-        for task in self.recording.tasks:
-            together.setdefault(tuple([(t.loop, t.turn) for t in task.turns]), []).append(task.id)
-        return tuple(tuple(tasks) for tasks in together.values())
+        together: dict[bytes, list[int]] = {}
+        for task, place in enumerate(np.concatenate(self.turns, axis=1)):
+            together.setdefault(place.tobytes(), []).append(task)
+        return tuple(map(tuple, together.values()))
 
     def conflicts(self, tasks: Iterable[int]) -> tuple[ExactEdge, ...]:
         """Which of these tasks, in order of submission, depend on which, by the elements they touch."""
@@ -101,6 +108,17 @@ class Traffic:
         """The same between blocks: block b of the n-th of the tasks given is called n * BLOCK + b."""
         blocks = [block for n, task in enumerate(tasks) for block in _blocks(self.recording.tasks[task], n * BLOCK)]
         return exact_edges(replace(self.recording, tasks=tuple(blocks)))
+
+
+def turns_of(tasks: Sequence[Task]) -> tuple[Ints, Ints]:
+    """See `Traffic.turns`."""
+    depth = max((len(task.turns) for task in tasks), default=0)
+    loops = np.full((len(tasks), depth), -1, np.int64)
+    turns = loops.copy()
+    for n, task in enumerate(tasks):
+        for k, turn in enumerate(task.turns):
+            loops[n, k], turns[n, k] = turn.loop, turn.turn
+    return loops, turns
 
 
 def traffic_of(recording: Recording, launches: Sequence[Launch]) -> Traffic:

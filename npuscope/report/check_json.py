@@ -33,14 +33,13 @@ def _found(one: Found) -> dict[str, Any]:
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
-    cost = finding.cost
     return {
         "id": finding.id,
         "severity": finding.severity,
         "file": finding.file,
         "line": finding.line,
         "message": finding.message,
-        "cost": {"bytes": cost.bytes, "flops": cost.flops, "tasks": cost.tasks},
+        "cost": asdict(finding.cost),
         "kernel": finding.kernel,
         "fix": finding.fix,
         "change": finding.change,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from npuscope.lower.checked import Checked, race_finding
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.all_rules import ALL_RULES
 from npuscope.lower.lint.run import Found, short_name
+from npuscope.lower.lint.scopes import MODULE_LEVEL, Scope
 from npuscope.report.check_text import by_scope, cost_text, counts, microseconds, shown_path
 from npuscope.report.markdown import bullets, document, text
 
@@ -34,8 +36,13 @@ def _program(checked: Checked) -> Iterable[str]:
         yield "## Races"
         yield bullets(_bullet(race_finding(race), 0.0) for race in checked.races)
     inside = [one for one in checked.findings if not one.crosses]
-    scopes = sorted(by_scope(inside).items(), key=lambda item: (item[0].file, item[0].first))
-    for scope, found in scopes:
+    files = Counter(one.scope.file for one in inside)
+
+    def in_order(scope: Scope) -> tuple[int, str, bool, int]:
+        """The file that most is said of first, each in its own order, with what is outside of functions last."""
+        return -files[scope.file], scope.file, scope.title == MODULE_LEVEL, scope.first
+
+    for scope, found in sorted(by_scope(inside).items(), key=lambda item: in_order(item[0])):
         lines = f", lines {scope.first}–{scope.last}" if scope.first else ""
         yield f"## {text(scope.title)} ({text(shown_path(scope.file))}{lines})"
         for title, ones in (("Performance", _about(found, False)), ("Code quality", _about(found, True))):

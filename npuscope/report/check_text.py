@@ -131,6 +131,8 @@ def cost_text(cost: Cost, seconds: float) -> str:
         parts.append(f"{amount(cost.flops)}FLOP")
     if cost.tasks:
         parts.append(many(cost.tasks, "task"))
+    if cost.waits:
+        parts.append(f"{many(cost.waits, 'task')} waiting")
     return ", ".join(parts) + (f", about {microseconds(seconds)}" if parts else "")
 
 

@@ -11,6 +11,7 @@ from npuscope.lower.fit import Fit
 from npuscope.lower.memory import Usage
 from npuscope.lower.plan import Tenant
 from npuscope.lower.program import Program
+from npuscope.report.check_json import finding_dict
 
 BAR = 20  # characters of a full memory
 
@@ -123,7 +124,7 @@ def memory_dict(file: str, device: str, fits: Sequence[Fit], tiles: bool = False
             for n, fit in enumerate(fits)
             for usage in fit.used
         ],
-        "errors": [{"program": n, **_plain(error)} for n, fit in enumerate(fits) for error in fit.errors],
+        "errors": [{"program": n, **finding_dict(error)} for n, fit in enumerate(fits) for error in fit.errors],
     }
 
 
@@ -160,7 +161,3 @@ def _tile(tenant: Tenant, program: Program) -> dict[str, Any]:
         "to": tenant.last // 2,
         "turns": [{"turn": turn, "of": depth} for _, turn, depth in tenant.turns],
     }
-
-
-def _plain(error: Finding) -> dict[str, Any]:
-    return {name: getattr(error, name) for name in ("id", "severity", "file", "line", "message", "kernel", "fix")}

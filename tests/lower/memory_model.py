@@ -6,26 +6,29 @@ flight go together, the loads of all of them first. It knows nothing of how the 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.plan import Plan, Tenant
 
 # From facts (chip.md §7): these still read while they write.
 WRITES_EARLY = {
-    "recip", "rsqrt", "row_sum", "row_max", "row_min", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat",
+    "recip", "rsqrt", "row_sum", "row_max", "row_min", "mrgsort", "move", "copy", "fmod", "fmods", "transpose",
+    "concat",
 }  # fmt: skip
-MOST_GROUPS = 2  # groups of turns of one loop that are run; a third would do the same as the second
-Turns = dict[int, int]  # loop -> which of the turns in flight
+MOST_GROUPS = 3  # groups of turns of one loop that are run; a fourth would do the same as the third
+Turns = dict[int, int]  # loop -> which turn of the Repeat
 
 
 @dataclass
 class Memory:
-    """`bytes_of` has the owner of every byte range that was written last."""
+    """`held` has per space the byte ranges that were written last, and for whom."""
 
     lowered: Lowered
     plan: Plan
     held: dict[str, list[tuple[int, int, object]]] = field(default_factory=dict)
+    current: dict[int, set[int]] = field(default_factory=dict)  # storage -> the values that it is now
     reads: int = 0
 
     def __post_init__(self) -> None:
@@ -39,22 +42,35 @@ class Memory:
         self._items(self.lowered.items, {})
 
     def _items(self, items: Items, turns: Turns) -> None:
+        done: Counter[int] = Counter()  # turns of a loop whose turns differ: it is several Repeats
         for item in items:
             if isinstance(item, Instruction):
                 self._instruction(item, turns)
             else:
-                self._loop(item, turns)
+                total = sum(other.count for other in items if isinstance(other, Repeat) and other.loop == item.loop)
+                self._loop(item, turns, done[item.loop], total)
+                done[item.loop] += item.count
 
-    def _loop(self, loop: Repeat, turns: Turns) -> None:
-        together = loop.stage if loop.kind in ("pipeline", "l0") else 1
-        for first in range(0, min(loop.count, together * MOST_GROUPS), together):
-            group = range(min(together, loop.count - first))
-            early = [n for n, item in enumerate(loop.items) if _is_load(item)] if loop.kind == "pipeline" else []
-            for turn in group:
-                self._items(tuple(loop.items[n] for n in early), {**turns, loop.loop: turn})
-            for turn in group:
-                late = tuple(item for n, item in enumerate(loop.items) if n not in early)
-                self._items(late, {**turns, loop.loop: turn})
+    def _loop(self, loop: Repeat, turns: Turns, before: int, total: int) -> None:
+        both_ways = len({one.attribute("way") for one in instructions(loop.items) if one.name == "push"}) > 1
+        together = min(loop.stage, total) if loop.kind in ("pipeline", "l0") and not both_ways else 1
+        early = _loads(loop) if together > 1 else 0
+        shown = range(before, before + min(loop.count, together * MOST_GROUPS))
+        for group in range(shown.start // together, shown.stop // together + 1):
+            now = [turn - before for turn in shown if turn // together == group]
+            for turn in now:
+                self._items(loop.items[:early], {**turns, loop.loop: turn})
+            for turn in now:
+                self._carried(loop, turn > 0)
+                self._items(loop.items[early:], {**turns, loop.loop: turn})
+
+    def _carried(self, loop: Repeat, again: bool) -> None:
+        """A turn finds what the one before left, or what was there before the loop, in the same storage."""
+        for carry in loop.carries:
+            found = carry.next if again else carry.first
+            storage = self.lowered.values[carry.value].storage
+            if found is not None and found in self.current.get(storage, ()):
+                self.current[storage].add(carry.value)
 
     def _instruction(self, one: Instruction, turns: Turns) -> None:
         values = self.lowered.values
@@ -64,7 +80,13 @@ class Memory:
             self._write(number, turns)
         if one.result is None:
             return
+        if one.plane == "view" and one.operands and one.operands[0] is not None:
+            self.current.setdefault(values[one.result].storage, set()).add(one.result)
+            return
         self._write(one.result, turns)
+        if one.plane == "cube" and one.operands[0] is not None:
+            # the pieces of one product add up in place; whether the sum may be overwritten is for `legal` to say
+            self.current[values[one.result].storage].add(one.operands[0])
         same = values[one.result].storage
         widens = one.name == "cast" and one.reads and _wider(values[one.result].dtype, values[one.reads[0]].dtype)
         late = list(one.scratch)
@@ -90,9 +112,10 @@ class Memory:
     def _owner(self, number: int, turns: Turns) -> object:
         storage = self.lowered.values[number].storage
         inside = {loop for _, _, tenant in self.places[storage] for loop, _, _ in tenant.turns}
-        return storage, tuple((loop, turns[loop]) for loop in sorted(inside))
+        return storage, tuple((loop, turns[loop]) for loop in sorted(inside))  # each turn has its own
 
     def _write(self, number: int, turns: Turns) -> None:
+        self.current[self.lowered.values[number].storage] = {number}
         place = self._place(number, turns)
         if place is not None:
             space, start, end = place
@@ -110,10 +133,16 @@ class Memory:
                 f"holds {found}, not {wanted}"
             )
             self.reads += 1
+        value = self.lowered.values[number]
+        inside = any(tenant.turns for _, _, tenant in self.places.get(value.storage, ()))
+        assert inside or value.in_ring or number in self.current[value.storage], f"{value} was overwritten in place"
 
 
-def _is_load(item: Instruction | Repeat) -> bool:
-    return isinstance(item, Instruction) and item.plane == "load"
+def _loads(loop: Repeat) -> int:
+    """Items at the head of a turn that only bring tiles."""
+    plane = "load" if loop.kind == "pipeline" else "move"
+    heads = [isinstance(item, Instruction) and item.plane == plane for item in loop.items]
+    return heads.index(False) if False in heads else len(heads)
 
 
 def _wider(one: str, other: str) -> bool:

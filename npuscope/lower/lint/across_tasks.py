@@ -3,7 +3,7 @@
 The pattern is that of flash attention by hand: a matmul per task, its product in a tensor; a vector task that rescales
 a running sum and adds the product; another turn. Once the stages are one kernel, the products of several key tiles
 can be summed in the accumulator: scores of several tiles first, one softmax over them, then `pl.matmul` and
-`pl.matmul_acc` over the value tiles.
+`pl.matmul_acc` over the value tiles. What the crossing itself costs is told by gm-round-trip.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.dataflow import SAME, Flow, Step
+from npuscope.lower.findings import Finding
+from npuscope.lower.lint.dataflow import SAME, Step
 from npuscope.lower.lint.places import Place, finding, places, shown
 from npuscope.lower.program import Launch, Program
 
@@ -20,11 +20,12 @@ RESCALED = SAME | {"slice", "cast", "mul", "row_expand_mul", "row_expand_div"}
 
 
 class Written(NamedTuple):
-    """A step that stores to a buffer, in a task."""
+    """A step that stores to a buffer, in a task; `product` is the matmul whose result it stores, if it does."""
 
     task: int
     body: int
     store: Step
+    product: Step | None
 
 
 def crossing_products(program: Program, rule: str) -> Iterator[Finding]:
@@ -38,11 +39,11 @@ def crossing_products(program: Program, rule: str) -> Iterator[Finding]:
             values = _cube_store(program, place, product)
             if values is None or not _carried(program, place, summed):
                 continue
-            scores = _upstream(program, launches[values.task], values)
+            scores = _upstream(program, launches, values)
             for written in (scores, values):
                 if written is not None and (written.body, written.store.number) not in seen:
                     seen.add((written.body, written.store.number))
-                    yield _finding(rule, program, launches, written, place)
+                    yield _finding(rule, program, launches[written.task], written, place)
 
 
 def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
@@ -50,11 +51,7 @@ def _cube_store(program: Program, place: Place, operand: int) -> Written | None:
     loads = place.flow.makers(place.step, operand, RESCALED)
     if not loads or not all(load.loads for load in loads):
         return None
-    for written in writers(program, place.launch, loads[0]):
-        makers = program.flows[written.body].makers(written.store, 0, SAME | {"cast"})
-        if makers and all(maker.op.plane == "cube" for maker in makers):
-            return written
-    return None
+    return next((written for written in writers(program, place.launch, loads[0]) if written.product), None)
 
 
 def _carried(program: Program, place: Place, operand: int) -> bool:
@@ -71,25 +68,24 @@ def _carried(program: Program, place: Place, operand: int) -> bool:
     )
 
 
-def _upstream(program: Program, launch: Launch, values: Written) -> Written | None:
+def _upstream(program: Program, launches: dict[int, Launch], values: Written) -> Written | None:
     """The store of scores: what a vector task loaded to make the left operand of the matmul behind `values`."""
-    flow = program.flows[values.body]
-    (product, *_) = flow.makers(values.store, 0, SAME | {"cast"})
-    for left in flow.makers(product, 1, SAME):
-        if not left.loads:
-            continue
-        for weights in writers(program, launch, left):
-            task = program.recording.tasks[weights.task]
-            if task.core != "AIV":
-                continue
-            between = next(one for one in program.launches if weights.task in one.tasks)
-            for step in program.flows[weights.body].steps:
-                if step.loads:
-                    for scores in writers(program, between, step):
-                        makers = program.flows[scores.body].makers(scores.store, 0, SAME | {"cast"})
-                        if makers and all(maker.op.plane == "cube" for maker in makers):
-                            return scores
-    return None
+    assert values.product is not None
+    lefts = program.flows[values.body].makers(values.product, 1, SAME)
+    return next(
+        (
+            scores
+            for left in lefts
+            if left.loads
+            for weights in writers(program, launches[values.task], left)
+            if program.recording.tasks[weights.task].core == "AIV"
+            for load in program.flows[weights.body].steps
+            if load.loads
+            for scores in writers(program, launches[weights.task], load)
+            if scores.product
+        ),
+        None,
+    )
 
 
 def writers(program: Program, launch: Launch, load: Step) -> list[Written]:
@@ -102,22 +98,21 @@ def writers(program: Program, launch: Launch, load: Step) -> list[Written]:
             break
         task = program.recording.tasks[number]
         into = {n for n, a in enumerate(task.arguments) if a.writes and program.placement.root(a.buffer) == root}
-        if into:
-            found += [
-                Written(number, group.body, step)
-                for group in task.groups
-                for step in program.flows[group.body].steps
-                if step.stores and step.op.accesses[0].argument in into
-            ]
+        for group in task.groups if into else ():
+            flow = program.flows[group.body]
+            for step in flow.steps:
+                if step.stores and step.op.accesses[0].argument in into:
+                    makers = flow.makers(step, 0, SAME | {"cast"})
+                    cube = bool(makers) and all(maker.op.plane == "cube" for maker in makers)
+                    found.append(Written(number, group.body, step, makers[0] if cube else None))
     return found[::-1]
 
 
-def _finding(rule: str, program: Program, launches: dict[int, Launch], written: Written, add: Place) -> Finding:
-    launch = launches[written.task]
-    blocks = dict(launch.bodies)[written.body]
-    flow: Flow = program.flows[written.body]
-    (product, *_) = flow.makers(written.store, 0, SAME | {"cast"})
-    place = Place(program, launch, written.body, flow, product, product.times * blocks * len(launch.tasks))
+def _finding(rule: str, program: Program, launch: Launch, written: Written, add: Place) -> Finding:
+    product = written.product
+    assert product is not None
+    runs = product.times * dict(launch.bodies)[written.body] * len(launch.tasks)
+    place = Place(program, launch, written.body, program.flows[written.body], product, runs)
     moved = place.other(written.store).bytes(written.store.op.accesses[0])
     return finding(
         rule,
@@ -127,6 +122,5 @@ def _finding(rule: str, program: Program, launches: dict[int, Launch], written: 
         f"into the running sum of {add.launch.kernel}",
         fix="Fuse the stages into one kernel; then take several tiles per softmax, so that pl.matmul_acc sums their "
         "products in the accumulator.",
-        cost=Cost(bytes=moved * place.runs),
         also=((add.site.file, add.site.line),),
     )

@@ -5,14 +5,25 @@ from __future__ import annotations
 from npuscope.lower.lint import (
     accumulate,
     cast_chain,
+    false_serialisation,
     fragile_assert,
+    gm_accumulate,
+    gm_round_trip,
+    l2_overflow,
     padded_rows,
+    partial_wave,
     pipeline_depth,
     retired_spelling,
+    ring,
     rounding_mode,
+    serialised,
+    shared_line,
+    shared_load,
     short_rows,
     stale_constant,
+    task_size,
     tile_size,
+    uninitialised,
     unpipelined,
     unused,
     variance,
@@ -21,6 +32,20 @@ from npuscope.lower.lint import (
 from npuscope.lower.lint.rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (
+    # safety
+    ring.RULE,
+    uninitialised.RULE,
+    shared_line.RULE,
+    # between tasks
+    *gm_round_trip.RULES,
+    gm_accumulate.RULE,
+    shared_load.RULE,
+    *serialised.RULES,
+    false_serialisation.RULE,
+    *task_size.RULES,
+    partial_wave.RULE,
+    l2_overflow.RULE,
+    # inside a task
     zeros.RULE,
     accumulate.RULE,
     padded_rows.RULE,
@@ -30,6 +55,7 @@ ALL_RULES: tuple[Rule, ...] = (
     tile_size.RULE,
     cast_chain.RULE,
     unused.RULE,
+    # the source
     variance.RULE,
     retired_spelling.RULE,
     rounding_mode.RULE,

@@ -6,13 +6,15 @@ in the first iteration than in later ones, so an operand may have several makers
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
+from npuscope.lower.names import statement_at
 from npuscope.tile.dtypes import BY_NAME
-from npuscope.tile.record.model import Body, Loop, Op, Ref, TileType
+from npuscope.tile.record.model import Body, Loop, Op, Ref, Site, TileType
 
 CUBE = frozenset({"matmul", "matmul_acc", "matmul_dual_acc", "matmul_bias"})
 SAME = frozenset({"reshape", "set_validshape", "move", "transpose_view"})  # the same elements under another name
@@ -28,6 +30,7 @@ class Step:
     segments: tuple[int, ...]  # of those loops, in which it stands
     times: int
     operands: tuple[tuple[int, ...], ...]  # per operand the steps that may have made it; none for scalars
+    zero: bool = False  # makes a tile of zeros, as its source says
 
     @property
     def name(self) -> str:
@@ -105,9 +108,23 @@ def iterations(loop: Loop) -> int:
     return sum(segment.count for segment in loop.segments)
 
 
-def flow_of(body: Body) -> Flow:
+def flow_of(body: Body, sites: Sequence[Site]) -> Flow:
     """The steps of a body with their operands resolved."""
-    return Flow(tuple(_Reader(body).steps))
+    return Flow(tuple(_Reader(body, sites).steps))
+
+
+@lru_cache(maxsize=4096)
+def _fills_zeros(site: Site) -> bool:
+    """Whether the `pl.full` on a line is given a zero. The source is asked: a computed value may be zero by chance."""
+    statement = statement_at(site.file, site.line)
+    values = [
+        next((keyword.value for keyword in node.keywords if keyword.arg == "value"), (*node.args, None, None, None)[2])
+        for node in (ast.walk(statement) if statement is not None else ())
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "full"
+        and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+    ]
+    return bool(values) and all(isinstance(value, ast.Constant) and value.value == 0 for value in values)
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,8 @@ _Frames = tuple[tuple[_Loop, int], ...]  # the loops around a place and the segm
 
 
 class _Reader:
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, sites: Sequence[Site]) -> None:
+        self.sites = sites
         self.steps: list[Step] = []
         self._found: list[tuple[Op, tuple[Loop, ...], tuple[int, ...], int]]
         self._found = [(op, (), (), 1) for op in body.prologue]
@@ -159,7 +177,8 @@ class _Reader:
     def _add(self, op: Op, frames: _Frames = ()) -> None:
         number = len(self.steps)
         operands = tuple(self._makers(x, frames) if isinstance(x, Ref) else () for x in op.operands)
-        self.steps.append(Step(number, *self._found[number], operands))
+        zero = op.name == "full" and _fills_zeros(self.sites[op.site])
+        self.steps.append(Step(number, *self._found[number], operands, zero))
 
     def _makers(self, ref: Ref, frames: _Frames) -> tuple[int, ...]:
         if ref.up < 0:

@@ -11,7 +11,8 @@ from npuscope.lower.findings import Cost, Severity
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Core
 
-LARGE = 0.05  # of what the whole program moves and dispatches: a waste to warn of
+LARGE = 0.05  # of what the whole program moves: a waste to warn of
+MOST = 0.25  # of its tasks
 
 
 def cores_of(device: Device, core: Core) -> int:
@@ -30,20 +31,19 @@ def block_seconds(program: Program, launch: Launch) -> float:
     return max(memory, cube)
 
 
-def seconds(device: Device, cost: Cost) -> float:
-    """Traffic at full bandwidth, cube work at its peak and what the scheduler spends on tasks, added up."""
-    rate = device.peak("cube", "bf16")
-    cube = cost.flops / rate if rate else 0.0
-    task = device.runtime["task_cost"].value if "task_cost" in device.runtime else 0.0
-    return cost.bytes / device.bandwidth + cube + cost.tasks * task
+def least_seconds(program: Program) -> float:
+    """The whole program at the memory's full bandwidth or at the cube's peak, whichever takes longer."""
+    bytes_moved = flops = 0
+    for launch, moved in zip(program.launches, program.traffic.moved, strict=True):
+        bytes_moved += moved.bytes * len(launch.tasks)
+        flops += moved.flops * len(launch.tasks)
+    rate = program.device.peak("cube", "bf16")
+    return max(bytes_moved / program.device.bandwidth, flops / rate if rate else 0.0)
 
 
 def severity(program: Program, cost: Cost) -> Severity:
-    """A warning where the cost is a large part of the program."""
-    whole = Cost(
-        sum(m.bytes * len(launch.tasks) for launch, m in zip(program.launches, program.traffic.moved, strict=True)),
-        sum(m.flops * len(launch.tasks) for launch, m in zip(program.launches, program.traffic.moved, strict=True)),
-        len(program.recording.tasks),
-    )
-    large = LARGE * seconds(program.device, whole)
-    return "warning" if seconds(program.device, cost) >= large else "hint"
+    """A warning where the bytes are a large part of what the program moves, or the tasks of those it has."""
+    moved = zip(program.launches, program.traffic.moved, strict=True)
+    whole = sum(move.bytes * len(launch.tasks) for launch, move in moved)
+    large = cost.bytes >= LARGE * whole or cost.tasks >= MOST * len(program.recording.tasks)
+    return "warning" if large else "hint"

@@ -66,7 +66,7 @@ def _finding(program: Program, first: tuple[str, int], later: tuple[str, int], p
         f"Slice {tensors} in the orchestration, before the launch, so that the slice is the argument.",
         kernel=later[0],
         function=place.function,
-        cost=Cost(tasks=len(pair.waiting)),
+        cost=Cost(waits=len(pair.waiting)),
         count=pair.false,
         also=((before.file, before.line),),
     )

@@ -11,12 +11,13 @@ are shared with other turns, every turn is judged, and all must agree.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
+from npuscope.lower.lint.once import once
 from npuscope.lower.program import Launch, Program
 from npuscope.lower.traffic import BLOCK, Use
 
@@ -63,14 +64,10 @@ def room(program: Program, space: str) -> float:
     return program.device.space[space].size.value / MARGIN if space in program.device.space else 0.0
 
 
+@once
 def fusable(program: Program) -> tuple[Fusable, ...]:
     """Every set of tasks that could be one, equal turns together."""
-    if program not in _KNOWN:
-        _KNOWN[program] = tuple(_fusable(program))
-    return _KNOWN[program]
-
-
-_KNOWN: WeakKeyDictionary[Program, tuple[Fusable, ...]] = WeakKeyDictionary()
+    return tuple(_fusable(program))
 
 
 def _fusable(program: Program) -> Iterator[Fusable]:
@@ -148,10 +145,14 @@ class _Judge:
         for use in (use for task in tasks for use in self.traffic.uses(task) if use.written and not use.read):
             if self.program.recording.buffers[use.buffer].origin == "parameter":
                 continue
-            near = [task for task in self.traffic.touching[use.buffer] if task > use.task and task in inside]
+            later = self.traffic.touching[use.buffer]
+            later = later[bisect_right(later, use.task) :]
+            near = [task for task in later if task in inside]
             kernels = {self.traffic.launch[task] for task in (use.task, *near)}
             if not near or len(kernels) <= len(near) or any(not self._alike(use.task, task) for task in near):
                 continue  # nobody, several tasks of one kernel, or of other blocks
+            if any(self._writes(task, use.buffer) for task in later[: later.index(near[0])]):
+                continue  # tasks in between, of inner loops, add to it
             readers = self._flow(use.buffer).get(use.task, set())
             if not readers or not readers <= inside:
                 continue
@@ -163,6 +164,9 @@ class _Judge:
     def _handover(self, use: Use, reader: int) -> Handover:
         read = sum(other.read for other in self.traffic.uses(reader) if other.buffer == use.buffer)
         return Handover(use.task, reader, use.buffer, use.written, read)
+
+    def _writes(self, task: int, buffer: int) -> bool:
+        return any(use.buffer == buffer and use.written for use in self.traffic.uses(task))
 
     def _alike(self, a: int, b: int) -> bool:
         """Whether two tasks have as many blocks, and always run."""

@@ -97,7 +97,7 @@ def _for_few_columns(program: Program, number: int, loads: list[Load]) -> Iterat
     rows = {load.access.argument: load.bytes // prod(load.access.shape[:-1]) for load in loads if load.bytes}
     most = max(moved.read.values())
     streamed = [argument for argument in rows if moved.read[argument] == most]
-    if not streamed or rows[streamed[0]] >= least(program):
+    if not streamed or rows[streamed[0]] >= least(program) or not _part_of_a_row(program, launch, loads, streamed[0]):
         return
     for argument in rows:
         if argument in streamed or moved.read[argument] < RELOADED * reads:
@@ -122,6 +122,12 @@ def _for_few_columns(program: Program, number: int, loads: list[Load]) -> Iterat
                 f"Take wider tiles of {others}, {least(program):.0f} bytes a row or more, to load {name} less often.",
                 Cost(bytes=moved.read[argument] * len(launch.tasks) - whole),
             )
+
+
+def _part_of_a_row(program: Program, launch: Launch, loads: list[Load], argument: int) -> bool:
+    """Whether tiles of an argument could be wider: it has longer rows."""
+    width = program.first_task(launch).arguments[argument].shape[-1]
+    return all(load.access.shape[-1] < width for load in loads if load.access.argument == argument)
 
 
 def _places(program: Program, task: Task, argument: int) -> tuple[int, bytes] | None:

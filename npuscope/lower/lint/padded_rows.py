@@ -157,6 +157,8 @@ RULE = Rule(
     ID,
     "hint",
     "matmul rows without data",
-    "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well.",
+    "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well. The "
+    "cube does 16 rows at least, so a tile filled up to 16 and declared with valid_shape= is no finding; FLOPs of such "
+    "rows are saved only by more rows that share the right operand.",
     check,
 )

@@ -1,6 +1,7 @@
 """rounding-mode: casts that lose bits in the default mode, which rounds ties away from zero; torch rounds them to even.
 
-One finding per file: such casts come in dozens, and one decision settles them all.
+One finding per file: such casts come in dozens, and one decision settles them all. Tables that a kernel computes from
+counters and constants alone hold whole numbers and round nowhere.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.lower.findings import Finding
-from npuscope.lower.lint.dataflow import Flow
+from npuscope.lower.lint.dataflow import Flow, Step
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.source import read
 from npuscope.lower.program import Program
@@ -44,15 +45,25 @@ def check(program: Program) -> Iterator[Finding]:
 def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
     for step in flow.steps:
-        if step.name != "cast" or ("mode", "round") not in step.op.attributes:
+        if step.name != "cast" or ("mode", "round") not in step.op.attributes or not _from_data(flow, step):
             continue
         for maker in flow.makers(step, 0):
-            if (
-                maker.op.result is not None
-                and maker.name != "full"
-                and _loses(maker.op.result.dtype, step.result.dtype)
-            ):
+            if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
                 yield step.op, maker.op.result.dtype, step.result.dtype
+
+
+def _from_data(flow: Flow, step: Step) -> bool:
+    """Whether floating-point numbers out of global memory go into a value."""
+    seen = {step.number}
+    waiting = [step.number]
+    for number in waiting:  # grows as it goes
+        one = flow.steps[number]
+        if one.op.accesses and one.op.result is not None and BY_NAME[one.op.result.dtype].is_float:
+            return True
+        new = {maker for makers in one.operands for maker in makers} - seen
+        seen |= new
+        waiting += new
+    return False
 
 
 def _loses(source: str, target: str) -> bool:

@@ -61,7 +61,7 @@ def _sum(equal: list[Finding]) -> Finding:
     cost = first.cost
     for other in others:
         cost = cost + other.cost
-    told = max(equal, key=lambda f: (f.cost.bytes, f.cost.flops, f.cost.tasks))
+    told = max(equal, key=lambda f: (f.cost.bytes, f.cost.flops, f.cost.tasks, f.cost.waits))
     places = dict.fromkeys(place for finding in equal for place in finding.also)
     return replace(told, cost=cost, count=sum(f.count for f in equal), also=tuple(places))
 

@@ -16,6 +16,7 @@ from npuscope.lower.lint.source import Comment, Function, Source, read
 
 NUMBERED = re.compile(r"(scope|stage|step|phase|part|section)\s*[#:]?\s*\d", re.IGNORECASE)
 DRAWN = re.compile(r"^[─━═=*#-]{2,}|[─━═=*#-]{2,}$")
+MODULE_LEVEL = "Module level"
 TASKS = frozenset({"at", "incore", "spmd", "cluster"})
 
 
@@ -39,7 +40,7 @@ def scope_of(file: str, line: int, kernel: str = "", function: str = "") -> Scop
         return Scope(file, kernel or function or Path(file).name)
     around = source.function_at(line)
     if around is None:
-        return Scope(file, "Module level", 1, len(source.lines))
+        return Scope(file, MODULE_LEVEL, 1, len(source.lines))
     last = around.end_lineno or around.lineno
     starts = headings(source, around)
     before = [i for i, heading in enumerate(starts) if heading.line <= line]

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.lower.findings import Cost, Finding
+from npuscope.lower.lint.once import once
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.told import listed, loop_site, many, tensor_name, with_loop
 from npuscope.lower.program import Program
+from npuscope.lower.traffic import turns_of
 from npuscope.tile.graph.edges import Edge, Graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording, Turn
@@ -45,18 +45,20 @@ def sequential_independent(program: Program) -> Iterator[Finding]:
 
 
 def serialised_parallel(program: Program) -> Iterator[Finding]:
-    for waits in _found(program):
+    """Loops that wait because of a sequential loop inside them are left to the finding about that one."""
+    found = _found(program)
+    for waits in found:
         if waits.kind == "parallel":
-            yield _parallel(program, waits)
+            inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
+            told = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
+            by_sequence = not _if_parallel(program, waits, every=True)
+            if not (told and by_sequence):
+                yield _parallel(program, waits, by_sequence)
 
 
+@once
 def _found(program: Program) -> list[Waits]:
-    if program not in _KNOWN:
-        _KNOWN[program] = [waits for waits in _waits(program) if _independent(program, waits)]
-    return _KNOWN[program]
-
-
-_KNOWN: WeakKeyDictionary[Program, list[Waits]] = WeakKeyDictionary()
+    return [waits for waits in _waits(program) if _independent(program, waits)]
 
 
 def _waits(program: Program) -> Iterator[Waits]:
@@ -89,7 +91,7 @@ def _waits(program: Program) -> Iterator[Waits]:
 def crossing(recording: Recording, graph: Graph) -> dict[tuple[int, int], list[Edge]]:
     """Waits inferred from tensors whose ends stand in two turns of one loop: by its depth and number."""
     edges = [edge for edge in graph.edges if edge.origin in ("raw", "waw")]
-    loops, turns = _turns(recording)
+    loops, turns = turns_of(recording.tasks)
     ends = np.array([(edge.src, edge.dst) for edge in edges], np.int64).reshape(-1, 2)
     index = {task.id: n for n, task in enumerate(recording.tasks)}
     if any(n != number for number, n in index.items()):
@@ -105,17 +107,6 @@ def crossing(recording: Recording, graph: Graph) -> dict[tuple[int, int], list[E
             found[depth, int(loop[n])].append(edges[n])
         same &= ~other
     return found
-
-
-def _turns(recording: Recording) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Per task the loops around it from the outermost in, and which turn of each; -1 beyond the last."""
-    depth = max((len(task.turns) for task in recording.tasks), default=0)
-    loops = np.full((len(recording.tasks), depth), -1, np.int64)
-    turns = loops.copy()
-    for n, task in enumerate(recording.tasks):
-        for k, turn in enumerate(task.turns):
-            loops[n, k], turns[n, k] = turn.loop, turn.turn
-    return loops, turns
 
 
 def _independent(program: Program, waits: Waits) -> bool:
@@ -158,22 +149,26 @@ def _sequential(program: Program, waits: Waits) -> Finding:
     )
 
 
-def _parallel(program: Program, waits: Waits) -> Finding:
+def _parallel(program: Program, waits: Waits, by_sequence: bool) -> Finding:
     names = _names(program, waits.edges)
+    why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
     return _finding(
         program,
         waits,
         "serialised-parallel",
         f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for another "
-        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}",
+        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
         f"Give each turn its own slice of {names}, or take it out of the inference by no_dep_args= and name the waits "
         "that are needed with deps=.",
         "",
     )
 
 
-def _if_parallel(program: Program, waits: Waits) -> tuple[Edge, ...]:
-    """The waits between turns that are left if the loop is parallel: of its tasks and those that wrote before."""
+def _if_parallel(program: Program, waits: Waits, every: bool = False) -> tuple[Edge, ...]:
+    """The waits between turns that are left if the loop, or every sequential loop around its tasks, is parallel.
+
+    Taken into account are the first of the loops and all tasks that used its tensors before.
+    """
     recording = program.recording
     inside = set(waits.tasks[0])
     loop = recording.tasks[waits.tasks[0][0]].turns[waits.depth].loop
@@ -183,10 +178,11 @@ def _if_parallel(program: Program, waits: Waits) -> tuple[Edge, ...]:
     tasks = []
     for number in sorted(task for task in wanted if task <= last):
         task = recording.tasks[number]
-        turns = tuple(Turn(t.loop, "parallel", t.turn) if t.loop == loop else t for t in task.turns)
+        changed = every and number in inside
+        turns = tuple(Turn(t.loop, "parallel", t.turn) if changed or t.loop == loop else t for t in task.turns)
         tasks.append(replace(task, turns=turns))
-    changed = replace(recording, tasks=tuple(tasks))
-    return tuple(crossing(changed, task_graph(changed)).get((waits.depth, loop), ()))
+    what_if = replace(recording, tasks=tuple(tasks))
+    return tuple(crossing(what_if, task_graph(what_if)).get((waits.depth, loop), ()))
 
 
 def _names(program: Program, edges: tuple[Edge, ...]) -> str:
@@ -207,7 +203,7 @@ def _finding(program: Program, waits: Waits, rule: str, message: str, fix: str, 
         message=message,
         fix=fix,
         change=with_loop(loop, kind) if kind else "",
-        cost=Cost(tasks=waits.waiting),
+        cost=Cost(waits=waits.waiting),
         count=len(waits.tasks),
     )
 

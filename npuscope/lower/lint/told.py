@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from npuscope.lower.names import name_of, tree_of
 from npuscope.lower.program import Launch, Program
 from npuscope.lower.traffic import Use
 from npuscope.tile.record.model import Loop, Op, Ref, Site, Task
@@ -21,10 +21,7 @@ def tensor_name(program: Program, buffer: int) -> str:
         return found.name
     made = _maker(program, buffer)
     site = program.site(found.site if made is None else made.site)
-    statement = _statement(site.file, site.line)
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        return statement.targets[0].id
-    return f"the value of line {site.line}"
+    return name_of(site, f"the value of line {site.line}")
 
 
 def access_site(program: Program, use: Use, mode: Literal["read", "write"]) -> Site:
@@ -58,11 +55,15 @@ def loop_site(program: Program, task: Task, depth: int) -> tuple[Site, ast.For |
     return site, None
 
 
-def with_loop(loop: ast.For | None, kind: str) -> str:
-    """The head of a loop as another kind of loop; "" where there is none to show."""
+def with_loop(loop: ast.For | None, kind: str, **more: str) -> str:
+    """The head of a loop as another kind of loop; "" where there is none to show or blocks would not count from 0."""
     if loop is None or not isinstance(loop.iter, ast.Call) or not isinstance(loop.iter.func, ast.Attribute):
         return ""
-    call = ast.Call(ast.Attribute(loop.iter.func.value, kind, ast.Load()), loop.iter.args, loop.iter.keywords)
+    if kind == "spmd" and len(loop.iter.args) != 1:
+        return ""
+    added = [ast.keyword(name, ast.Constant(value)) for name, value in more.items()]
+    function = ast.Attribute(loop.iter.func.value, kind, ast.Load())
+    call = ast.Call(function, loop.iter.args, [*loop.iter.keywords, *added])
     return f"for {ast.unparse(loop.target)} in {ast.unparse(call)}:"
 
 
@@ -82,7 +83,7 @@ def lines_of(program: Program, launches: Sequence[Launch]) -> str:
 
 def size(count: float) -> str:
     """Bytes for reading."""
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= step:
             return f"{count / step:.3g} {unit}"
     return f"{count:.0f} bytes"
@@ -121,25 +122,13 @@ def _has(node: ast.AST, keyword: str) -> bool:
     return isinstance(node, ast.Call) and any(k.arg == keyword for k in node.keywords)
 
 
-def _statement(file: str, line: int) -> ast.stmt | None:
-    return next(reversed(_around(file, line)), None)
-
-
 @lru_cache(maxsize=1024)
 def _around(file: str, line: int) -> list[ast.stmt]:
     """The statements that cover a line, outermost first."""
-    tree = _tree(file)
+    tree = tree_of(file)
     found = [
         node
         for node in (ast.walk(tree) if tree is not None else ())
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-
-
-@lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None

@@ -81,7 +81,7 @@ def _mat_when_pipelined(program: Program, launch: Launch, body: int, loop: Loop)
     """Mat as it would be with two turns of the loop in flight; None where something does not fit then."""
     lowered = build(program.recording, program.first_task(launch), body)
     lowered = replace(lowered, items=_two_stages(lowered.items, loop.site))
-    plan = plan_memory(passed(lowered, program.device), program.device)
+    plan = plan_memory(passed(lowered, program.device, program.lowering), program.device)
     mat = next((space for space in plan.spaces if space.space == "Mat"), None)
     return mat if all(space.fits for space in plan.spaces) else None
 
@@ -136,6 +136,7 @@ RULE = Rule(
     ID,
     "warning",
     "a loop of matmuls without a pipeline",
-    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube.",
+    "With one buffer per operand the cube idles while the next tiles are loaded, and the loads wait for the cube. Told "
+    "from three turns on, where the memory plan has room for two turns' tiles.",
     check,
 )

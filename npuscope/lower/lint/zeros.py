@@ -8,14 +8,14 @@ that the first step of a running sum reads, or that one atomic add meets, are no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.accumulate import acc_of, is_zero, sum_in_gm, sums
+from npuscope.lower.lint.accumulate import acc_of, sum_in_gm, sums
 from npuscope.lower.lint.dataflow import SAME, Flow, Step, tile_bytes
 from npuscope.lower.lint.places import Place, finding, places, shown
 from npuscope.lower.lint.rule import Rule
@@ -24,6 +24,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.graph.aliases import Offsets
 
 ID = "zero-fill"
+SOON = 256  # tasks
 Fate = Literal["needed", "overwritten", "summed", "added once"]
 COPIES = SAME | {"cast", "slice", "fillpad", "full"}  # zeros stay zeros
 WAYS: dict[Fate, str] = {
@@ -49,14 +50,13 @@ def check(program: Program) -> Iterator[Finding]:
 def _into_gm(program: Program) -> Iterator[Finding]:
     fates: dict[int, dict[tuple[int, int], Fate]] = {}  # by buffer, of what each body's step wrote
     together: dict[tuple[int, int], list[tuple[Place, Fate]]] = defaultdict(list)
-    for place in places(program):
-        zero = zero_of(place.flow, place.step)
-        if zero is None:
-            continue
+    zeros = [(place, zero) for place in places(program) if (zero := zero_of(place.flow, place.step)) is not None]
+    bodies = {place.body for place, _ in zeros}
+    for place, zero in zeros:
         (access,) = place.step.op.accesses
         root = program.placement.root(place.argument(access).buffer)
         if root not in fates:
-            fates[root] = _fates(program, root)
+            fates[root] = _fates(program, root, bodies)
         fate = fates[root].get((place.body, place.step.number), "needed")
         if fate != "needed":
             together[id(place.launch), zero.number].append((place, fate))
@@ -69,7 +69,7 @@ def zero_of(flow: Flow, store: Step) -> Step | None:
     if not store.stores or store.op.accesses[0].mode != "write":
         return None
     makers = flow.makers(store, 0, COPIES)
-    return makers[0] if makers and all(is_zero(maker) for maker in makers) else None
+    return makers[0] if makers and all(maker.zero for maker in makers) else None
 
 
 def _written(written: list[tuple[Place, Fate]]) -> Finding:
@@ -115,8 +115,27 @@ class _Zeros:
         return next(way for way in order if way in self.ways)
 
 
-def _fates(program: Program, buffer: int) -> dict[tuple[int, int], Fate]:
-    touches, count = timeline(program, buffer)
+def _fates(program: Program, buffer: int, bodies: set[int]) -> dict[tuple[int, int], Fate]:
+    """What became of the zeros in a buffer, per body and step that wrote some; `bodies` are those that write zeros.
+
+    Looks as far as it must: most zeros are met soon after the last of them, whatever thousand tasks come later.
+    """
+    tasks = program.touching[buffer]
+    records = program.recording.tasks
+    marked = [n for n, task in enumerate(tasks) if any(group.body in bodies for group in records[task].groups)]
+    first, end = marked[0], marked[-1] + 1 + SOON
+    while True:
+        found, unmet = _followed(program, buffer, tasks[first:end], to_the_end=end >= len(tasks))
+        if not unmet or end >= len(tasks):
+            return found
+        end += end - first
+
+
+def _followed(
+    program: Program, buffer: int, tasks: Sequence[int], to_the_end: bool
+) -> tuple[dict[tuple[int, int], Fate], bool]:
+    """What these tasks did with the zeros that they wrote, and whether some are still there."""
+    touches, count = timeline(program, buffer, tasks)
     sources: list[tuple[int, int]] = []
     found: list[_Zeros] = []
     state = np.full(count, -1, np.int64)  # whose zeros a cell holds
@@ -141,20 +160,19 @@ def _fates(program: Program, buffer: int) -> dict[tuple[int, int], Fate]:
         elif mode == "read":
             met(cells, "summed" if _adds_to_it(flow, touch.step) else None)
         else:
-            if zero_of(flow, touch.step) is None:
-                met(cells, "overwritten")
-                state[cells] = -1
-            else:
+            met(cells, "overwritten")
+            state[cells] = -1
+            adds[cells] = 0
+            if zero_of(flow, touch.step) is not None:
                 source = (touch.body, touch.step.number)
                 if source not in sources:
                     sources.append(source)
                     found.append(_Zeros())
                 state[cells] = sources.index(source)
-            adds[cells] = 0
-    left = np.flatnonzero(state >= 0)
-    if len(left):
-        met(left, None)
-    return {source: zeros.fate for source, zeros in zip(sources, found, strict=True)}
+    unmet = np.flatnonzero(state >= 0)
+    if to_the_end and len(unmet):
+        met(unmet, None)
+    return {source: zeros.fate for source, zeros in zip(sources, found, strict=True)}, len(unmet) > 0
 
 
 def _adds_to_it(flow: Flow, load: Step) -> bool:
@@ -174,12 +192,12 @@ def _on_chip(program: Program) -> Iterator[Finding]:
     for place in places(program):
         step, flow = place.step, place.flow
         if step.op.plane == "cube" and step.operands[0]:
-            seeds = [maker for maker in flow.makers(step, 0, SAME) if is_zero(maker)]
+            seeds = [maker for maker in flow.makers(step, 0, SAME) if maker.zero]
         else:
             acc = acc_of(flow, step)
             if acc is None or not sums(flow, step, acc):
                 continue
-            seeds = [maker for maker in flow.makers(step, acc, SAME) if is_zero(maker)]
+            seeds = [maker for maker in flow.makers(step, acc, SAME) if maker.zero]
         for seed in seeds:
             yield finding(
                 ID,
@@ -196,7 +214,8 @@ RULE = Rule(
     ID,
     "warning",
     "zeros that need not be written",
-    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros for split-K "
-    "tasks with atomic adds are needed and not reported.",
+    "A first product written in place of the zeros saves the tasks, the stores and the first read. Zeros that several "
+    "atomic adds meet are needed: split-K tasks add in any order, and a first one that stores would have the others "
+    "wait for it.",
     check,
 )

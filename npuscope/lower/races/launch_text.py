@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import tokenize
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
+from npuscope.lower.lint.source import read
 from npuscope.tile.record.model import Site, Task
 
 Form = Literal["with", "for", "call"]
@@ -24,7 +23,8 @@ class LaunchText:
 
 def launch_text(task: Task, site: Site) -> LaunchText:
     """What stands at a task's launch; of a file that is gone, what the record tells."""
-    for node in ast.walk(_tree(site.file)):
+    source = read(site.file)
+    for node in ast.walk(source.tree) if source is not None else ():
         if isinstance(node, ast.With):
             for item in node.items:
                 if isinstance(item.context_expr, ast.Call) and _at(item.context_expr, site.line):
@@ -50,12 +50,3 @@ def _last_name(target: ast.expr) -> str:
     """`out, tid = pl.submit(…)` binds the id to the last name; a plain result has none."""
     last = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else None
     return last.id if isinstance(last, ast.Name) else ""
-
-
-@lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module:
-    try:
-        with tokenize.open(file) as source:
-            return ast.parse(source.read())
-    except (OSError, SyntaxError, ValueError):
-        return ast.Module([], [])

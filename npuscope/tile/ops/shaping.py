@@ -229,9 +229,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run.region("full")
     number = _one(run, fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
-    # whether it holds zeros, said only of constants: a computed value may be zero by chance
-    zero = (("zero", True),) if type(value) in (int, float, lanes.Lane) and value == 0 else ()
-    run.emit("full", "vector", (value,), result, attributes=zero)
+    run.emit("full", "vector", (value,), result)
     if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
     return result

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from linted import model, program
+from random_programs import arguments, module, source
 
 import npuscope.tile as pl
-from npuscope.lower.lint.dataflow import SAME, Flow, Step, iterations
+from npuscope.lower.lint.dataflow import SAME, Flow, Step, flow_of, iterations
 from npuscope.tile.record.model import Ref
 from npuscope.tile.record.walk import ops_of
 
@@ -55,3 +61,17 @@ def test_every_operand_of_real_kernels_is_resolved_to_an_op_that_makes_a_tile() 
             for operand, makers in zip(step.op.operands, step.operands, strict=True):
                 assert bool(makers) == isinstance(operand, Ref)
                 assert all(flow.steps[maker].op.result is not None for maker in makers)
+
+
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_operand_of_random_programs_has_a_maker(random: Random, tmp_path: Path) -> None:
+    made = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
+    recording = made.main.record(*arguments(), mode="shapes").recording
+    for body in recording.bodies:
+        flow = flow_of(body, recording.sites)
+        for step in flow.steps:
+            for operand, makers in zip(step.op.operands, step.operands, strict=True):
+                assert bool(makers) == isinstance(operand, Ref)
+                assert all(flow.steps[maker].op.result is not None for maker in makers)
+                assert all(step.number in flow.users[maker] for maker in makers)

@@ -13,7 +13,7 @@ def narrow(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="narrow"):
         tile = {cast}
         for i in pl.range(3):
-            out[:, :] = pl.cast(tile, target_type=pl.FP32)
+            out[0:1, :] = pl.cast(tile, target_type=pl.FP32)[0:1, :]
     return out
 
 narrow(np.zeros((16, 64), np.float32), np.zeros((16, 64), np.float32))
@@ -29,6 +29,7 @@ narrow(np.zeros((16, 64), np.float32), np.zeros((16, 64), np.float32))
         ('pl.cast(x[:, :], target_type=pl.BF16, mode="rint")', ""),
         ('pl.cast(x[:, :], target_type=pl.BF16, mode="round")', ""),  # said, so meant
         ("pl.cast(pl.full([16, 64], dtype=pl.FP32, value=0.0), target_type=pl.BF16)", ""),
+        ("pl.cast(pl.add(pl.cast(pl.arange(0, [1, 64], dtype=pl.INT32), pl.FP32), 1.0), pl.INT32)", ""),  # a counter
     ],
 )
 def test_only_casts_that_lose_bits_in_the_default_mode(tmp_path: Path, cast: str, told: str) -> None:

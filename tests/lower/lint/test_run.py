@@ -59,6 +59,7 @@ def test_a_cost_is_priced_at_the_chips_peak_rates() -> None:
     assert peak
     assert seconds(Cost(flops=int(peak)), CHIP) == pytest.approx(1.0)
     assert seconds(Cost(bytes=int(CHIP.bandwidth)), CHIP) == pytest.approx(1.0)
+    assert seconds(Cost(waits=2), CHIP) == pytest.approx(15e-6)  # the scheduler's 7.5 µs each
     assert seconds(Cost(), CHIP) == 0
 
 

@@ -133,10 +133,51 @@ def neighbours(
     return y, z
 
 
+@pl.jit
+def sequential_inside(
+    x: pl.Tensor[[16, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for r in pl.parallel(0, 16, 8):
+        for n in pl.range(0, N, STEP):  # sequential inside
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[r : r + 8, n : n + STEP] = pl.exp(x[r : r + 8, n : n + STEP])
+    return y, z
+
+
+def test_a_sequential_loop_in_a_parallel_one_is_told_once() -> None:
+    made = program(sequential_inside, *SHAPES)
+    assert list(found(SEQUENTIAL, made)) == [line_of(__file__, "# sequential inside")]
+    assert not found(PARALLEL, made)
+
+
+@pl.jit
+def sequential_outside(
+    x: pl.Tensor[[16, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for _ in pl.range(2):
+        for n in pl.parallel(0, N, STEP):  # sequential outside
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[:, n : n + STEP] = pl.exp(x[:, n : n + STEP])
+    return y, z
+
+
+def test_a_parallel_loop_in_a_sequential_one() -> None:
+    made = program(sequential_outside, *SHAPES)
+    (finding,) = found(PARALLEL, made).values()
+    assert finding.line == line_of(__file__, "# sequential outside")
+    assert finding.cost == Cost(tasks=2 * (N // STEP - 1))
+    assert "because of a pl.range loop around it" in finding.message
+    assert not found(SEQUENTIAL, made)  # its second turn overwrites what the first wrote
+
+
 def test_a_sequential_loop_over_columns() -> None:
     (finding,) = found(SEQUENTIAL, program(in_order, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# in order")
-    assert finding.cost == Cost(tasks=N // STEP - 1)
+    assert finding.cost == Cost(waits=N // STEP - 1)
     assert finding.fix == "Make it a pl.parallel loop."
     assert finding.change == "for n in pl.parallel(0, N, STEP):"
 
@@ -152,7 +193,7 @@ def test_a_parallel_loop_whose_tasks_are_given_the_whole_tensor() -> None:
     assert not found(SEQUENTIAL, made)
     (finding,) = found(PARALLEL, made).values()
     assert finding.line == line_of(__file__, "# given whole")
-    assert finding.cost == Cost(tasks=N // STEP - 1)
+    assert finding.cost == Cost(waits=N // STEP - 1)
     assert "the whole of y" in finding.message
 
 
@@ -177,11 +218,11 @@ def test_the_tilelet_as_found() -> None:
     sequential, parallel = found(SEQUENTIAL, made), found(PARALLEL, made)
     file = next(iter(parallel.values())).file
     # zeros of q and attention, of k and v, then q, then k and v: 32, 4, 32 and 4 turns of one, one, one and two tasks
-    assert [finding.cost.tasks for finding in sequential.values()] == [31, 3, 31, 6]
-    assert next(iter(sequential)) == line_of(file, "# Zeros, one task") + 1
+    assert [finding.cost.waits for finding in sequential.values()] == [31, 3, 31, 6]
+    assert next(iter(sequential)) == line_of(file, "First zeros, one task") + 1
     ((line, finding),) = parallel.items()
     assert line == line_of(file, "for b in pl.parallel(BATCH)")
-    assert finding.cost == Cost(tasks=15)  # each row's cache update waits for the row before
+    assert finding.cost == Cost(waits=15)  # each row's cache update waits for the row before
     assert "k_cache and v_cache" in finding.message
 
 

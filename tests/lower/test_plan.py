@@ -1,0 +1,84 @@
+"""The memory plan: nobody overwrites what is still needed, and what is said to fit does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from random_programs import arguments, module, source
+
+from npuscope.device.chip import Device, load
+from npuscope.errors import NpuscopeError
+from npuscope.lower.legal import illegal
+from npuscope.lower.memory import kernels
+from npuscope.lower.model import Lowered
+from npuscope.lower.passes import passed
+from npuscope.lower.plan import Plan, plan_memory
+from npuscope.lower.program import Program
+from npuscope.tile.execute import record
+from tests.lower.memory_model import Memory
+from tests.lower.random_bodies import bodies
+
+CHIP = load("910b1")
+
+
+def checked(lowered: Lowered, plan: Plan) -> Memory:
+    """Runs the body at its addresses and looks at the plan's own numbers; the memory that it ran on."""
+    for space in plan.spaces:
+        assert space.fits == (space.used <= space.limit)
+        for slot in space.slots:
+            assert slot.address >= space.reserved
+            assert slot.address % 32 == 0
+            assert slot.address + slot.bytes <= space.used
+            assert all(tenant.value.bytes <= slot.bytes for tenant in slot.tenants)
+        for n, slot in enumerate(space.slots):
+            for other in space.slots[n + 1 :]:
+                assert slot.address + slot.bytes <= other.address or other.address + other.bytes <= slot.address
+        if not space.shallow and space.space != "Acc":
+            for slot in space.slots:
+                assert len({tenant.value.id for tenant in slot.tenants}) == len(slot.tenants), "turns share a buffer"
+    memory = Memory(lowered, plan)
+    memory.run()
+    return memory
+
+
+def smaller(share: int) -> Device:
+    """The chip with less memory than it has, so that loops must give up depth."""
+    sizes = {
+        name: replace(
+            space,
+            size=replace(space.size, value=space.size.value // share if name in ("Vec", "Mat") else space.size.value),
+        )
+        for name, space in CHIP.space.items()
+    }
+    return replace(CHIP, space=sizes)
+
+
+CHIPS = {share: smaller(share) for share in (1, 2, 4, 8)}
+
+
+@given(bodies(), st.sampled_from(sorted(CHIPS)))
+@settings(max_examples=300)
+def test_random_bodies_read_what_was_written_for_them(body: Lowered, share: int) -> None:
+    lowered = passed(body, CHIPS[share])
+    checked(lowered, plan_memory(lowered, CHIPS[share]))
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_random_programs_read_what_was_written_for_them(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    path: Path = tmp_path_factory.mktemp("random") / f"planned_{seed}.py"
+    try:
+        recording = record(module(source(Random(seed)), path).main, *arguments(), mode="shapes").recording
+    except NpuscopeError:  # what shapes mode refuses
+        return
+    program = Program(recording, CHIP)
+    found = kernels(program)
+    refused = {error.kernel for error in illegal(program, found)}  # such as a copy of an accumulator
+    for kernel in found:
+        if kernel.name not in refused:
+            checked(kernel.lowered, kernel.plan)
