@@ -221,4 +221,8 @@ EXAMPLES: dict[str, Example] = {
         "HIDDEN, K_TILE = 5120, 1024\nassert HIDDEN % K_TILE == 0  # 2048 fails",
         "HIDDEN, K_TILE = 5120, 512\nassert HIDDEN % K_TILE == 0",
     ),
+    "unknown-ignore": Example(
+        "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-rows]",
+        "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-row]",
+    ),
 }
