@@ -1,0 +1,54 @@
+"""Simulates a program: prepared once, run as often as one likes.
+
+simulated = simulate(Program(recording, device))
+simulated.wall_ns, simulated.trace
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from npuscope.errors import NpuscopeError
+from npuscope.lower.passes import Options
+from npuscope.lower.program import Program
+from npuscope.simulate.chip.engine import run_chip
+from npuscope.simulate.chip.job import Job, Machine, Times
+from npuscope.simulate.chip.prepare import Prepared, prepare
+from npuscope.simulate.trace_of import trace_of
+from npuscope.trace.core import Trace
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """One run on the chip's model. Times of blocks are in `times`, in nanoseconds from the first submission."""
+
+    prepared: Prepared
+    times: Times
+    wall: float
+
+    @property
+    def wall_ns(self) -> int:
+        return round(self.wall)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The run as a real capture would have it."""
+        return trace_of(self.prepared, self.times)
+
+
+def simulate(program: Program, options: Options = Options()) -> Simulated:
+    """Lowers, times and runs a program. What does not fit on chip is refused."""
+    return run(prepare(program, options))
+
+
+def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = None) -> Simulated:
+    """Runs what was prepared, or a changed job or machine in its place."""
+    times, wall = run_chip(job or prepared.job, machine or prepared.machine)
+    if wall < 0:
+        raise NpuscopeError(
+            f"{prepared.program.recording.program} cannot go on: tasks wait for one another, or the orchestrator for "
+            "room that a task it has not submitted would give",
+            remedy="npuscope check tells which scope outgrows its ring.",
+        )
+    return Simulated(prepared, times, wall)
