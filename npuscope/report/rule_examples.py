@@ -23,7 +23,7 @@ EXAMPLES: dict[str, Example] = {
         "tile = pl.cast(product, target_type=pl.BF16)  # the compiler hands it over to the vector cores",
     ),
     "store-type": Example(
-        "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 and INT32 only",
+        "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 only",
         "out = pl.assemble(out, pl.cast(pl.matmul(a, b, out_dtype=pl.FP32), pl.BF16), [0, 0])",
     ),
     "atomic-type": Example(
