@@ -1,4 +1,4 @@
-"""Turns in flight: how many buffers they get, in which order they load and store, and what gives way when it is full."""
+"""Turns in flight: how many buffers they get, in which order they load and store, what gives way when it is full."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_tile_that_is_still_needed_is_copied_before_the_loop() -> None:
         with pl.at(level=CORE, name_hint="kept"):
             first = x[:, :]
             sums = first
-            for i, (carried,) in pl.range(4, init_values=(sums,)):
+            for _i, (carried,) in pl.range(4, init_values=(sums,)):
                 sums = pl.yield_(pl.add(carried, first))
             out = pl.assemble(out, sums, [0, 0])
             out = pl.assemble(out, first, [8, 0])

@@ -1,7 +1,6 @@
 """Sizes that are known from the compiler's own plans (facts: qwen3_decode.md §3 and §4, chip.md §7), byte for byte.
 
-For a K loop in a region: Mat = stages · (weights that lie beside each other) · TK · TN · bytes + stages · M · TK · bytes
-+ the ring; Acc of FP32 [16, N] = 64 N, of INT32 [16, N] = 128 N (rows padded to 32). M is 16.
+For a K loop in a region: Mat = stages · (weights beside each other) · TK · TN · bytes + stages · M · TK · bytes + the ring; Acc of FP32 [16, N] = 64 N, of INT32 [16, N] = 128 N (rows padded to 32). M is 16.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ def planned(program: Program, options: Options = Options()) -> dict[tuple[str, s
         # TK 256, TN 256, stage 2: 2·256·256·2 + 2·16·256·2. At the cube K is cut by 64: Right 64·256·2 in two halves,
         # Left 16·64·2 four times (two halves of two turns in flight; Right has no room for that).
         *((name, 278_528, 8_192, 65_536, 16_384) for name in ("q_proj", "k_proj", "v_proj")),
-        # TK 64, TN 1024, stage 2: 2·64·1024·2 + 2·16·64·2. K is cut by 16: Right 16·1024·2 twice, Left 16·16·2 four times.
+        # TK 64, TN 1024, stage 2: 2·64·1024·2 + 2·16·64·2. K is cut by 16: Right 16·1024·2 twice, Left 16·16·2 four
+        # times.
         *((name, 266_240, 2_048, 65_536, 65_536) for name in ("gate_proj", "up_proj", "down_proj")),
         # TK 64, TN 512, stage 2: 2·64·512·2 + 2·16·64·2. K is cut by 32.
         ("out_proj", 135_168, 4_096, 65_536, 32_768),

@@ -1,4 +1,4 @@
-"""The cut of a product for the cube's buffers, against the formula of facts/chip.md §4 in plain Python over all cuts."""
+"""The cut of a product for the cube's buffers, beside the formula of facts/chip.md §4 in plain Python over all cuts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ def cycles(p: Product, m: int, n: int, k: int, chip: Device) -> float:
     mad = tiles * (ceil(p.k / k) * core["l0_head"] + step * ceil(m / 16) * fractals * ceil(n / 16))
     bytes_a, bytes_b = p.m * p.k * p.left, p.k * p.n * p.right
     often_a, often_b = ceil(p.n / n), ceil(p.m / m)  # how often each is streamed when none is held
-    if k >= p.k:  # one of the two is held, the better
-        ways = [(1, often_b), (often_a, 1)]
-    else:
-        ways = [(often_a, often_b)]
+    # one of the two is held, the better, where K is whole
+    ways = [(1, often_b), (often_a, 1)] if k >= p.k else [(often_a, often_b)]
     load_time = min(a * bytes_a / core["l0_left"] + b * bytes_b / core["l0_right"] for a, b in ways)
     blocks = ceil(n * p.acc / 32)
     while blocks % 2 == 0:
