@@ -11,7 +11,7 @@ from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine
 
 def machine(clusters: int = 3, window: int = 1000, limit: float = 50.0) -> Machine:
     return Machine(
-        clusters, 3, limit, 100.0, 300.0, 310.0, 50.0, 140.0, 600.0, 290.0, 2450.0, 280.0, 460.0, 330.0, window
+        clusters, 3, limit, 100.0, 300.0, 310.0, 50.0, 140.0, 600.0, 290.0, 2450.0, 280.0, 460.0, 330.0, 50.0, window
     )
 
 
