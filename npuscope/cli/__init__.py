@@ -30,6 +30,7 @@ from npuscope.cli import (
     report,
     roofline,
     run,
+    simulate,
     view,
     whatif,
 )
@@ -45,7 +46,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph)
+PROGRAMS = (run, check, memory, graph, simulate)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
