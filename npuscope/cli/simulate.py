@@ -63,9 +63,7 @@ def command(
     chip = chip_to_time(device)
     options = Options(ring_slots=ring_slots)
     with progress_bar():
-        subject = program_of(
-            file, arguments or [], chip, options, program, "values" if values else "shapes", settings
-        )
+        subject = program_of(file, arguments or [], chip, options, program, "values" if values else "shapes", settings)
         errors = unfit(subject)
         if errors:
             if json:
