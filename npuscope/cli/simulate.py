@@ -43,6 +43,9 @@ def command(
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
+    pipes: Annotated[
+        str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
+    ] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
     json: JsonFlag = False,
@@ -51,8 +54,10 @@ def command(
     from npuscope.cli.output import check_outputs, pairs_of, write_reports
     from npuscope.lower.passes import Options
     from npuscope.report.html import report_page
+    from npuscope.report.pipes_text import pipes_dict, pipes_text
     from npuscope.report.simulate_text import brief_text, refused_dict, refused_text, simulate_dict, simulate_text
     from npuscope.simulate.bound import bound_of
+    from npuscope.simulate.inside import inside
     from npuscope.simulate.programs import chip_to_time, program_of, unfit
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
@@ -72,6 +77,15 @@ def command(
                 print(refused_text(file, chip.name, errors))
             raise typer.Exit(1)
         simulated = simulate(subject, options)
+        if pipes is not None:
+            block = inside(simulated, pipes)
+            if out is not None:
+                block.trace().write(out, target)
+            if json:
+                print_json(pipes_dict(file, block))
+            else:
+                print_text(pipes_text(file, block), [out] if out else [])
+            return
         explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         if out is not None:
             simulated.trace.write(out, target)
