@@ -19,6 +19,7 @@ from npuscope.cli import (
     compare,
     convert,
     demo,
+    device,
     doctor,
     formats,
     forward,
@@ -50,6 +51,8 @@ PROGRAMS = (run, check, memory, graph, simulate)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
+
+app.add_typer(device.app, name="device")
 
 
 def _print_version(wanted: bool) -> None:
