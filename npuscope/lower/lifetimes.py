@@ -4,79 +4,135 @@ An instruction at place p reads at 2p and writes at 2p + 1, so that a result may
 read for the last time. It may not where the op still reads while it writes: then the operand, or the result, is held
 for the whole instruction. A value from before a loop that is read inside is needed to the loop's end; one that is
 carried is needed through all of it.
+
+Turns in flight lie side by side: all load first, then one after the other computes and stores. `moment` tells where a
+place of a certain turn comes in that order. A loop whose turns differ is several Repeats; they count as one here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.flight import crosses, in_flight
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Unit
 from npuscope.tile.dtypes import BY_NAME
 
 REDUCTIONS = ("row_sum", "row_max", "row_min", "row_argmax", "row_prod")
 NOT_IN_PLACE = {*REDUCTIONS, "recip", "rsqrt", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat"}
 HELD_OPERAND = {"sel": (0,)}  # beside the broadcast vector of row_expand_… and col_expand_…
+Moment = tuple[int, ...]
+Turns = dict[int, int]  # Repeat, by its first place -> which turn in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A pipelined loop around a storage: turns in flight."""
+    """A Repeat with turns in flight, as one kind of core runs it."""
 
     number: int
-    depth: int
+    begin: int  # place of the whole loop
+    start: int  # place of this Repeat
+    depth: int  # turns in flight
+    before: int  # turns of the loop before this Repeat
+    count: int
+
+    @property
+    def own(self) -> int:
+        """Turns of this Repeat that are in flight."""
+        return min(self.depth, self.count)
+
+    def lane(self, turn: int) -> int:
+        """Which of those in flight a turn of this Repeat is."""
+        return (self.before + turn) % self.depth
+
+    def group(self, turn: int) -> int:
+        """Which turns it is in flight with; those of a Repeat of many turns sooner or later with one another."""
+        if self.count < self.depth:
+            return (self.before + turn) // self.depth
+        return -(-self.before // self.depth)
+
+
+Loops = dict[Unit, tuple[Loop, ...]]
 
 
 @dataclass(slots=True)
 class Lifetime:
-    """`loops` are the pipelined loops that every part of it lies in; `loaded` in one of them straight from GM."""
+    """`loops` are those with turns in flight that every part of it lies in."""
 
     first: int
     last: int
-    path: tuple[int, ...]  # loops around its first write
     loops: tuple[Loop, ...] = ()
-    loaded: bool = False
+    loaded: bool = False  # straight from GM
+    summed: bool = False  # by the cube, whose products come one after the other anyway
 
 
 @dataclass
-class _Walk:
-    lowered: Lowered
-    found: dict[int, Lifetime] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)  # place of a loop's segment -> its last instruction
-    place: int = 0
-    held: dict[int, int] = field(default_factory=dict)
+class Lives:
+    """The lifetimes of a body's storages, and its places in the order in which turns in flight come."""
 
-    def items(self, items: Items, path: tuple[tuple[int, int], ...], loops: tuple[Loop, ...]) -> None:
+    lowered: Lowered
+    found: dict[int, Lifetime] = field(default_factory=dict)  # storages that are written or read
+    loops: list[Loops] = field(default_factory=list)  # place -> those around it
+    early: list[int] = field(default_factory=list)  # place -> the loop whose turns all do it first, 0 for none
+    ends: dict[int, int] = field(default_factory=dict)  # place where a Repeat starts -> where it ends
+
+    def moment(self, half: int, unit: Unit, turns: Turns, last: bool) -> Moment:
+        """When a place of certain turns is; in loops whose turns are not given, the loop's begin or end."""
+        found: Moment = ()
+        for loop in self.loops[half // 2][unit]:
+            if loop.start not in turns:
+                return (*found, 2 * self.ends[loop.start] + 1 if last else 2 * loop.begin)
+            late = self.early[half // 2] != loop.number
+            turn = turns[loop.start]
+            found = (*found, 2 * loop.begin, loop.group(turn), int(late), loop.lane(turn))
+        return (*found, half)
+
+    # --- the walk
+
+    def walk(self, items: Items, loops: Loops, early: tuple[int, int] = (0, 0)) -> None:
+        """`early`: a loop, and how many of its first items all turns in flight do before the rest."""
+        total: Counter[int] = Counter()
         for item in items:
+            if isinstance(item, Repeat):
+                total[item.loop] += item.count
+        done: Counter[int] = Counter()
+        begins: dict[int, int] = {}
+        for n, item in enumerate(items):
+            place = self._place(loops, early[0] if n < early[1] else 0)
             if isinstance(item, Instruction):
-                self._instruction(item, path, loops)
-                self.place += 1
+                self._instruction(item, place, loops)
                 continue
-            start = self.place
-            depth = min(item.stage, item.count) if item.kind in ("pipeline", "l0") else 1
-            inside = (*loops, Loop(item.loop, depth)) if depth > 1 else loops
-            around = (*path, (id(item), start))
-            self.place += 1
-            self.items(item.items, around, inside)
-            end = self.place
-            self.place += 1
-            self.ends[id(item)] = end
+            begin = begins.setdefault(item.loop, place)
+            inside: Loops = {}
+            for unit, around in loops.items():
+                depth = in_flight(item, total[item.loop], unit)
+                one = Loop(item.loop, begin, place, depth, done[item.loop], item.count)
+                inside[unit] = (*around, one) if depth > 1 else around
+            done[item.loop] += item.count
+            self.walk(item.items, inside, (item.loop, _loads_first(item)))
+            end = self.ends[place] = self._place(loops, 0)
             for carry in item.carries:
                 for number in (carry.value, carry.next, carry.first):
                     if number is not None:
-                        self._needed(number, 2 * start, path, loops)
-                self._needed(carry.value, 2 * end, path, loops)
-            self._outlive(item, start, end)
+                        self._needed(number, 2 * begin, loops)
+                self._needed(carry.value, 2 * end, loops)
+            self._outlive(place, end)
 
-    def _instruction(self, one: Instruction, path: tuple[tuple[int, int], ...], loops: tuple[Loop, ...]) -> None:
-        read, write = 2 * self.place, 2 * self.place + 1
+    def _place(self, loops: Loops, early: int) -> int:
+        self.loops.append(loops)
+        self.early.append(early)
+        return len(self.loops) - 1
+
+    def _instruction(self, one: Instruction, place: int, loops: Loops) -> None:
+        read, write = 2 * place, 2 * place + 1
         values = self.lowered.values
         held = HELD_OPERAND.get(one.name, (1,) if "_expand" in one.name else ())
         for n, number in enumerate(one.operands):
             if number is not None:
-                self._needed(number, write if n in held else read, path, loops)
+                self._needed(number, write if n in held else read, loops)
         for number in one.scratch:
-            self._needed(number, read, path, loops)
-            self._needed(number, write, path, loops)
+            self._needed(number, read, loops)
+            self._needed(number, write, loops)
         if one.result is not None:
             widens = (
                 one.name == "cast"
@@ -84,38 +140,43 @@ class _Walk:
                 and BY_NAME[values[one.result].dtype].bytes > BY_NAME[values[one.reads[0]].dtype].bytes
             )
             early = one.name in NOT_IN_PLACE or widens
-            loaded = one.plane == "load"
-            self._needed(one.result, read if early else write, path, loops, loaded)
+            life = self._needed(one.result, read if early else write, loops)
+            life.loaded = life.loaded or one.plane == "load"
+            life.summed = life.summed or one.plane == "cube"
 
-    def _needed(
-        self,
-        number: int,
-        when: int,
-        path: tuple[tuple[int, int], ...],
-        loops: tuple[Loop, ...],
-        loaded: bool = False,
-    ) -> None:
-        storage = self.lowered.values[number].storage
-        known = self.found.get(storage)
+    def _needed(self, number: int, when: int, loops: Loops) -> Lifetime:
+        value = self.lowered.values[number]
+        around = loops["AIV" if value.space == "Vec" else "AIC"]
+        known = self.found.get(value.storage)
         if known is None:
-            self.found[storage] = Lifetime(when, when, tuple(place for place, _ in path), loops, loaded)
-            return
+            known = self.found[value.storage] = Lifetime(when, when, around)
+            return known
         known.first, known.last = min(known.first, when), max(known.last, when)
-        known.loaded = known.loaded or loaded
         common = 0
-        while common < min(len(loops), len(known.loops)) and loops[common].number == known.loops[common].number:
+        while common < min(len(around), len(known.loops)) and around[common] == known.loops[common]:
             common += 1
         known.loops = known.loops[:common]
+        return known
 
-    def _outlive(self, item: Repeat, start: int, end: int) -> None:
+    def _outlive(self, start: int, end: int) -> None:
         """What was there before the loop and is read inside must last for all its turns."""
         for life in self.found.values():
             if life.first < 2 * start < life.last and life.last < 2 * end:
                 life.last = 2 * end
 
 
-def lifetimes(lowered: Lowered) -> dict[int, Lifetime]:
-    """Storage -> its lifetime; storages that nothing writes or reads have none."""
-    walk = _Walk(lowered)
-    walk.items(lowered.items, (), ())
-    return walk.found
+def _loads_first(loop: Repeat) -> int:
+    """How many items at the head of a turn only bring tiles: all turns in flight do these first."""
+    planes = {"pipeline": ("load",), "l0": ("move",)}.get(loop.kind, ())
+    if loop.kind == "pipeline" and crosses(loop.items):
+        return 0
+    for n, item in enumerate(loop.items):
+        if isinstance(item, Repeat) or item.plane not in planes:
+            return n
+    return len(loop.items)
+
+
+def lifetimes(lowered: Lowered) -> Lives:
+    lives = Lives(lowered)
+    lives.walk(lowered.items, {"AIC": (), "AIV": ()})
+    return lives

@@ -59,15 +59,20 @@ def demands(lowered: Lowered) -> dict[int, set[str]]:
     """Storage -> the spaces its readers need it in, also through ops that work where their operand lies."""
     wanted: dict[int, set[str]] = defaultdict(set)
     order = list(instructions(lowered.items))
+    copies = [one for one in order if one.name == "copy"]
     for one in reversed(order):
         for n, value in enumerate(one.operands):
             if value is None:
                 continue
             storage = lowered.values[value].storage
-            if one.name in (*INHERITS, "copy") and one.result is not None:
+            if one.name in INHERITS and one.result is not None:
                 wanted[storage] |= wanted[lowered.values[one.result].storage] or {"Vec"}
             elif need := demand(one, n):
                 wanted[storage].add(need)
+    for _ in copies:  # of copies, for what is copied once more
+        for one in copies:
+            assert one.result is not None
+            wanted[lowered.values[one.reads[0]].storage] |= wanted[lowered.values[one.result].storage]
     return wanted
 
 

@@ -1,17 +1,19 @@
 """Which storage lies where: first fit into buffers, largest first, space by space.
 
 Storages share a buffer where their lifetimes do not meet; a buffer is as large as the first that it took. Turns of a
-pipelined loop that are in flight at once have buffers of their own. A space that is too full first gives up depth of
-what can do with less (everything but loads, which all come at the start of a turn), the largest first.
+pipelined loop that are in flight at once have buffers of their own. A space that is too full gives up depth, one turn
+of the loop with the largest tile at a time; loads of turns in flight still meet, for all of them come first. What is
+too full even so is packed once more with only the loads of turns kept apart. (pypto docs/en/dev/passes/33-memory_reuse)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from npuscope.device.chip import Device
-from npuscope.lower.lifetimes import Lifetime, lifetimes
+from npuscope.lower.lifetimes import Lifetime, Lives, Moment, lifetimes
 from npuscope.lower.model import Lowered, Unit, Value
 from npuscope.lower.sizes import up
 
@@ -23,13 +25,14 @@ SPACES: tuple[tuple[str, Unit], ...] = (
     ("Bias", "AIC"),
     ("Vec", "AIV"),
 )
+ON_TOP = ("Left", "Right", "Acc", "Bias")  # at the cube itself: nothing is kept apart where it does not fit
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """A storage in a buffer: the value that it is known by, when it is needed, which turn in flight it serves.
 
-    `turns` has for each pipelined loop around it: the loop, which of its turns, how many have their own buffers.
+    `turns` has for each pipelined loop around it: the loop, which of its turns in flight, how many there are.
     """
 
     value: Value
@@ -83,23 +86,26 @@ class Plan:
     end: int
 
 
-@dataclass(slots=True)
-class _Resident:
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One storage in one of the turns in flight around it."""
+
     value: Value
     life: Lifetime
-    depths: dict[int, int]  # loop -> buffers
-    wanted: int
+    turns: tuple[int, ...]  # of each of the lifetime's loops
+    lanes: dict[int, int]  # loop -> which of those in flight; none for sums, which never lie side by side
+    first: Moment
+    last: Moment
 
-    @property
-    def bytes(self) -> int:
-        return self.value.bytes
+    def tenant(self) -> Tenant:
+        turns = tuple(
+            (loop.number, turn, loop.own) for loop, turn in zip(self.life.loops, self.turns, strict=True)
+        )  # fmt: skip
+        return Tenant(self.value, self.life.first, self.life.last, turns)
 
-    @property
-    def copies(self) -> int:
-        product = 1
-        for depth in self.depths.values():
-            product *= depth
-        return product
+
+Buffers = list[list[_Copy]]  # the first copy of each is the largest
+Depths = dict[int, int]  # loop -> turns in flight that have buffers of their own
 
 
 def plan_memory(lowered: Lowered, device: Device) -> Plan:
@@ -107,7 +113,7 @@ def plan_memory(lowered: Lowered, device: Device) -> Plan:
     lives = lifetimes(lowered)
     known: dict[int, Value] = {}
     for value in lowered.values:
-        if value.storage in lives and not value.in_ring:
+        if value.storage in lives.found and not value.in_ring:
             best = known.get(value.storage)
             if best is None or value.bytes > best.bytes:
                 known[value.storage] = value
@@ -115,86 +121,98 @@ def plan_memory(lowered: Lowered, device: Device) -> Plan:
     spaces = []
     for space, unit in SPACES:
         reserved = sum(ring.bytes for ring in lowered.rings if ring.space == space)
-        residents = [
-            _resident(value, lives[storage])
-            for storage, value in known.items()
-            if value.space == space and storage not in ringed
-        ]
-        if (residents or reserved) and space in device.space:
-            spaces.append(_space(space, unit, residents, reserved, device))
-    end = max((life.last for life in lives.values()), default=0)
+        values = [value for storage, value in known.items() if value.space == space and storage not in ringed]
+        if (values or reserved) and space in device.space:
+            copies = [copy for value in values for copy in _copies(value, lives, unit)]
+            spaces.append(_space(space, unit, copies, reserved, device))
+    end = max((life.last for life in lives.found.values()), default=0)
     return Plan(lowered.kernel, lowered.body, tuple(spaces), end)
 
 
-def _resident(value: Value, life: Lifetime) -> _Resident:
-    depths = {loop.number: loop.depth for loop in life.loops}
-    wanted = 1
-    for depth in depths.values():
-        wanted *= depth
-    return _Resident(value, life, depths, wanted)
+def _copies(value: Value, lives: Lives, unit: Unit) -> Iterator[_Copy]:
+    life = lives.found[value.storage]
+    for turns in product(*(range(loop.own) for loop in life.loops)):
+        of = {loop.start: turn for loop, turn in zip(life.loops, turns, strict=True)}
+        lanes = {} if life.summed else {loop.number: loop.lane(of[loop.start]) for loop in life.loops}
+        first = lives.moment(life.first, unit, of, last=False)
+        yield _Copy(value, life, turns, lanes, first, lives.moment(life.last, unit, of, last=True))
 
 
-def _space(space: str, unit: Unit, residents: list[_Resident], reserved: int, device: Device) -> SpacePlan:
+def _space(space: str, unit: Unit, copies: list[_Copy], reserved: int, device: Device) -> SpacePlan:
     limit = int(device.space[space].size.value)
     step = int(device.core["address"].value)
-    room = limit - reserved
-    slots = _packed(residents, step)
-    while _total(slots, step) > room:
-        shed = _most_relief(residents)
-        if shed is None:
+    copies.sort(key=lambda copy: (-copy.value.bytes, copy.first, copy.value.id, copy.turns))
+    largest: dict[int, int] = {}  # loop -> its largest tile
+    depths: Depths = {}
+    for copy in copies:
+        for loop in copy.life.loops if copy.lanes else ():
+            largest[loop.number] = max(largest.get(loop.number, 0), copy.value.bytes)
+            depths[loop.number] = loop.depth
+    depths = {loop: max(min(depth, limit // max(largest[loop], 1)), 1) for loop, depth in depths.items()}
+    buffers = _packed(copies, lambda one, other: _side_by_side(one, other, depths))
+    while _total(buffers, step) > limit - reserved:
+        deep = [loop for loop, depth in depths.items() if depth > 1]
+        if not deep:
+            buffers = _packed(copies, _never if space in ON_TOP else _loads_side_by_side)
             break
-        resident, loop = shed
-        resident.depths[loop] -= 1
-        slots = _packed(residents, step)
+        depths[max(deep, key=lambda loop: (largest[loop], -loop))] -= 1
+        buffers = _packed(copies, lambda one, other: _side_by_side(one, other, depths))
     address, placed = reserved, []
-    for size, tenants in slots:
-        placed.append(Slot(address, size, tuple(tenants)))
+    for buffer in buffers:
+        size = buffer[0].value.bytes
+        placed.append(Slot(address, size, tuple(copy.tenant() for copy in buffer)))
         address += up(size, step)
-    shallow = tuple(Shallow(r.value, r.wanted, r.copies) for r in residents if r.copies < r.wanted)
-    return SpacePlan(space, unit, address, limit, reserved, tuple(placed), shallow)
+    return SpacePlan(space, unit, address, limit, reserved, tuple(placed), tuple(_shallow(buffers)))
 
 
-def _most_relief(residents: Iterable[_Resident]) -> tuple[_Resident, int] | None:
-    """The storage and loop whose depth frees the most when lowered by one; loads keep theirs."""
-    best: tuple[int, _Resident, int] | None = None
-    for resident in residents:
-        for loop, depth in resident.depths.items():
-            if depth > 1 and not resident.life.loaded:
-                relief = resident.bytes * resident.copies // depth
-                if best is None or relief > best[0]:
-                    best = (relief, resident, loop)
-    return None if best is None else best[1:]
-
-
-def _packed(residents: list[_Resident], step: int) -> list[tuple[int, list[Tenant]]]:
-    """First fit, largest first: each tenant joins the first buffer in which it meets nobody."""
-    tenants = [tenant for resident in residents for tenant in _tenants(resident)]
-    tenants.sort(key=lambda tenant: (-tenant.value.bytes, tenant.first, tenant.value.id, tenant.turns))
-    buffers: list[tuple[int, list[Tenant]]] = []
-    for tenant in tenants:
-        for _, others in buffers:
-            if not any(_meet(tenant, other) for other in others):
-                others.append(tenant)
+def _packed(copies: list[_Copy], apart: Callable[[_Copy, _Copy], bool]) -> Buffers:
+    """First fit: each copy joins the first buffer in which it meets nobody."""
+    buffers: Buffers = []
+    for copy in copies:
+        for buffer in buffers:
+            if not any(_meet(copy, other) or apart(copy, other) for other in buffer):
+                buffer.append(copy)
                 break
         else:
-            buffers.append((tenant.value.bytes, [tenant]))
+            buffers.append([copy])
     return buffers
 
 
-def _tenants(resident: _Resident) -> list[Tenant]:
-    turns: list[tuple[tuple[int, int, int], ...]] = [()]
-    for loop, depth in resident.depths.items():
-        turns = [(*before, (loop, turn, depth)) for before in turns for turn in range(depth)]
-    return [Tenant(resident.value, resident.life.first, resident.life.last, turn) for turn in turns]
+def _meet(one: _Copy, other: _Copy) -> bool:
+    return one.first <= other.last and other.first <= one.last
 
 
-def _meet(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants are needed at the same time: by their lifetimes, or in different turns in flight."""
-    if one.first <= other.last and other.first <= one.last:
-        return True
-    theirs = {loop: (turn, depth) for loop, turn, depth in other.turns}
-    return any(loop in theirs and theirs[loop] != (turn, depth) for loop, turn, depth in one.turns)
+def _side_by_side(one: _Copy, other: _Copy, depths: Depths) -> bool:
+    """Whether they serve turns of one loop that have buffers of their own."""
+    for loop, lane in one.lanes.items():
+        if loop in other.lanes and lane % depths[loop] != other.lanes[loop] % depths[loop]:
+            return True
+    return False
 
 
-def _total(slots: list[tuple[int, list[Tenant]]], step: int) -> int:
-    return sum(up(size, step) for size, _ in slots)
+def _never(one: _Copy, other: _Copy) -> bool:
+    return False
+
+
+def _loads_side_by_side(one: _Copy, other: _Copy) -> bool:
+    """The same where only loads are kept apart."""
+    if not (one.life.loaded or other.life.loaded):
+        return False
+    return any(other.lanes.get(loop, lane) != lane for loop, lane in one.lanes.items())
+
+
+def _shallow(buffers: Buffers) -> Iterator[Shallow]:
+    places: dict[int, list[int]] = {}
+    values: dict[int, Value] = {}
+    for n, buffer in enumerate(buffers):
+        for copy in buffer:
+            if copy.lanes:
+                places.setdefault(copy.value.storage, []).append(n)
+                values[copy.value.storage] = copy.value
+    for storage, found in places.items():
+        if len(set(found)) < len(found):
+            yield Shallow(values[storage], len(found), len(set(found)))
+
+
+def _total(buffers: Buffers, step: int) -> int:
+    return sum(up(buffer[0].value.bytes, step) for buffer in buffers)

@@ -55,12 +55,19 @@ def _split(
         source = values[item.reads[0]]
         assert item.result is not None
         handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
-        values[item.result] = replace(values[item.result], in_ring=True)
-        attributes = (("way", way), ("tile", item.result))
+        kept, tile = item.result, item.result
+        if item.name == "copy":  # into a tile that stays: out of the ring again
+            tile = len(values)
+            values.append(replace(values[kept], id=tile, storage=tile))
+        values[tile] = replace(values[tile], in_ring=True)
+        attributes = (("way", way), ("tile", tile))
         unit, pipe = SENDER[way]
         yield replace(item, name="push", result=None, unit=unit, pipe=pipe, attributes=attributes)
         unit, pipe, _ = RECEIVER[way]
-        yield replace(item, name="pop", operands=(), unit=unit, pipe=pipe, attributes=attributes)
+        yield replace(item, name="pop", operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
+        if tile != kept:
+            copied = replace(item, operands=(tile,))
+            yield replace(copied, unit=unit, pipe=_pipe(copied, values))
 
 
 def _unit(one: Instruction, values: list[Value]) -> Unit | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuscope.lower.flight import crosses
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 
 
@@ -21,7 +22,7 @@ def _ordered(items: Items, values: tuple[Value, ...]) -> Items:
             made.append(item)
             continue
         inner = _ordered(item.items, values)
-        if item.kind == "pipeline" and item.stage > 1 and item.count > 1:
+        if item.kind == "pipeline" and item.stage > 1 and not crosses(inner):
             inner = _staged(inner, values)
         made.append(replace(item, items=inner))
     return tuple(made)

@@ -87,6 +87,18 @@ EXAMPLES: dict[str, Example] = {
         "    out = pl.assemble(out, pl.mul(gate, scale), [0, n0])",
         "bytes written and read back, tasks saved",
     ),
+    "gm-accumulate": Example(
+        "for n0 in pl.range(0, INTER, 64):\n"
+        "    with pl.at(level=CORE):\n"
+        "        part = pl.matmul(mlp, w_down[n0 : n0 + 64, :])\n"
+        "        down = pl.assemble(down, pl.add(down[:, :], part), [0, 0])  # the whole sum, every turn",
+        "with pl.at(level=CORE):\n"
+        "    acc = pl.matmul(mlp[:, 0:64], w_down[0:64, :], out_dtype=pl.FP32)\n"
+        "    for n0 in pl.pipeline(64, INTER, 64, stage=2):\n"
+        "        acc = pl.matmul_acc(acc, mlp[:, n0 : n0 + 64], w_down[n0 : n0 + 64, :])\n"
+        "    down = pl.assemble(down, acc, [0, 0])",
+        "bytes read and written beyond one write",
+    ),
     "shared-load": Example(
         "with pl.at(level=CORE):\n"
         "    k = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wk_tile)\n"
@@ -118,6 +130,31 @@ EXAMPLES: dict[str, Example] = {
         "with pl.at(level=CORE):  # waits for who wrote these rows\n"
         "    y = pl.assemble(y, part, [0, 0])",
     ),
+    "many-tasks": Example(
+        "for n0 in pl.parallel(0, N, 64):\n"
+        "    with pl.at(level=CORE):\n"
+        "        out = pl.assemble(out, pl.matmul(x, w[:, n0 : n0 + 64]), [0, n0])",
+        "for b in pl.spmd(N // 64):\n    out = pl.assemble(out, pl.matmul(x, w[:, b * 64 : b * 64 + 64]), [0, b * 64])",
+        "tasks saved",
+    ),
+    "short-task": Example(
+        "for r in pl.range(0, ROWS, 1):  # a row is done before the next task is handed out\n"
+        "    with pl.at(level=CORE):\n"
+        "        state = pl.assemble(state, pl.add(state[r : r + 1, :], 1.0), [r, 0])",
+        "with pl.at(level=CORE):\n"
+        "    for r in pl.range(0, ROWS, 16):\n"
+        "        state = pl.assemble(state, pl.add(state[r : r + 16, :], 1.0), [r, 0])",
+        "tasks saved",
+    ),
+    "partial-wave": Example(
+        "for b in pl.spmd(25):  # 24 cores: a second wave for one block",
+        "for b in pl.spmd(24):",
+    ),
+    "l2-overflow": Example(
+        "for n0 in pl.range(0, N, 256):  # every turn reads all of x, which L2 cannot keep beside the weights",
+        "for n0 in pl.range(0, N, 1024):",
+        "bytes read from memory again",
+    ),
     "zero-fill": Example(
         "acc = pl.full([16, 64], dtype=pl.FP32, value=0.0)\n"
         "for k0 in pl.range(0, K, 128):\n"
@@ -141,7 +178,7 @@ EXAMPLES: dict[str, Example] = {
         "for k0 in pl.range(128, K, 128):\n    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
         "for k0 in pl.pipeline(128, K, 128, stage=2):\n"
         "    acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, :])",
-        "FLOPs during which nothing is loaded",
+        "FLOPs during which nothing is loaded, or bytes during which nothing is multiplied",
     ),
     "pipeline-depth": Example(
         "for k0 in pl.pipeline(0, K, 512, stage=4):  # four tiles of 192 KiB in 512 KiB of Mat",
@@ -160,6 +197,7 @@ EXAMPLES: dict[str, Example] = {
     "cast-chain": Example(
         "q = pl.cast(x, target_type=pl.INT8)  # BF16 to INT8: three passes",
         "q = pl.cast(x32, target_type=pl.INT8)  # from the FP32 it was made of: two",
+        "elements that pass once more",
     ),
     "unused-load": Example(
         "k_tile = pl.load(k, [0, 0], [128, 128])  # never used",

@@ -6,17 +6,19 @@ flight go together, the loads of all of them first. It knows nothing of how the 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.plan import Plan, Tenant
 
 # From facts (chip.md §7): these still read while they write.
 WRITES_EARLY = {
-    "recip", "rsqrt", "row_sum", "row_max", "row_min", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat",
+    "recip", "rsqrt", "row_sum", "row_max", "row_min", "mrgsort", "move", "copy", "fmod", "fmods", "transpose",
+    "concat",
 }  # fmt: skip
-MOST_GROUPS = 2  # groups of turns of one loop that are run; a third would do the same as the second
-Turns = dict[int, int]  # loop -> which of the turns in flight
+MOST_GROUPS = 3  # groups of turns of one loop that are run; a fourth would do the same as the third
+Turns = dict[int, int]  # loop -> which turn of the Repeat
 
 
 @dataclass
@@ -40,25 +42,27 @@ class Memory:
         self._items(self.lowered.items, {})
 
     def _items(self, items: Items, turns: Turns) -> None:
+        done: Counter[int] = Counter()  # turns of a loop whose turns differ: it is several Repeats
         for item in items:
             if isinstance(item, Instruction):
                 self._instruction(item, turns)
             else:
-                self._loop(item, turns)
+                total = sum(other.count for other in items if isinstance(other, Repeat) and other.loop == item.loop)
+                self._loop(item, turns, done[item.loop], total)
+                done[item.loop] += item.count
 
-    def _loop(self, loop: Repeat, turns: Turns) -> None:
-        together = loop.stage if loop.kind in ("pipeline", "l0") else 1
-        for first in range(0, min(loop.count, together * MOST_GROUPS), together):
-            group = range(min(together, loop.count - first))
-            early = [n for n, item in enumerate(loop.items) if _is_load(item)]
-            if loop.kind != "pipeline" or len(group) == 1:
-                early = []
-            for turn in group:
-                self._items(tuple(loop.items[n] for n in early), {**turns, loop.loop: turn})
-            for turn in group:
-                self._carried(loop, first + turn > 0)
-                late = tuple(item for n, item in enumerate(loop.items) if n not in early)
-                self._items(late, {**turns, loop.loop: turn})
+    def _loop(self, loop: Repeat, turns: Turns, before: int, total: int) -> None:
+        both_ways = len({one.attribute("way") for one in instructions(loop.items) if one.name == "push"}) > 1
+        together = min(loop.stage, total) if loop.kind in ("pipeline", "l0") and not both_ways else 1
+        early = _loads(loop) if together > 1 else 0
+        shown = range(before, before + min(loop.count, together * MOST_GROUPS))
+        for group in range(shown.start // together, shown.stop // together + 1):
+            now = [turn - before for turn in shown if turn // together == group]
+            for turn in now:
+                self._items(loop.items[:early], {**turns, loop.loop: turn})
+            for turn in now:
+                self._carried(loop, turn > 0)
+                self._items(loop.items[early:], {**turns, loop.loop: turn})
 
     def _carried(self, loop: Repeat, again: bool) -> None:
         """A turn finds what the one before left, or what was there before the loop, in the same storage."""
@@ -108,7 +112,7 @@ class Memory:
     def _owner(self, number: int, turns: Turns) -> object:
         storage = self.lowered.values[number].storage
         inside = {loop for _, _, tenant in self.places[storage] for loop, _, _ in tenant.turns}
-        return storage, tuple((loop, turns[loop]) for loop in sorted(inside))
+        return storage, tuple((loop, turns[loop]) for loop in sorted(inside))  # each turn has its own
 
     def _write(self, number: int, turns: Turns) -> None:
         self.current[self.lowered.values[number].storage] = {number}
@@ -134,8 +138,11 @@ class Memory:
         assert inside or value.in_ring or number in self.current[value.storage], f"{value} was overwritten in place"
 
 
-def _is_load(item: Instruction | Repeat) -> bool:
-    return isinstance(item, Instruction) and item.plane == "load"
+def _loads(loop: Repeat) -> int:
+    """Items at the head of a turn that only bring tiles."""
+    plane = "load" if loop.kind == "pipeline" else "move"
+    heads = [isinstance(item, Instruction) and item.plane == plane for item in loop.items]
+    return heads.index(False) if False in heads else len(heads)
 
 
 def _wider(one: str, other: str) -> bool:

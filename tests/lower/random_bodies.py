@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.storages import Storages
 
-SHAPES = ((16, 64), (16, 256), (32, 512), (1, 128), (8, 16), (64, 1024))
+SHAPES = ((16, 64), (16, 256), (32, 256), (1, 128), (8, 16), (64, 128), (64, 512))
 DTYPES = ("FP32", "BF16", "INT8")
 ONE = ("exp", "recip", "rsqrt", "row_max_like", "cast", "neg")
 TWO = ("add", "mul", "row_expand_mul", "col_expand_add", "maximum")
@@ -24,7 +24,7 @@ class Maker:
     values: list[Value] = field(default_factory=list)
     same: list[tuple[int, int]] = field(default_factory=list)
     loops: int = 0
-    budget: int = 14
+    budget: int = 18
 
     def body(self) -> Lowered:
         items = self.items([], 0)
@@ -46,7 +46,7 @@ class Maker:
             if self.budget <= 0:
                 break
             self.budget -= 1
-            kind = self.draw(st.sampled_from(["load", "load", "vector", "vector", "product", "store", "view", "loop"]))
+            kind = self.draw(st.sampled_from(["load", "vector", "vector", "product", "store", "view", "loop", "loop"]))
             if kind == "loop" and depth < 3:
                 made.append(self.loop(scope, depth))
             elif kind == "product":
@@ -123,9 +123,16 @@ class Maker:
         carries: tuple[Carry, ...] = ()
         if found is not None and first is not None:
             following = self.new(self.values[first].shape, self.values[first].dtype)
-            items = (*items, Instruction("add", "vector", 0, (found, found), following))
+            if self.draw(st.booleans()):
+                items = (*items, Instruction("store", "store", 0, (found,)))
+            if self.draw(st.integers(0, 3)):
+                items = (*items, Instruction("add", "vector", 0, (found, found), following))
+            else:  # the next turn finds a fresh tile
+                items = (*items, Instruction("slice", "load", 0, (), following))
             if self.draw(st.booleans()):  # the old value is read once more: it cannot be overwritten
                 items = (*items, Instruction("store", "store", 0, (found,)))
+            if self.draw(st.booleans()):
+                items = (*items, *self.items([v for v in inside if v != found], depth + 1))
             carries = (Carry(found, first, following),)
             scope[:] = [v for v in scope if v != first]  # the loop may have written over it
             scope.append(following)

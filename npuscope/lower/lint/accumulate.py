@@ -71,38 +71,37 @@ def acc_of(flow: Flow, step: Step) -> int | None:
 
 
 def _on_chip(place: Place, acc: int) -> Finding | None:
-    step, flow = place.step, place.flow
-    if not sums(flow, step, acc):
+    if not sums(place.flow, place.step, acc):
         return None
-    crossing = tile_bytes(step.result)
-    return finding(
-        ID,
+    return _told(
         place,
-        severity="warning",
-        message=f"adds a product {shown(step.result)} to a sum on a vector core: {crossing:,} bytes leave the cube's "
-        "accumulator at every step",
-        fix="Keep the sum in the accumulator: pl.matmul for the first step, pl.matmul_acc for the others.",
+        "a sum",
+        "Keep the sum in the accumulator: pl.matmul for the first step, pl.matmul_acc for the others.",
         change=accumulated(place.site),
-        cost=_crossings(place),
     )
 
 
 def _through_gm(place: Place, acc: int) -> Finding | None:
-    """The sum is read from GM, and written back there."""
+    """The sum is read from GM and written back there; that traffic is gm-accumulate's."""
     held = sum_in_gm(place.flow, place.step, acc)
     if held is None:
         return None
-    (read,), (written,) = held[0].op.accesses, held[1].op.accesses
-    moved = place.bytes(read) + place.bytes(written)
-    name = place.buffer(read).name
+    name = place.buffer(held[0].op.accesses[0]).name
+    fix = f"Put the loop over K inside, so that {name} is written once from the accumulator (pl.matmul_acc)."
+    return _told(place, f"{name}, loaded and stored again,", fix)
+
+
+def _told(place: Place, what: str, fix: str, change: str = "") -> Finding:
+    product = place.step.result
     return finding(
         ID,
         place,
         severity="warning",
-        message=f"adds a product {shown(place.step.result)} to {name} in global memory: {moved:,} bytes read and "
-        "written at every step",
-        fix=f"Put the loop over K inside, so that {name} is written once from the accumulator (pl.matmul_acc).",
-        cost=_crossings(place) + Cost(bytes=moved * place.runs),
+        message=f"adds a product {shown(product)} to {what} on a vector core: {tile_bytes(product):,} bytes leave the "
+        "cube's accumulator at every step",
+        fix=fix,
+        change=change,
+        cost=_crossings(place),
     )
 
 

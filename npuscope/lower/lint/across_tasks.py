@@ -3,7 +3,7 @@
 The pattern is that of flash attention by hand: a matmul per task, its product in a tensor; a vector task that rescales
 a running sum and adds the product; another turn. Once the stages are one kernel, the products of several key tiles
 can be summed in the accumulator: scores of several tiles first, one softmax over them, then `pl.matmul` and
-`pl.matmul_acc` over the value tiles.
+`pl.matmul_acc` over the value tiles. What the crossing itself costs is told by gm-round-trip.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from npuscope.lower.findings import Cost, Finding
+from npuscope.lower.findings import Finding
 from npuscope.lower.lint.dataflow import SAME, Step
 from npuscope.lower.lint.places import Place, finding, places, shown
 from npuscope.lower.program import Launch, Program
@@ -122,6 +122,5 @@ def _finding(rule: str, program: Program, launch: Launch, written: Written, add:
         f"into the running sum of {add.launch.kernel}",
         fix="Fuse the stages into one kernel; then take several tiles per softmax, so that pl.matmul_acc sums their "
         "products in the accumulator.",
-        cost=Cost(bytes=moved * place.runs),
         also=((add.site.file, add.site.line),),
     )

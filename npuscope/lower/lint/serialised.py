@@ -45,9 +45,15 @@ def sequential_independent(program: Program) -> Iterator[Finding]:
 
 
 def serialised_parallel(program: Program) -> Iterator[Finding]:
-    for waits in _found(program):
+    """Loops that wait because of a sequential loop inside them are left to the finding about that one."""
+    found = _found(program)
+    for waits in found:
         if waits.kind == "parallel":
-            yield _parallel(program, waits)
+            inner = (one for one in found if one.kind == "range" and one.depth > waits.depth)
+            told = any(set(tasks) <= set(waits.tasks[0]) for one in inner for tasks in one.tasks)
+            by_sequence = not _if_parallel(program, waits, every=True)
+            if not (told and by_sequence):
+                yield _parallel(program, waits, by_sequence)
 
 
 @once
@@ -143,22 +149,26 @@ def _sequential(program: Program, waits: Waits) -> Finding:
     )
 
 
-def _parallel(program: Program, waits: Waits) -> Finding:
+def _parallel(program: Program, waits: Waits, by_sequence: bool) -> Finding:
     names = _names(program, waits.edges)
+    why = ", which counts as read, too, because of a pl.range loop around it" if by_sequence else ""
     return _finding(
         program,
         waits,
         "serialised-parallel",
         f"the turns of this parallel loop touch different memory, but {waits.waiting:,} of its tasks wait for another "
-        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}",
+        f"turn ({many(waits.pairs, 'wait')}): each is given the whole of {names}{why}",
         f"Give each turn its own slice of {names}, or take it out of the inference by no_dep_args= and name the waits "
         "that are needed with deps=.",
         "",
     )
 
 
-def _if_parallel(program: Program, waits: Waits) -> tuple[Edge, ...]:
-    """The waits between turns that are left if the loop is parallel: of its tasks and those that wrote before."""
+def _if_parallel(program: Program, waits: Waits, every: bool = False) -> tuple[Edge, ...]:
+    """The waits between turns that are left if the loop, or every sequential loop around its tasks, is parallel.
+
+    Taken into account are the first of the loops and all tasks that used its tensors before.
+    """
     recording = program.recording
     inside = set(waits.tasks[0])
     loop = recording.tasks[waits.tasks[0][0]].turns[waits.depth].loop
@@ -168,10 +178,11 @@ def _if_parallel(program: Program, waits: Waits) -> tuple[Edge, ...]:
     tasks = []
     for number in sorted(task for task in wanted if task <= last):
         task = recording.tasks[number]
-        turns = tuple(Turn(t.loop, "parallel", t.turn) if t.loop == loop else t for t in task.turns)
+        changed = every and number in inside
+        turns = tuple(Turn(t.loop, "parallel", t.turn) if changed or t.loop == loop else t for t in task.turns)
         tasks.append(replace(task, turns=turns))
-    changed = replace(recording, tasks=tuple(tasks))
-    return tuple(crossing(changed, task_graph(changed)).get((waits.depth, loop), ()))
+    what_if = replace(recording, tasks=tuple(tasks))
+    return tuple(crossing(what_if, task_graph(what_if)).get((waits.depth, loop), ()))
 
 
 def _names(program: Program, edges: tuple[Edge, ...]) -> str:

@@ -32,9 +32,9 @@ class _Writer(NamedTuple):
 
 
 def check(program: Program) -> Iterator[Finding]:
-    if "gm_line" not in program.device.core:
+    if "scalar_line" not in program.device.core:
         return
-    size = int(program.device.core["gm_line"].value)
+    size = int(program.device.core["scalar_line"].value)
     for buffer, writers in _writers(program, size).items():
         told = set()
         for one, other in _sharing(program, writers):

@@ -9,7 +9,7 @@ Kernels that could be one with their neighbours are left to gm-round-trip, and t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
@@ -23,7 +23,7 @@ from npuscope.lower.lint.waiting import waits_of
 from npuscope.lower.program import Launch, Program
 
 MANY = 16  # equal tasks that are worth one launch
-DENSE = 4  # tasks submitted per task of a group: else the loop around it does much more than that
+DENSE = 4  # tasks submitted from one to the next: else the loop around them does much more than that
 WORTH = 0.25  # of a kernel's tasks: fewer are not worth a change
 DEAR = 1e-3  # seconds of scheduling to warn of, if they are more than the program's work takes
 
@@ -43,7 +43,7 @@ def many_tasks(program: Program) -> Iterator[Finding]:
             message=f"{sum(map(len, groups)):,} equal tasks of {kernel_name(launch)} are submitted one by one, though "
             f"up to {max(map(len, groups))} of them wait for the same and touch nothing of one another",
             fix=f"Make those blocks of one pl.spmd launch: {many(saved, 'task')} fewer.",
-            change=with_loop(loop, "spmd", name_hint=kernel_name(launch)) if _fills(groups[0]) else "",
+            change=with_loop(loop, "spmd", name_hint=kernel_name(launch)) if _one_loop(program, groups[0]) else "",
             cost=Cost(tasks=saved),
             count=len(groups),
         )
@@ -99,34 +99,36 @@ def mergeable(program: Program) -> dict[Launch, list[list[int]]]:
     for launch in _alone(program):
         if launch.blocks != 1 or len(launch.tasks) < MANY:
             continue
-        alike: dict[object, list[int]] = defaultdict(list)
+        alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for task in launch.tasks:
-            alike[tuple(waits.get(task, ())) or _around(program, task)].append(task)
-        groups = [tasks for tasks in alike.values() if len(tasks) >= MANY]
-        groups = [tasks for tasks in groups if tasks[0] in waits or _dense(tasks)]
+            alike[tuple(waits.get(task, ()))].append(task)
+        free = _runs(alike.pop((), []))
+        groups = [tasks for tasks in (*free, *alike.values()) if len(tasks) >= MANY]
         if groups and _apart(program, launch, groups[0]) and _apart(program, launch, groups[-1]):
             found[launch] = groups
     return found
 
 
-def _dense(tasks: Sequence[int]) -> bool:
-    return tasks[-1] - tasks[0] < DENSE * len(tasks)
+def _runs(tasks: list[int]) -> list[list[int]]:
+    """Tasks that wait for nothing, by what follows one another."""
+    runs: list[list[int]] = []
+    for task in tasks:
+        if not runs or task - runs[-1][-1] > DENSE:
+            runs.append([])
+        runs[-1].append(task)
+    return runs
 
 
-def _fills(tasks: Sequence[int]) -> bool:
-    """Whether nothing else is submitted between the tasks, so that their loop is about them alone."""
-    return tasks[-1] - tasks[0] == len(tasks) - 1
+def _one_loop(program: Program, tasks: list[int]) -> bool:
+    """Whether the tasks are the turns of one loop, and nothing else is submitted in it."""
+    around = {program.recording.tasks[task].turns[:-1] for task in tasks}
+    return tasks[-1] - tasks[0] == len(tasks) - 1 and len(around) == 1
 
 
 def _close(launch: Launch) -> bool:
     """Whether most tasks of a launch follow one another: a loop of its own, not one task per turn of a larger one."""
     near = sum(after - before <= DENSE for before, after in pairwise(launch.tasks))
     return 2 * near > len(launch.tasks)
-
-
-def _around(program: Program, task: int) -> tuple[tuple[int, int], ...]:
-    """The turn in which the innermost loop around a task stands."""
-    return tuple((turn.loop, turn.turn) for turn in program.recording.tasks[task].turns[:-1])
 
 
 def _apart(program: Program, launch: Launch, tasks: list[int]) -> bool:

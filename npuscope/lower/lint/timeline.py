@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,20 +24,18 @@ class Touch(NamedTuple):
     cells: Offsets
 
 
-def timeline(program: Program, buffer: int, first: int = 0) -> tuple[list[Touch], int]:
-    """All accesses to a buffer and its parts from a task on, and the number of cells."""
-    met = list(_met(program, buffer, first))
+def timeline(program: Program, buffer: int, tasks: Sequence[int]) -> tuple[list[Touch], int]:
+    """What these tasks did to a buffer and its parts, and the number of cells."""
+    met = list(_met(program, buffer, tasks))
     if not met:
         return [], 0
     cells, count = cells_of([region for _, region in met])
     return [touch._replace(cells=here) for (touch, _), here in zip(met, cells, strict=True)], count
 
 
-def _met(program: Program, buffer: int, first: int) -> Iterator[tuple[Touch, Region]]:
+def _met(program: Program, buffer: int, tasks: Sequence[int]) -> Iterator[tuple[Touch, Region]]:
     placement = program.placement
-    for number in program.touching.get(buffer, ()):
-        if number < first:
-            continue
+    for number in tasks:
         task = program.recording.tasks[number]
         inside = [placement.root(argument.buffer) == buffer for argument in task.arguments]
         for group in task.groups:

@@ -8,7 +8,7 @@ that the first step of a running sum reads, or that one atomic add meets, are no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +24,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.graph.aliases import Offsets
 
 ID = "zero-fill"
+SOON = 256  # tasks
 Fate = Literal["needed", "overwritten", "summed", "added once"]
 COPIES = SAME | {"cast", "slice", "fillpad", "full"}  # zeros stay zeros
 WAYS: dict[Fate, str] = {
@@ -49,14 +50,13 @@ def check(program: Program) -> Iterator[Finding]:
 def _into_gm(program: Program) -> Iterator[Finding]:
     fates: dict[int, dict[tuple[int, int], Fate]] = {}  # by buffer, of what each body's step wrote
     together: dict[tuple[int, int], list[tuple[Place, Fate]]] = defaultdict(list)
-    for place in places(program):
-        zero = zero_of(place.flow, place.step)
-        if zero is None:
-            continue
+    zeros = [(place, zero) for place in places(program) if (zero := zero_of(place.flow, place.step)) is not None]
+    bodies = {place.body for place, _ in zeros}
+    for place, zero in zeros:
         (access,) = place.step.op.accesses
         root = program.placement.root(place.argument(access).buffer)
         if root not in fates:
-            fates[root] = _fates(program, root)
+            fates[root] = _fates(program, root, bodies)
         fate = fates[root].get((place.body, place.step.number), "needed")
         if fate != "needed":
             together[id(place.launch), zero.number].append((place, fate))
@@ -115,8 +115,27 @@ class _Zeros:
         return next(way for way in order if way in self.ways)
 
 
-def _fates(program: Program, buffer: int) -> dict[tuple[int, int], Fate]:
-    touches, count = timeline(program, buffer)
+def _fates(program: Program, buffer: int, bodies: set[int]) -> dict[tuple[int, int], Fate]:
+    """What became of the zeros in a buffer, per body and step that wrote some; `bodies` are those that write zeros.
+
+    Looks as far as it must: most zeros are met soon after the last of them, whatever thousand tasks come later.
+    """
+    tasks = program.touching[buffer]
+    records = program.recording.tasks
+    marked = [n for n, task in enumerate(tasks) if any(group.body in bodies for group in records[task].groups)]
+    first, end = marked[0], marked[-1] + 1 + SOON
+    while True:
+        found, unmet = _followed(program, buffer, tasks[first:end], to_the_end=end >= len(tasks))
+        if not unmet or end >= len(tasks):
+            return found
+        end += end - first
+
+
+def _followed(
+    program: Program, buffer: int, tasks: Sequence[int], to_the_end: bool
+) -> tuple[dict[tuple[int, int], Fate], bool]:
+    """What these tasks did with the zeros that they wrote, and whether some are still there."""
+    touches, count = timeline(program, buffer, tasks)
     sources: list[tuple[int, int]] = []
     found: list[_Zeros] = []
     state = np.full(count, -1, np.int64)  # whose zeros a cell holds
@@ -150,10 +169,10 @@ def _fates(program: Program, buffer: int) -> dict[tuple[int, int], Fate]:
                     sources.append(source)
                     found.append(_Zeros())
                 state[cells] = sources.index(source)
-    left = np.flatnonzero(state >= 0)
-    if len(left):
-        met(left, None)
-    return {source: zeros.fate for source, zeros in zip(sources, found, strict=True)}
+    unmet = np.flatnonzero(state >= 0)
+    if to_the_end and len(unmet):
+        met(unmet, None)
+    return {source: zeros.fate for source, zeros in zip(sources, found, strict=True)}, len(unmet) > 0
 
 
 def _adds_to_it(flow: Flow, load: Step) -> bool:

@@ -116,13 +116,13 @@ TABLE = ("FP32", 32, 64), ("INT32", 1, 1024)
 
 
 def test_blocks_that_write_neighbours_one_by_one_share_a_line() -> None:
-    # 910B: a line has 512 bytes, 128 numbers of 4 bytes
+    # 910B: a line of a core's cache has 64 bytes, 16 numbers of 4 bytes
     (finding,) = found(shared_line.RULE, program(counting(1), *TABLE)).values()
     assert finding.line == line_of(__file__, "# four blocks")
-    assert "blocks 0 and 1 of count write elements of one 512-byte line of table" in finding.message
-    assert finding.fix.startswith("Keep them 128 elements apart")
-    assert found(shared_line.RULE, program(counting(127), *TABLE))
-    assert not found(shared_line.RULE, program(counting(128), *TABLE))
+    assert "blocks 0 and 1 of count write elements of one 64-byte line of table" in finding.message
+    assert finding.fix.startswith("Keep them 16 elements apart")
+    assert found(shared_line.RULE, program(counting(15), *TABLE))
+    assert not found(shared_line.RULE, program(counting(16), *TABLE))
     assert not found(shared_line.RULE, program(counting(1, alone=True), *TABLE))
 
 
@@ -141,7 +141,7 @@ def two_tasks(ordered: bool) -> Any:
 
 def test_tasks_share_a_line_unless_one_waits_for_the_other() -> None:
     (finding,) = found(shared_line.RULE, program(two_tasks(False), *TABLE)).values()
-    assert "one and two, which nothing orders, write elements of one 512-byte line" in finding.message
+    assert "one and two, which nothing orders, write elements of one 64-byte line" in finding.message
     assert not found(shared_line.RULE, program(two_tasks(True), *TABLE))
 
 

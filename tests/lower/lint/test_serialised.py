@@ -133,6 +133,47 @@ def neighbours(
     return y, z
 
 
+@pl.jit
+def sequential_inside(
+    x: pl.Tensor[[16, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for r in pl.parallel(0, 16, 8):
+        for n in pl.range(0, N, STEP):  # sequential inside
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[r : r + 8, n : n + STEP] = pl.exp(x[r : r + 8, n : n + STEP])
+    return y, z
+
+
+def test_a_sequential_loop_in_a_parallel_one_is_told_once() -> None:
+    made = program(sequential_inside, *SHAPES)
+    assert list(found(SEQUENTIAL, made)) == [line_of(__file__, "# sequential inside")]
+    assert not found(PARALLEL, made)
+
+
+@pl.jit
+def sequential_outside(
+    x: pl.Tensor[[16, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    z: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for _ in pl.range(2):
+        for n in pl.parallel(0, N, STEP):  # sequential outside
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[:, n : n + STEP] = pl.exp(x[:, n : n + STEP])
+    return y, z
+
+
+def test_a_parallel_loop_in_a_sequential_one() -> None:
+    made = program(sequential_outside, *SHAPES)
+    (finding,) = found(PARALLEL, made).values()
+    assert finding.line == line_of(__file__, "# sequential outside")
+    assert finding.cost == Cost(tasks=2 * (N // STEP - 1))
+    assert "because of a pl.range loop around it" in finding.message
+    assert not found(SEQUENTIAL, made)  # its second turn overwrites what the first wrote
+
+
 def test_a_sequential_loop_over_columns() -> None:
     (finding,) = found(SEQUENTIAL, program(in_order, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# in order")

@@ -26,6 +26,15 @@ def one_by_one(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROW
 
 
 @pl.jit
+def in_two_loops(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+    for r in pl.parallel(0, ROWS * 16, 64):
+        for n in pl.parallel(0, 256, 128):  # in two loops
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[r : r + 64, n : n + 128] = pl.exp(x[r : r + 64, n : n + 128])
+    return y
+
+
+@pl.jit
 def one_launch(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
     for r in pl.spmd(ROWS, name_hint="root"):
         y[r * 16 : r * 16 + 16, :] = pl.exp(x[r * 16 : r * 16 + 16, :])
@@ -106,6 +115,13 @@ def test_equal_tasks_could_be_blocks() -> None:
     assert finding.cost == Cost(tasks=ROWS - 1)
     assert finding.change == "for r in pl.spmd(ROWS, name_hint='root'):"
     assert not found(SHORT, made)  # told once
+
+
+def test_equal_tasks_of_nested_loops_could_be_blocks() -> None:
+    (finding,) = found(MANY, program(in_two_loops, X, X)).values()
+    assert finding.line == line_of(__file__, "# in two loops")
+    assert finding.cost == Cost(tasks=ROWS // 4 * 2 - 1)
+    assert finding.change == ""  # one line does not say it
 
 
 def test_split_k_parts_could_be_blocks() -> None:

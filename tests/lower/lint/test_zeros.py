@@ -170,3 +170,24 @@ def test_zeros_that_somebody_needs(entry: Any) -> None:
 
 def test_the_seeds_of_split_k_projections_are_needed() -> None:
     assert not found(RULE, model("qwen3_14b/decode_layer", "--small"))
+
+
+@pl.jit
+def met_late(
+    a: pl.Tensor[[16, STEPS * K], pl.BF16],
+    b: pl.Tensor[[STEPS * K, N], pl.BF16],
+    c: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="zero"):
+        c[:, :] = pl.full([16, N], dtype=pl.FP32, value=0.0)  # met late
+    for _ in pl.range(600):  # all of them on one half, far longer than one looks at first
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="half"):
+            c[:, 0:64] = pl.matmul(a[:, 0:K], b[0:K, 0:64])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="other"):
+        c[:, 64:128] = pl.matmul(a[:, 0:K], b[0:K, 64:128])
+    return c
+
+
+def test_zeros_are_followed_until_the_last_of_them_is_met() -> None:
+    (finding,) = found(RULE, program(met_late, *SHAPES)).values()
+    assert finding.line == line_of(__file__, "# met late")
