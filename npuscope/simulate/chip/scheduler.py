@@ -125,7 +125,10 @@ def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
 
 @compiled
 def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
-    if s.core[BEHIND, core] >= 0:
+    """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
+    cube = core if core < machine.clusters else (core - machine.clusters) // 2
+    held = s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED
+    if s.core[BEHIND, core] >= 0 or s.core[STATE, core] == GATED or held:
         return False
     if shape == MIX:
         vector = machine.clusters + 2 * core
