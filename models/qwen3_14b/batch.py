@@ -29,7 +29,9 @@ def slot_mapping(model: Qwen3, table: Array, seq_lens: Array) -> Array:
 
 
 def lengths_of(model: Qwen3, seed: int = 0) -> Array:
-    """[rows]: the model's context, or the longest a sequence can be, one that ends a page, one that begins one, others."""
+    """[rows]: the model's context; else the longest a sequence can be, one that ends a page, one that begins one, and
+    others between.
+    """
     if model.context is not None:
         lengths = np.full(model.rows, model.context)
     else:

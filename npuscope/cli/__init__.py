@@ -30,6 +30,7 @@ from npuscope.cli import (
     report,
     roofline,
     run,
+    tpot,
     view,
     whatif,
 )
@@ -46,8 +47,9 @@ app = typer.Typer(
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
 PROGRAMS = (run, check, memory, graph)
+TIMES = (tpot,)
 CAPTURES = (info, doctor, convert, formats, demo)
-for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
+for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *TIMES, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
 
 
