@@ -24,7 +24,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json, print_text
+from npuscope.cli.output import JsonFlag, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -52,9 +52,7 @@ def command(
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
-    ring_slots: Annotated[
-        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
-    ] = None,
+    ring_slots: RingSlots = None,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
     markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -28,9 +28,7 @@ def command(
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
     device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
-    ring_slots: Annotated[
-        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
-    ] = None,
+    ring_slots: RingSlots = None,
     program: Annotated[
         int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
     ] = None,

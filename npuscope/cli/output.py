@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
 KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
+RingSlots = Annotated[
+    int | None,
+    typer.Option(
+        "--ring-slots",
+        min=1,
+        help="Slots of the ring between cube and vector cores where it goes one way, else the chip's; where it goes "
+        "both ways each has half, at least 2. 8 is the compiler of July 2026.",
+    ),
+]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]

@@ -28,6 +28,7 @@ from npuscope.simulate.chip.state import (
     BLOCK,
     COMPLETE,
     DONE,
+    DUE,
     FAR,
     FINISHED,
     GATED,
@@ -35,7 +36,6 @@ from npuscope.simulate.chip.state import (
     IDLE,
     KIND,
     LAST,
-    LEFT,
     MISSING,
     NEXT,
     OLDEST,
@@ -45,7 +45,6 @@ from npuscope.simulate.chip.state import (
     ROWS,
     RUNNING,
     SPAN,
-    STARTS,
     STATE,
     SUBMITTED,
     TASK,
@@ -58,40 +57,29 @@ from npuscope.simulate.chip.state import (
 from npuscope.simulate.compiled import compiled
 
 LEAST_LOOP = 50.0  # nanoseconds of a scheduler's turn that polls nobody
-OVER = 1e-6  # nanoseconds left of a block that has ended
-ANEW = 512  # events after which the memory's rates are added up anew
+ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
 
 @compiled
 def run(job: Job, machine: Machine, times: Times, s: State) -> float:
     """Runs until all tasks are done; the time then, or -1 where nobody can go on."""
-    now, events, changed = 0.0, 0, True
+    now, events = 0.0, 0
     while s.number[FINISHED] < len(job.shape):
-        events += 1
-        if changed:
-            if events % ANEW == 0:
-                add_up(job, s)
-            set_spans(job, machine, s)
-            changed = False
-        when = np.min(s.thread[AT])
-        if s.number[NEXT] < len(job.shape) and s.orchestrator[0] < when:
-            when = s.orchestrator[0]
-        for core in range(s.core.shape[1]):
-            if s.core[STATE, core] == RUNNING:
-                when = min(when, now + s.clock[LEFT, core] * s.clock[SPAN, core])
-            elif s.core[STATE, core] == WAITING:
-                when = min(when, s.clock[STARTS, core])
+        blocks = np.min(s.clock[DUE])
+        when = min(blocks, np.min(s.thread[AT]))
+        if s.number[NEXT] < len(job.shape):
+            when = min(when, s.orchestrator[0])
         if when >= FAR:
             return -1.0
-        for core in range(s.core.shape[1]):
-            if s.core[STATE, core] == RUNNING:
-                s.clock[LEFT, core] -= (when - now) / s.clock[SPAN, core]
         now = when
-        changed = begin_blocks(job, times, s, now)
-        if end_blocks(job, machine, times, s, now):
-            changed = True
-        promote(job, machine, s, now)
-        orchestrate(job, machine, times, s, now)
+        if blocks <= now:
+            events += 1
+            turn_blocks(job, machine, times, s, now)
+            if events % ANEW == 0:
+                add_up(job, s)
+            set_spans(job, machine, s, now)
+        if s.orchestrator[0] <= now:
+            orchestrate(job, machine, times, s, now)
         for thread in range(machine.threads):
             if s.thread[AT, thread] <= now:
                 loop(job, machine, times, s, thread, now)
@@ -99,45 +87,40 @@ def run(job: Job, machine: Machine, times: Times, s: State) -> float:
 
 
 @compiled
-def begin_blocks(job: Job, times: Times, s: State, now: float) -> bool:
-    changed = False
+def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
+    """Blocks that are due start or end; what waited behind one that ended goes on."""
+    ended = False
     for core in range(s.core.shape[1]):
-        if s.core[STATE, core] == WAITING and s.clock[STARTS, core] <= now:
-            row = job.first_block[s.core[TASK, core]] + s.core[BLOCK, core]
-            kind = job.block_class[row]
-            s.core[STATE, core] = RUNNING
-            s.core[KIND, core] = kind
-            s.clock[LEFT, core] = 1.0
-            s.clock[SPAN, core] = job.run[kind, 0]
-            times.start[row] = now
-            for n in range(len(s.rates)):
-                s.rates[n] += job.draws[kind, n]
-            changed = True
-    return changed
-
-
-@compiled
-def end_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) -> bool:
-    changed = False
-    for core in range(s.core.shape[1]):
-        if s.core[STATE, core] != RUNNING or s.clock[LEFT, core] * s.clock[SPAN, core] > OVER:
+        if s.clock[DUE, core] > now:
             continue
         task = s.core[TASK, core]
         row = job.first_block[task] + s.core[BLOCK, core]
+        kind = job.block_class[row]
+        if s.core[STATE, core] == WAITING:
+            s.core[STATE, core] = RUNNING
+            s.core[KIND, core] = kind
+            s.clock[SPAN, core] = job.run[kind, 0]
+            s.clock[DUE, core] = now + job.run[kind, 0]
+            times.start[row] = now
+            for n in range(len(s.rates)):
+                s.rates[n] += job.draws[kind, n]
+            continue
+        ended = True
         times.end[row] = now
         for n in range(len(s.rates)):
-            s.rates[n] -= job.draws[s.core[KIND, core], n]
-        changed = True
+            s.rates[n] -= job.draws[kind, n]
         s.unseen[s.core[UNSEEN_COUNT, core], core] = row
         s.core[UNSEEN_COUNT, core] += 1
         s.core[STATE, core] = IDLE
         s.core[TASK, core] = -1
+        s.clock[DUE, core] = FAR
         if job.shape[task] == MIX:
             for vector in range(machine.clusters + 2 * core, machine.clusters + 2 * core + 2):
                 s.core[STATE, vector] = IDLE
                 s.core[TASK, vector] = -1
         wake(s, s.core[OWNER, core], now + machine.fin)
-    return changed
+    if ended:
+        promote(job, machine, s, now)
 
 
 @compiled
@@ -162,7 +145,7 @@ def promote(job: Job, machine: Machine, s: State, now: float) -> None:
             s.core[STATE, core] = GATED
         else:
             s.core[STATE, core] = WAITING
-            s.clock[STARTS, core] = now + machine.switch
+            s.clock[DUE, core] = now + machine.switch
 
 
 @compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuscope.simulate.chip.job import Floats, Job, Machine
 from npuscope.simulate.chip.state import (
+    DUE,
     KIND,
     RUNNING,
     SPAN,
@@ -26,13 +27,15 @@ def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
 
 
 @compiled
-def set_spans(job: Job, machine: Machine, s: State) -> None:
-    """How long the block on each core would run from start to end at the present slow-down."""
+def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
+    """How long the block on each core runs from start to end at the present slow-down, and when it is then due."""
     g, share, factor = slow_down(s.rates, machine.limit)
     for core in range(s.core.shape[1]):
         if s.core[STATE, core] == RUNNING:
             kind = s.core[KIND, core]
-            s.clock[SPAN, core] = (job.run[kind, g] + share * (job.run[kind, g + 1] - job.run[kind, g])) * factor
+            span = (job.run[kind, g] + share * (job.run[kind, g + 1] - job.run[kind, g])) * factor
+            s.clock[DUE, core] = now + (s.clock[DUE, core] - now) / s.clock[SPAN, core] * span
+            s.clock[SPAN, core] = span
 
 
 @compiled

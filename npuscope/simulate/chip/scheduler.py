@@ -18,7 +18,9 @@ from npuscope.simulate.chip.state import (
     BEHIND_GATED,
     BLOCK,
     COMPLETE,
+    DUE,
     EARLY,
+    FAR,
     FINISHED,
     GATED,
     HANDED,
@@ -29,7 +31,6 @@ from npuscope.simulate.chip.state import (
     OWNER,
     PERIOD,
     STAGED,
-    STARTS,
     STATE,
     SUBMITTED,
     TASK,
@@ -96,7 +97,7 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
                 for core in range(s.core.shape[1]):
                     if s.core[TASK, core] == consumer and s.core[STATE, core] == GATED:
                         s.core[STATE, core] = WAITING
-                        s.clock[STARTS, core] = clock + machine.visible
+                        s.clock[DUE, core] = clock + machine.visible
             make_ready(job, s, consumer)
     return clock
 
@@ -141,7 +142,7 @@ def place(job: Job, machine: Machine, times: Times, s: State, task: int, core: i
     s.core[TASK, core] = task
     s.core[BLOCK, core] = s.todo[HANDED, task]
     s.core[STATE, core] = WAITING if begin >= 0 else GATED
-    s.clock[STARTS, core] = begin
+    s.clock[DUE, core] = begin if begin >= 0 else FAR
     s.core[USED, core] = 1
     s.todo[HANDED, task] += 1
     if job.shape[task] == MIX:
@@ -206,6 +207,8 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
     for kind in range(3):
         for turn in range(3):
             shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
+            if (next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)) < 0:
+                continue
             if kind == 1 and peer_idle(machine, s, shape, thread):
                 continue
             first = machine.clusters if shape == AIV else 0

@@ -16,8 +16,7 @@ FAR = 1e300
 IDLE, GATED, WAITING, RUNNING, HELD = range(5)  # what a core does; HELD: a vector core of a mixed block
 # rows of `core`: the front block and its class, the one behind, blocks nobody has seen, whether it ever ran, its thread
 STATE, TASK, BLOCK, KIND, BEHIND, BEHIND_BLOCK, BEHIND_GATED, UNSEEN_COUNT, USED, OWNER = range(10)
-# rows of `clock`: share of the front block still to run, when it starts, its length at the present slow-down
-LEFT, STARTS, SPAN = range(3)
+DUE, SPAN = range(2)  # rows of `clock`: when the front block starts or ends, its length at the present slow-down
 # rows of `todo`: producers not done; those neither done, nor early and handed out; blocks handed out and done; flags
 MISSING, UNREADY, HANDED, DONE, COMPLETE, SUBMITTED, STAGED = range(7)
 AT, LAST, PERIOD, ASLEEP = range(4)  # rows of `thread`: next turn, last turn, length of an idle turn, nothing to do
@@ -54,7 +53,7 @@ def new_state(job: Job, machine: Machine) -> State:
     count[TOGETHER] = -1
     return State(
         core,
-        np.full((3, cores), FAR),
+        np.full((2, cores), FAR),
         np.full((3, cores), -1, np.int64),
         todo,
         np.full((8, tasks + 1), -1, np.int64),
