@@ -1,4 +1,4 @@
-"""The history of times per token: it grows by a line, says at which commit, and is drawn; what is no history is refused."""
+"""The history of times per token: it grows by lines, knows the commit and is drawn; what is no history is refused."""
 
 from __future__ import annotations
 
