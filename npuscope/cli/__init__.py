@@ -32,6 +32,7 @@ from npuscope.cli import (
     roofline,
     run,
     simulate,
+    tpot,
     view,
     whatif,
 )
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate)
+PROGRAMS = (run, check, memory, graph, simulate, tpot)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)

@@ -36,9 +36,9 @@ class Core:
 @dataclass
 class Thread:
     number: int
+    period: float
     at: float = FAR
     last: float = 0.0
-    period: float = 1.0
     asleep: bool = True
 
 
@@ -51,7 +51,7 @@ class Chip:
         owner = [c % machine.threads for c in range(clusters)]
         owner += [c % machine.threads for c in range(clusters) for _ in range(2)]
         self.cores = [Core(n, thread) for n, thread in enumerate(owner)]
-        self.threads = [Thread(n) for n in range(machine.threads)]
+        self.threads = [Thread(n, machine.loop) for n in range(machine.threads)]
         self.times: Times = new_times(job)
         self.missing = job.producers.tolist()
         self.unready = job.producers.tolist()
