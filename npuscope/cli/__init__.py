@@ -34,6 +34,7 @@ from npuscope.cli import (
     run,
     simulate,
     sweep,
+    tpot,
     view,
     whatif,
 )
@@ -49,7 +50,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate, rank, sweep)
+PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     kind = getattr(module, "Command", None)  # a parser of its own

@@ -88,6 +88,7 @@ def machine_of(device: Device) -> Machine:
         switch=ns["switch"],
         stage=ns["early_stage"],
         dummy=ns["dummy"],
+        loop=ns["idle_loop"],
         window=int(device.runtime["task_window"].value),
     )
 
