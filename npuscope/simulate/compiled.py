@@ -19,12 +19,17 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True)(function))
 
 
+def is_kept(function: Callable[..., Any]) -> bool:
+    """Whether a compiled function's machine code is on disk, made from its present source."""
+    source = Path(function.__code__.co_filename)
+    kept = Path(cast(Any, function).stats.cache_path).glob(f"{source.stem}.{function.__qualname__}-*.nbi")
+    return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)
+
+
 @contextmanager
 def announced(function: Callable[..., Any]) -> Iterator[None]:
     """Says so where the block will have to compile a function first, which takes many seconds."""
-    source = Path(function.__code__.co_filename)
-    kept = Path(cast(Any, function).stats.cache_path).glob(f"{source.stem}.{function.__qualname__}-*.nbi")
-    if any(file.stat().st_mtime >= source.stat().st_mtime for file in kept):
+    if is_kept(function):
         yield
         return
     what = "compiling the simulator (once per machine)"
