@@ -1,6 +1,7 @@
 """Sizes that are known from the compiler's own plans (facts: qwen3_decode.md §3 and §4, chip.md §7), byte for byte.
 
-For a K loop in a region: Mat = stages · (weights beside each other) · TK · TN · bytes + stages · M · TK · bytes + the ring; Acc of FP32 [16, N] = 64 N, of INT32 [16, N] = 128 N (rows padded to 32). M is 16.
+For a K loop in a region: Mat = stages · (weights beside each other) · TK · TN · bytes + stages · M · TK · bytes + the
+ring; Acc of FP32 [16, N] = 64 N, of INT32 [16, N] = 128 N (rows padded to 32). M is 16.
 """
 
 from __future__ import annotations
