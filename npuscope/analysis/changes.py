@@ -116,7 +116,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
 
 
 def _has_edges(work: Work, ready: Readiness) -> bool:
-    return work.on_cores and ready.edges > 0
+    return work.on_cores and ready.told
 
 
 def _models(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:

@@ -19,6 +19,7 @@ from npuscope.cli import (
     compare,
     convert,
     demo,
+    device,
     doctor,
     formats,
     forward,
@@ -30,6 +31,8 @@ from npuscope.cli import (
     report,
     roofline,
     run,
+    simulate,
+    tpot,
     view,
     whatif,
 )
@@ -45,10 +48,12 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph)
+PROGRAMS = (run, check, memory, graph, simulate, tpot)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
+
+app.add_typer(device.app, name="device")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Hazard, ones, unordered
 from npuscope.lower.races.model import Race, Side
-from npuscope.lower.races.region_text import region_text
+from npuscope.lower.races.region_text import named, region_text
 from npuscope.lower.races.remedy import remedy
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.boxes import dims, offsets_meet
@@ -50,7 +50,7 @@ def task_races(program: Program) -> Iterator[Race]:
                 regions.append(region)
                 names.append(Name(recording.tasks[task].kernel, site, region.mode))
         for (one, other, kind), pairs in unordered(regions, names, before, Classes()).items():
-            found[one, other, kind, recording.buffers[buffer].name].append(_Found(buffer, pairs))
+            found[one, other, kind, named(program, buffer).name].append(_Found(buffer, pairs))
     for (one, other, kind, name), parts in found.items():
         buffer, pairs = parts[0]
         later = min(pairs)
@@ -81,7 +81,7 @@ def _sides(
     made = []
     for task, name, region in zip(tasks, names, shown, strict=True):
         launch, site = recording.sites[recording.tasks[task].site], recording.sites[name.site]
-        text = region_text(recording.buffers[buffer], region.shape, region.strides, region.offsets.tolist())
+        text = region_text(named(program, buffer), region.shape, region.strides, region.offsets.tolist())
         made.append(Side(task, name.kernel, site.file, site.line, (launch.file, launch.line), text))
     return made[0], made[1]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from npuscope.lower.races.between_tasks import meeting, touched
 from npuscope.lower.races.model import Race, Side
-from npuscope.lower.races.region_text import region_text
+from npuscope.lower.races.region_text import named, region_text, short_kernel
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.boxes import Box, dims, offsets_meet
 from npuscope.tile.graph.cells import Region
@@ -56,17 +56,18 @@ def _has(region: Region, element: Region) -> bool:
 
 def _race(program: Program, written: Region, site: int, element: Region, read_site: int) -> Race:
     recording = program.recording
-    task, buffer = recording.tasks[written.task], recording.buffers[written.buffer]
+    task, buffer = recording.tasks[written.task], named(program, written.buffer)
+    kernel = short_kernel(task)
     here, there, launch = recording.sites[read_site], recording.sites[site], recording.sites[task.site]
     regions = [region_text(buffer, r.shape, r.strides, r.offsets.tolist()) for r in (written, element)]
     sides = (
         Side(task.id, task.kernel, there.file, there.line, (launch.file, launch.line), regions[0]),
         Side(-1, HOST, here.file, here.line, (here.file, here.line), regions[1]),
     )
-    hidden = f"{buffer.name} is manual_dep=True" if buffer.manual_dep else f"{task.kernel} is in a manual scope"
+    hidden = f"{buffer.name} is manual_dep=True" if buffer.manual_dep else f"{kernel} is in a manual scope"
     if not task.manual_scope and not buffer.manual_dep:
-        hidden = f"{task.kernel} takes {buffer.name} as no_dep"
+        hidden = f"{kernel} takes {buffer.name} as no_dep"
     why = f"the orchestration waits for the writers that the runtime knows, and {hidden}"
     place = f"{Path(launch.file).name}:{launch.line}"
-    fix = f"read the element inside a task with deps= on {task.kernel} ({place}), or let the runtime track that write"
+    fix = f"read the element inside a task with deps= on {kernel} ({place}), or let the runtime track that write"
     return Race("raw", buffer.name, sides, 1, why, fix)
