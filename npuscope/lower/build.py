@@ -7,11 +7,13 @@ finds, and the Repeat says where that comes from.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.names import name_of
 from npuscope.lower.storages import Storages
+from npuscope.tile.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Ref, Site, Task
 
 Numbers = list[Any]  # per item the number of its value (None where it makes none), or per segment of a loop its Numbers
@@ -50,7 +52,11 @@ class _Builder:
         number = len(self.values)
         name = self.tensors[op.accesses[0].argument] if op.accesses else name_of(self.sites[op.site], op.name)
         space = tile.space or ""
-        self.values.append(Value(number, name, tile.shape, tile.dtype, op.site, number, space, said=bool(space)))
+        value = Value(number, name, tile.shape, tile.dtype, op.site, number, space, said=bool(space))
+        staged = dict(op.attributes).get("staged")  # a copy through the chip, piece by piece
+        if isinstance(staged, tuple):
+            value = replace(value, bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
+        self.values.append(value)
         return number
 
     def items(self, items: tuple[Op | Loop, ...], numbers: Numbers, frames: tuple[_Frame, ...]) -> Items:

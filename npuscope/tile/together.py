@@ -60,7 +60,8 @@ class Together:
         key = _likeness(values) if outside.known else None
         if key is None:
             return None, execute()
-        key = (id(body.__code__), blocks, *key)
+        carried = bool(run.carries)
+        key = (id(body.__code__), blocks, carried, *key)
         kind = self._kinds.get(key, _NEW)
         if exact := kind is _WRITES:
             key = (*key, *[value for value in values if type(value) is int])
@@ -69,7 +70,7 @@ class Together:
             before, name = (twins.marks(run), run.writes), task.kernel
             after = execute()
             hands_back = _hands_back(left, after, values) if before[0] == twins.marks(run) else None
-            kind = None if hands_back is None else Kind(body, blocks, outside, left, hands_back)
+            kind = None if hands_back is None else Kind(body, blocks, outside, left, hands_back, carried)
             if kind is not None and (exact or run.writes != before[1]):
                 if not exact:
                     self._kinds[key] = _WRITES

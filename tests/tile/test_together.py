@@ -251,6 +251,33 @@ def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
     assert once < watch.ops / 5
 
 
+def test_a_number_carried_by_the_loop_around(watch: Watch) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i, (row,) in pl.range(6, init_values=(0,)):
+            with pl.at(level=CORE):
+                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+            (row,) = pl.yield_(row + 1 + i // 3)
+        return out
+
+    assert ops_run(watch, main) == 2 * 2
+
+    recording = the_same(main)
+    assert [int(task.groups[0].offsets[0][0]) // 64 for task in recording.tasks] == [0, 1, 2, 3, 5, 7]
+
+
+def test_branches_that_yield(watch: Watch) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(8):
+            with pl.at(level=CORE):
+                row = pl.yield_(i + 8) if i >= 4 else pl.yield_(i)
+                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+        return out
+
+    assert ops_run(watch, main) == 2 * 3  # the first task, the rest of its arm, the other arm
+
+
 SCALE = 1
 
 

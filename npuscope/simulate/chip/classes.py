@@ -13,11 +13,12 @@ from npuscope.lower.model import Items, Repeat
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import SLOW, Floats, Ints
 from npuscope.simulate.chip.l2 import SMALL, Cache
+from npuscope.simulate.chip.lines import distinct_lines
 from npuscope.simulate.core.costs import NS, line_bytes
 from npuscope.simulate.core.pipes import Timing, time_block
 from npuscope.simulate.core.stream import Stream, stream_of
 from npuscope.tile.dtypes import BY_NAME
-from npuscope.tile.record.model import Task
+from npuscope.tile.record.model import Access, BlockGroup, Task
 
 STEPS = 16  # shares of a block's bytes that come from HBM are told apart in so many steps
 
@@ -28,7 +29,8 @@ class Reads:
 
     argument: int
     bytes: int
-    accesses: tuple[int, ...]
+    boxes: tuple[tuple[int, Access], ...]
+    size: int  # bytes of an element
 
 
 @dataclass
@@ -49,6 +51,8 @@ class Classes:
         size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
         self._cache = Cache(size)
         self._whole = size * SMALL
+        self._line = int(self.device.core["gm_line"].value)
+        self._distinct: dict[tuple[int, int], int] = {}
 
     def stream(self, key: tuple[str, int, str, int]) -> int:
         if key not in self._numbers:
@@ -66,15 +70,16 @@ class Classes:
             total = sum(reads.bytes for reads in self._reads[number])
             missed = np.zeros(len(group.blocks))
             for reads in self._reads[number]:
+                once = self._once(number, reads, group)
                 buffer = self.program.recording.buffers[task.arguments[reads.argument].buffer]
                 whole = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
                 if whole <= self._whole:
                     if not self._cache.touch(buffer.id, whole):
-                        missed += reads.bytes
+                        missed += min(once, whole / len(group.blocks))
                     continue
-                for n, place in enumerate(_places(group.offsets, reads.accesses, len(group.blocks))):
-                    if not self._cache.touch((buffer.id, place, number, reads.argument), reads.bytes):
-                        missed[n] += reads.bytes
+                for n, place in enumerate(_places(group.offsets, reads, len(group.blocks), self._line)):
+                    if not self._cache.touch((buffer.id, place, number, reads.argument), once):
+                        missed[n] += once
             for n, at in enumerate(group.blocks.tolist()):
                 share = round(STEPS * missed[n] / total) if total else 0
                 found[at] = self._class(number, share)
@@ -83,6 +88,14 @@ class Classes:
                 buffer = self.program.recording.buffers[argument.buffer]
                 self._cache.touch(buffer.id, min(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes, self._whole))
         return found
+
+    def _once(self, number: int, reads: Reads, group: BlockGroup) -> int:
+        """Bytes of the lines that a block of this kind reads of an argument, each line once."""
+        key = (number, reads.argument)
+        if key not in self._distinct:
+            boxes = [(access, group.offsets[at][..., 0]) for at, access in reads.boxes]
+            self._distinct[key] = min(distinct_lines(boxes, reads.size, self._line) * self._line, reads.bytes)
+        return self._distinct[key]
 
     def _class(self, stream: int, share: int) -> int:
         key = (stream, share)
@@ -110,15 +123,15 @@ class Classes:
         return self.timed[key]
 
 
-def _places(offsets: tuple[Ints, ...], accesses: tuple[int, ...], blocks: int) -> list[int]:
-    """Where each block begins to read."""
+def _places(offsets: tuple[Ints, ...], reads: Reads, blocks: int, line: int) -> list[int]:
+    """The line at which each block begins to read: neighbours that begin in one line read the same lines."""
     lowest = None
-    for access in accesses:
-        values = offsets[access]
+    for at, _ in reads.boxes:
+        values = offsets[at]
         first = np.min(values.reshape(-1, values.shape[-1]), axis=0)
         lowest = first if lowest is None else np.minimum(lowest, first)
     assert lowest is not None
-    places: list[int] = np.broadcast_to(lowest, (blocks,)).tolist()
+    places: list[int] = np.broadcast_to(lowest * reads.size // line, (blocks,)).tolist()
     return places
 
 
@@ -127,7 +140,8 @@ def _reads(kernel: Kernel, device: Device, program: Program) -> list[Reads]:
     line = int(device.core["gm_line"].value)
     task = program.recording.tasks[kernel.task]
     size: dict[int, int] = {}
-    places: dict[int, list[int]] = {}
+    places: dict[int, dict[int, Access]] = {}
+    sizes: dict[int, int] = {}
 
     def walk(items: Items, times: int) -> None:
         for item in items:
@@ -138,9 +152,10 @@ def _reads(kernel: Kernel, device: Device, program: Program) -> list[Reads]:
                 continue
             for n, access in enumerate(item.accesses):
                 dtype = program.recording.buffers[task.arguments[access.argument].buffer].dtype
-                moved = line_bytes(access, BY_NAME[dtype].bytes, line) * times
+                sizes[access.argument] = BY_NAME[dtype].bytes
+                moved = line_bytes(access, sizes[access.argument], line) * times
                 size[access.argument] = size.get(access.argument, 0) + moved
-                places.setdefault(access.argument, []).append(item.first_access + n)
+                places.setdefault(access.argument, {})[item.first_access + n] = access
 
     walk(kernel.lowered.items, 1)
-    return [Reads(argument, size[argument], tuple(dict.fromkeys(places[argument]))) for argument in size]
+    return [Reads(argument, size[argument], tuple(places[argument].items()), sizes[argument]) for argument in size]

@@ -125,7 +125,10 @@ def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
 
 @compiled
 def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
-    if s.core[BEHIND, core] >= 0:
+    """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
+    cube = core if core < machine.clusters else (core - machine.clusters) // 2
+    held = s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED
+    if s.core[BEHIND, core] >= 0 or s.core[STATE, core] == GATED or held:
         return False
     if shape == MIX:
         vector = machine.clusters + 2 * core
@@ -222,6 +225,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                 now = idle(machine, s, shape, core)
                 if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
                     continue
+                clock = max(clock, times.ready[task])  # a peer whose turn is under way may make it ready only then
                 clock += machine.stage if kind == 2 else machine.dispatch
                 if not now:
                     place_behind(job, machine, times, s, task, core, clock, kind == 2)
@@ -251,6 +255,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
     if room < wanted:
         return clock
     turns = (wanted + machine.threads - 1) // machine.threads  # the threads hand out side by side
+    clock = max(clock, times.ready[task])
     begin = clock + turns * machine.dispatch + machine.pickup
     for core in range(first, last):
         if s.todo[HANDED, task] < wanted and idle(machine, s, shape, core):

@@ -42,9 +42,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one block did, one row per instruction: pipe, site, start, end and the reason that it waited for."""
+    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited."""
 
     pipe: Ints
+    row: Ints
     site: Ints
     start: Floats
     end: Floats
@@ -240,5 +241,5 @@ def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing,
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
-    lane = Lane(ints[:, 0], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    lane = Lane(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
     return Timing(max(cube, vector), cube, vector, busy, stalls), lane

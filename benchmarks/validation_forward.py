@@ -1,4 +1,4 @@
-"""Writes docs/validation.md: predicted against measured, every row of the measurements, misses included."""
+"""Writes docs/validation_forward.md: predicted against measured, every row of the measurements, misses included."""
 
 # ruff: noqa: E501  (prose and tables of a page)
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from calibrate import Fitted
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "validation.md"
+PAGE = ROOT / "docs" / "validation_forward.md"
 QWEN3 = ROOT / "tests" / "data" / "configs" / "qwen3_32b.json"
 HELD_OUT = {
     "LongCat decode, 910C, GE graph": "longcat_910c/kernel_details.csv",
@@ -70,7 +70,7 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
     print(f"wrote {PAGE}")
 
 
-HEAD = """# Validation of predicted times
+HEAD = """# Validation of predicted forward passes
 
 Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `npuscope/device/a3.toml`, the laws in
 `npuscope/forward/estimate/`. All measurements are means of captures on one die of an
