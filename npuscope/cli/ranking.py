@@ -53,10 +53,10 @@ def rank_variants(
         order = ranked(found)
         able = [one for one in order if one.error is None]
         comparison, names = None, ("", "")
-        if len(able) > 1 and ((why and not json) or html is not None):
-            # against the first one named, or the next best where that one wins or does not run
-            other = found[0] if found[0].error is None and found[0] != able[0] else able[1]
-            names = (other.variant, able[0].variant)
+        # against the first one named, or the next best where that one wins or does not run
+        slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
+        if slower and ((why and not json) or html is not None):
+            names = (slower[0].variant, able[0].variant)
             pair = [next(v for v in variants if v.name == name) for name in names]
             both = [explain(simulated(variant).trace) for variant in pair]
             comparison = compare_explained(both[0], both[1])
