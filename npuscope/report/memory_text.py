@@ -22,7 +22,8 @@ def memory_text(file: str, device: str, fits: Sequence[Fit], tiles: bool = False
     lines: list[str] = []
     for fit in fits:
         functions = many(len({usage.function for usage in fit.used}), "function")
-        told = f"{many(len(fit.errors), 'error')}: not everything fits" if fit.errors else "everything fits"
+        over = len(fit.errors)
+        told = f"{over} of their memories {'is' if over == 1 else 'are'} too small" if over else "everything fits"
         lines += [f"{printable(file)}: {_program(fit)} on {device}, {functions} with memory on chip: {told}", ""]
         lines += usage_lines(fit.used)
         if tiles:
