@@ -72,9 +72,7 @@ def rows() -> list[Row]:
     for row in tomllib.loads(ROWS.read_text())["row"]:
         pair = (row["before"], row["after"]) if "before" in row else None
         measured = pair[1] / pair[0] if pair else row["measured"]
-        found.append(
-            Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, row.get("decides", ""))
-        )
+        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, row.get("decides", "")))
     return found
 
 

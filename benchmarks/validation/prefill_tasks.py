@@ -25,9 +25,7 @@ def many():
             n0 = block * N
             total = pl.create_tensor([TOKENS, N], dtype=pl.FP32)
             for part in pl.range(PARTS):
-                with pl.at(
-                    level=pl.Level.CORE_GROUP, name_hint="part", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
-                ):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="part", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
                     first = part * (K // PARTS)
                     acc = pl.matmul(x[:, first : first + STEP], w[first : first + STEP, n0 : n0 + N])
                     for step in pl.range(1, K // PARTS // STEP):

@@ -66,9 +66,7 @@ def apart(hidden: int, inter: int, chunk: int):
             n0 = block * chunk
             down = pl.create_tensor([ROWS, chunk], dtype=pl.FP32)
             for part in pl.range(100):
-                with pl.at(
-                    level=pl.Level.CORE_GROUP, name_hint="down", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
-                ):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="down", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
                     acc = pl.full([ROWS, chunk], dtype=pl.FP32, value=0.0)
                     for step in pl.range(I_BLOCKS // 100):
                         k0 = (part * (I_BLOCKS // 100) + step) * N

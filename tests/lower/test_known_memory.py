@@ -123,3 +123,34 @@ def test_the_compile_failures_of_the_fourth_seed() -> None:
 def test_the_sizes_below_those_of_the_fourth_seed_compile() -> None:
     program, then = layer("decode_layer_a8w8.py"), Options(ring_slots=8)  # tiles of 256 columns
     assert list(overflows(program, usages(kernels(program, then)), then)) == []
+
+
+@pl.jit
+def dual_scaled(
+    x: pl.Tensor[[M, TK], pl.INT8],
+    w: pl.Tensor[[TK, 2 * TN], pl.INT8],
+    columns: pl.Tensor[[2, TN], pl.FP32],
+    rows: pl.Tensor[[M, 1], pl.FP32],
+    gate: pl.Out[pl.Tensor[[M, TN], pl.FP32]],
+    up: pl.Out[pl.Tensor[[M, TN], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
+        a = pl.matmul(x[:, :], w[:, 0:TN], out_dtype=pl.INT32)
+        b = pl.matmul(x[:, :], w[:, TN : 2 * TN], out_dtype=pl.INT32)
+        gate_columns = columns[0:1, :]
+        up_columns = columns[1:2, :]
+        scale = rows[:, :]
+        gate_scaled = pl.row_expand_mul(pl.col_expand_mul(pl.cast(a, target_type=pl.FP32), gate_columns), scale)
+        up_scaled = pl.row_expand_mul(pl.col_expand_mul(pl.cast(b, target_type=pl.FP32), up_columns), scale)
+        gate = pl.assemble(gate, gate_scaled, [0, 0])
+        up = pl.assemble(up, up_scaled, [0, 0])
+    return gate, up
+
+
+def test_scaling_two_results_before_either_is_stored_takes_65_kib_of_vec() -> None:
+    # The source's kernel stores both at the end and is known to take 65.1 KiB: two slots and two results of [16, 256]
+    # of four bytes, one row of scales (the other lies where the second result will be) and the column of scales.
+    sizes = ((M, TK), "INT8"), ((TK, 2 * TN), "INT8"), ((2, TN), "FP32"), ((M, 1), "FP32"), *[((M, TN), "FP32")] * 2
+    _, found = lowered(dual_scaled, *(tensor(*size) for size in sizes))
+    assert used(found)["gate_up_aiv", "Vec"] == 4 * 16 * 256 * 4 + 256 * 4 + 16 * 4 == 66_624
+    assert round(66_624 / KIB, 1) == 65.1
