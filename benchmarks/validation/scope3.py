@@ -1,8 +1,8 @@
 """Scope 3 of a Qwen3 decode layer of spring 2026: output projection, norm, MLP, in many small tasks.
 
 The form that the changes #90, #94, #185 and #275 were measured on: row-major weights, narrow N chunks, K loops without
-double buffering (`pl.range`). What the reports leave open is taken from the tilelet as found (models/), cut into tasks so
-that their number comes near the reported one.
+double buffering (`pl.range`). What the reports leave open is taken from the tilelet as found (models/), cut into tasks
+so that their number comes near the reported one.
 
     npuscope simulate benchmarks/validation/scope3.py -- --steps apart           before #90: every K step its own task
     npuscope simulate benchmarks/validation/scope3.py                            after #90, before #94
