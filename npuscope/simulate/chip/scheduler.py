@@ -225,7 +225,10 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                 now = idle(machine, s, shape, core)
                 if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
                     continue
-                clock += machine.stage if kind == 2 else machine.dispatch
+                if kind != 2:
+                    clock += machine.dispatch
+                elif s.todo[HANDED, task] == 0:  # staging costs once per task
+                    clock += machine.stage
                 if not now:
                     place_behind(job, machine, times, s, task, core, clock, kind == 2)
                 elif kind == 2:
@@ -235,7 +238,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                     place(job, machine, times, s, task, core, clock, clock + pickup)
                 publish(job, s, task)
             if kind == 0 and shape == MIX and next_ready(job, s, MIX) >= 0:
-                return clock  # mixed work remains: single tasks leave the cores to it
+                break  # mixed work remains: single tasks leave idle cores to it
     return clock
 
 
