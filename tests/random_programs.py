@@ -77,6 +77,8 @@ class Writer:
             "log: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):",
         )
         self.emit(1, "ids = pl.array.create(4, pl.TASK_ID)")
+        if self.again:
+            self.emit(1, "x0, w0 = x, W")
         for _ in range(self.random.randint(1, 3)):
             self.task(1)
         self.emit(1, "return out")
@@ -93,6 +95,8 @@ class Writer:
             self.emit(depth, f"for {name} in pl.{kind}({turns}):")
             self.loops.append(name)
             for _ in range(self.random.randint(1, 2) if self.again else 1):
+                if self.again:
+                    self.tensors(depth + 1, name)
                 self.task(depth + 1)
             self.loops.pop()
             return
@@ -114,6 +118,18 @@ class Writer:
             self.region(depth + 1, "blk")
             self.loops.pop()
         self.emit(depth, f"ids[{self.number(0, 3)}] = tid")
+
+    def tensors(self, depth: int, turn: str) -> None:
+        """Other tensors than in the turn before: buffers of its own, views that lie elsewhere."""
+        forms = [
+            "x = pl.create_tensor([64, 64], dtype=pl.FP32)",
+            "x = x0",
+            "x = pl.slice(x0, [64, 64], [0, 0])",
+            f"W = pl.slice(w0, [28, 16], [({turn} * 3) % 5, 0])",
+            f"W = w0 if {turn} % 2 else pl.slice(w0, [32, 16], [0, 0])",
+        ]
+        for form in self.random.sample(forms, self.random.randint(0, 2)):
+            self.emit(depth, form)
 
     def region(self, depth: int, block: str | None) -> None:
         for n, tile in enumerate(TILES):

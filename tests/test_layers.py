@@ -12,6 +12,7 @@ ORDER = [
     "errors",
     "engine",
     "progress",
+    "garbage",
     "trace",
     "device",
     "analysis",

@@ -28,10 +28,15 @@ def slot_mapping(model: Qwen3, table: Array, seq_lens: Array) -> Array:
     return np.where(seq_lens > 0, page * PAGE + position % PAGE, 0).astype(np.int32)
 
 
-def varied_lengths(model: Qwen3, seed: int = 0) -> Array:
-    """[rows]: the longest a sequence can be, one that ends a page, one that begins one, and others between."""
-    lengths = np.random.default_rng(seed).integers(1, model.max_seq + 1, model.rows)
-    lengths[:4] = np.minimum([model.max_seq, PAGE, PAGE + 1, 1], model.max_seq)
+def lengths_of(model: Qwen3, seed: int = 0) -> Array:
+    """[rows]: the model's context; else the longest a sequence can be, one that ends a page, one that begins one, and
+    others between.
+    """
+    if model.context is not None:
+        lengths = np.full(model.rows, model.context)
+    else:
+        lengths = np.random.default_rng(seed).integers(1, model.max_seq + 1, model.rows)
+        lengths[:4] = np.minimum([model.max_seq, PAGE, PAGE + 1, 1], model.max_seq)
     lengths[model.batch :] = 0
     return lengths.astype(np.int32)
 

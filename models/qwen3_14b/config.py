@@ -54,6 +54,7 @@ class Qwen3:
     storage: str = "bf16"
     max_seq: int = 4096
     batch: int = 16
+    context: int | None = None  # tokens of every row, the new one included; None: rows of several lengths
 
     def __post_init__(self) -> None:
         t = self.tiles
@@ -73,6 +74,8 @@ class Qwen3:
             raise ValueError(
                 f"{self.layers} layers, {self.batch} rows, {self.max_seq} tokens: there must be some of each"
             )
+        if self.context is not None and not 1 <= self.context <= self.max_seq:
+            raise ValueError(f"a context of {self.context} tokens: it is 1 to {self.max_seq}, the longest sequence")
         if self.group > Q_PAD:
             raise ValueError(f"{self.group} query heads share a KV head; a tile has {Q_PAD} rows")
 

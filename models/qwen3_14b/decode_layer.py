@@ -91,7 +91,7 @@ def weight_specs(model: Qwen3, names: tuple[str, ...], seed: int) -> list[Tensor
 def row_specs(model: Qwen3, seed: int) -> list[TensorSpec]:
     """What the step is told of its rows, and the KV cache: tokens before this one are random."""
     STORE = store_type(model)
-    lengths, table = batch.varied_lengths(model, seed), batch.block_table(model, seed)
+    lengths, table = batch.lengths_of(model, seed), batch.block_table(model, seed)
     cos, sin = batch.rope_tables(model)
     cache = [model.layers * model.cache_rows, model.head_dim]
 
@@ -176,6 +176,7 @@ def written_rows(model: Qwen3, close: Any) -> Any:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-seq", type=int, help="longest sequence, a multiple of 128 (4096; small: 384)")
+    parser.add_argument("--context", type=int, help="tokens of every row, the new one included (varied lengths)")
     parser.add_argument("--batch", type=int, help="rows that take part; over 16 run in windows of 16 (16; small: 4)")
     parser.add_argument("--layers", type=int, help="layers (1)")
     parser.add_argument("--storage", choices=["bf16", "fp32"], help="what weights and activations are kept in (bf16)")
@@ -186,9 +187,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def chosen(options: argparse.Namespace, layers: int | None = 1) -> Qwen3:
     """The model that the command line asks for."""
     layers = layers if options.layers is None else options.layers
-    asked = {"max_seq": options.max_seq, "batch": options.batch, "layers": layers, "storage": options.storage}
+    model, longest = SMALL if options.small else QWEN3_14B, options.max_seq
+    if longest is None and options.context is not None:  # as long as the context needs
+        longest = max(model.max_seq, -(-options.context // PAGE) * PAGE)
+    asked = {name: getattr(options, name) for name in ("batch", "context", "storage")}
     try:
-        return sized(SMALL if options.small else QWEN3_14B, **asked)
+        return sized(model, max_seq=longest, layers=layers, **asked)
     except ValueError as error:
         raise SystemExit(str(error)) from None
 

@@ -162,7 +162,7 @@ def _episodes(
 ) -> tuple[Intervals, tuple[str, ...]]:
     if len(run.start) == 0:
         return run, ()
-    if ready.edges == 0:
+    if not ready.told:
         note = "No edges: the set counts as under way from its first start to its last end."
         return one_group(run.start[:1], run.end[-1:]), (note,)
     # from the end of each of the set's tasks to the last start of a task of the set that waits for it

@@ -141,7 +141,7 @@ def _rank_within(lane: Ints, start: Ints, asked_lane: Ints, moment: Ints) -> Int
 
 def _explain(work: Work, ready: Readiness, idle: Intervals, row: Ints, pieces: Pieces) -> None:
     """Gaps between two slices of a lane."""
-    if not (work.on_cores and ready.edges):
+    if not (work.on_cores and ready.told):
         add_without_edges(pieces, work, ready, *idle, row)
         return
     data = np.clip(ready.data[row], idle.start, idle.end)
@@ -163,7 +163,7 @@ def _before_data(work: Work, ready: Readiness, waits: Intervals, row: Ints, piec
 def _never_ran(work: Work, ready: Readiness, idle: Intervals, pieces: Pieces) -> None:
     """Cores without a slice."""
     nothing = np.full(len(idle.group), NONE)
-    if work.on_cores and ready.edges:
+    if work.on_cores and ready.told:
         _starved_or_dispatch(work, ready, idle, nothing, nothing, pieces)
     else:
         pieces.add(coarse_reasons(work)[2], *idle, nothing)
@@ -213,7 +213,7 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
             f"{ready.contradicted:,} slices began before a producer of theirs had ended: edges or times are wrong."
         )
     missing = int((ready.dispatch == NEVER).sum())
-    if ready.edges == 0:
+    if not ready.told:
         notes.append("No edges: waiting for a producer cannot be told from waiting for the scheduler.")
     if missing:
         notes.append(f"{missing:,} of {len(work.lane):,} slices have no dispatch time: their waits are one reason.")

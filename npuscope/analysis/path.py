@@ -90,7 +90,7 @@ def critical_path(trace: Trace) -> CriticalPath:
 
 def path_of(work: Work, ready: Readiness) -> CriticalPath:
     """As `critical_path`, for work already prepared."""
-    if ready.edges and work.on_cores and len(work.lane):
+    if ready.told and work.on_cores and len(work.lane):
         return _chain(work, ready)
     return cover_of(work, ready)
 

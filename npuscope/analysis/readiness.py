@@ -38,11 +38,17 @@ class Readiness:
     dst: Ints
     runs: Intervals  # when a producer of each task ran; group = task
     runs_row: Ints  # for each of those, the slice that ended with it
+    whole: bool = False  # the capture has every edge there is, be it none
 
     @property
     def edges(self) -> int:
         """Dependencies, those from and to barriers included."""
         return len(self.src)
+
+    @property
+    def told(self) -> bool:
+        """Whether the capture tells who waits for whom."""
+        return self.whole or len(self.src) > 0
 
     @property
     def contradicted(self) -> int:
@@ -85,6 +91,7 @@ def readiness(work: Work) -> Readiness:
         dst=dst,
         runs=runs,
         runs_row=runs_row,
+        whole=bool(work.trace.meta.notes.get("whole_graph")),
     )
 
 

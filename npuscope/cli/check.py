@@ -64,6 +64,7 @@ def command(
 ) -> None:
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
+    from npuscope.garbage import collected_rarely
     from npuscope.lower.checked import Options, check_all, reaches, rules_of
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.check_json import check_dict
@@ -87,7 +88,7 @@ def command(
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")
     check_outputs([file], markdown, sarif)
     chip = chip_to_lower_for(device)
-    with progress_bar():
+    with progress_bar(), collected_rarely():
         checks = check_all(file, arguments or [], chip, options, program)
         written = write_reports(
             {

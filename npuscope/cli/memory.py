@@ -50,6 +50,8 @@ def command(
 
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")
+    if dump == "-" and json:
+        raise NpuscopeError("--dump - and --json both print", remedy="Give --dump a file.")
     to_file = None if dump == "-" else dump
     check_outputs([file], html, to_file)
     chip = chip_to_lower_for(device)

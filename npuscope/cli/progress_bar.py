@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,10 +36,25 @@ class _Bar:
         self._begin = time.monotonic()
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._later: threading.Timer | None = None
 
     def update(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self._begin < PATIENCE_S:
+        self._forget()
+        left = PATIENCE_S - (time.monotonic() - self._begin)
+        if left > 0:  # shown then, if nothing is reported before: the work may be long and silent
+            self._later = threading.Timer(left, self._draw, (what, done, total))
+            self._later.daemon = True
+            self._later.start()
             return
+        self._draw(what, done, total)
+
+    def _forget(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later.join()
+            self._later = None
+
+    def _draw(self, what: str, done: int, total: int) -> None:
         if self._progress is None:
             from rich.console import Console
             from rich.progress import Progress
@@ -50,5 +66,6 @@ class _Bar:
         self._progress.update(self._tasks[what], completed=done, total=total or None)
 
     def close(self) -> None:
+        self._forget()
         if self._progress is not None:
             self._progress.stop()

@@ -10,10 +10,10 @@ from npuscope.errors import NpuscopeError
 from npuscope.lower.findings import SEVERITIES, Finding, Severity
 from npuscope.lower.limits import LIMITS, broken
 from npuscope.lower.lint.all_rules import ALL_RULES
-from npuscope.lower.lint.ignores import silenced
+from npuscope.lower.lint.ignores import ignores_in, silenced
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.run import Found, lint
-from npuscope.lower.lint.select import chosen
+from npuscope.lower.lint.select import chosen, nearest
 from npuscope.lower.memory import usages
 from npuscope.lower.passes import Options as Lowering
 from npuscope.lower.program import Program
@@ -74,7 +74,34 @@ RACE = Rule(
     "silence even that. Which of the two comes first is then chance.",
     lambda program: map(race_finding, races(program)),
 )
-EVERY: tuple[Rule, ...] = (*LIMITS, RACE, *ALL_RULES)
+
+
+def _unknown_ignores(program: Program) -> Iterator[Finding]:
+    known = {rule.id for rule in EVERY}
+    for file in dict.fromkeys(site.file for site in program.recording.sites):
+        for ignore in ignores_in(file):
+            for id in sorted(ignore.rules - known):
+                meant = nearest(id, known)
+                yield Finding(
+                    UNKNOWN_IGNORE.id,
+                    "hint",
+                    file,
+                    ignore.line,
+                    f"this comment silences nothing: there is no rule '{id}'",
+                    f"Write {meant}." if meant else "npuscope check --list-rules lists the rules.",
+                )
+
+
+UNKNOWN_IGNORE = Rule(
+    "unknown-ignore",
+    "hint",
+    "a comment that silences a rule there is not",
+    "A finding that someone meant to silence will come back, or was never there.",
+    _unknown_ignores,
+    "quality",
+)
+LINT: tuple[Rule, ...] = (*ALL_RULES, UNKNOWN_IGNORE)
+EVERY: tuple[Rule, ...] = (*LIMITS, RACE, *LINT)
 
 
 def rules_of(options: Options) -> tuple[Rule, ...]:
@@ -112,7 +139,7 @@ def _programs(run: ScriptRun, device: Device, options: Options) -> list[Program]
 def check(program: Program, options: Options = Options()) -> Checked:
     """Checks one recorded program."""
     wanted = {rule.id for rule in rules_of(options)}
-    found = lint(program, [rule for rule in ALL_RULES if rule.id in wanted])
+    found = lint(program, [rule for rule in LINT if rule.id in wanted])
     errors = [error for error in broken(program) if error.id in wanted]
     racing = races(program) if RACE.id in wanted else ()
     kept_errors = [error for error in errors if not silenced(error.id, error.file, error.line)]

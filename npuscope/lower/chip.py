@@ -6,13 +6,18 @@ from npuscope.device.chip import Device, load, names
 from npuscope.errors import NpuscopeError
 
 DEFAULT = "ascend910b1"
+SPACES = ("Vec", "Mat", "Left", "Right", "Acc", "Bias")
+CORE = (  # constants of [core] that lowering and its checks read
+    "acc_rows_int32", "address", "fractal", "fractal_k", "gm_line", "l0_cycles", "l0_cycles_fp32", "l0_drain",
+    "l0_drain_fixed", "l0_drain_odd", "l0_drain_row", "l0_head", "l0_left", "l0_right", "ring_slots", "vec_least",
+)  # fmt: skip
 
 
 def chip_to_lower_for(name: str) -> Device:
     """A device by name or file, refused where its file leaves out what lowering needs."""
-    device, whole = load(name), load(DEFAULT)
-    lacking = sorted(f"space.{space}" for space in whole.space.keys() - device.space.keys())
-    lacking += sorted(f"core.{constant}" for constant in whole.core.keys() - device.core.keys())
+    device = load(name)
+    lacking = [f"space.{space}" for space in SPACES if space not in device.space]
+    lacking += [f"core.{constant}" for constant in CORE if constant not in device.core]
     lacking += ["rules"] if device.rules is None else []
     if lacking:
         able = [known for known in names() if load(known).space]

@@ -77,13 +77,13 @@ class Lives:
     ends: dict[int, int] = field(default_factory=dict)  # place where a Repeat starts -> where it ends
 
     def moment(self, half: int, unit: Unit, turns: Turns, last: bool) -> Moment:
-        """When a place of certain turns is; in loops whose turns are not given, the loop's begin or end."""
+        """When a place of certain turns is; in loops whose turn is not given, the loop's begin or end."""
         found: Moment = ()
         for loop in self.loops[half // 2][unit]:
-            if loop.start not in turns:
+            turn = turns.get(loop.start, 0 if loop.count == 1 else None)
+            if turn is None:
                 return (*found, 2 * self.ends[loop.start] + 1 if last else 2 * loop.begin)
             late = self.early[half // 2] != loop.number
-            turn = turns[loop.start]
             found = (*found, 2 * loop.begin, loop.group(turn), int(late), loop.lane(turn))
         return (*found, half)
 
@@ -112,11 +112,11 @@ class Lives:
             self.walk(item.items, inside, (item.loop, _loads_first(item)))
             end = self.ends[place] = self._place(loops, 0)
             for carry in item.carries:
-                for number in (carry.value, carry.next, carry.first):
-                    if number is not None:
-                        self._needed(number, 2 * begin, loops)
+                if carry.first is None:  # else what it begins with lies in the same storage
+                    self._needed(carry.value, 2 * begin, loops)
                 self._needed(carry.value, 2 * end, loops)
-            self._outlive(place, end)
+            if item.count > 1:
+                self._outlive(place, end)
 
     def _place(self, loops: Loops, early: int) -> int:
         self.loops.append(loops)

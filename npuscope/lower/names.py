@@ -17,17 +17,18 @@ def name_of(site: Site, op: str) -> str:
     return op
 
 
-@lru_cache(maxsize=4096)
 def statement_at(file: str, line: int) -> ast.stmt | None:
     """The innermost simple statement on a line of a source file."""
-    best: ast.stmt | None = None
+    return _statements(file).get(line)
+
+
+@lru_cache(maxsize=64)
+def _statements(file: str) -> dict[int, ast.stmt]:
+    """Line -> the statement on it: of several around it the last to begin, of those the shortest."""
     tree = tree_of(file)
-    for node in ast.walk(tree) if tree is not None else ():
-        if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or node.lineno):
-            continue
-        if best is None or (node.lineno, -(node.end_lineno or 0)) >= (best.lineno, -(best.end_lineno or 0)):
-            best = node
-    return best
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)] if tree is not None else []
+    found.sort(key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    return {line: node for node in found for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 @lru_cache(maxsize=64)

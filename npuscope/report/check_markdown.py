@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from npuscope.lower.checked import Checked, race_finding
+from npuscope.lower.checked import EVERY, Checked, race_finding
 from npuscope.lower.findings import Finding
-from npuscope.lower.lint.all_rules import ALL_RULES
 from npuscope.lower.lint.run import Found, short_name
 from npuscope.lower.lint.scopes import MODULE_LEVEL, Scope
 from npuscope.report.check_text import by_scope, cost_text, counts, microseconds, shown_path
 from npuscope.report.markdown import bullets, document, text
 
-QUALITY = frozenset(rule.id for rule in ALL_RULES if rule.about == "quality")
+QUALITY = frozenset(rule.id for rule in EVERY if rule.about == "quality")
 ROWS = 20  # of the closing table
 
 
@@ -88,10 +87,12 @@ def _code(line: str) -> str:
 
 
 def _costs(found: Sequence[Found]) -> str:
+    several = len({one.finding.file for one in found}) > 1
     rows = ["| finding | line | cost | estimate |", "|---|---:|---|---:|"]
     for one in found[:ROWS]:
         cost = cost_text(one.finding.cost, one.seconds).rpartition(", about ")[0]
-        rows.append(f"| {one.finding.id} | {one.finding.line} | {cost} | {microseconds(one.seconds)} |")
+        place = f"{text(Path(one.finding.file).name)} {one.finding.line}" if several else str(one.finding.line)
+        rows.append(f"| {one.finding.id} | {place} | {cost} | {microseconds(one.seconds)} |")
     if len(found) > ROWS:
         rows.append(f"| … and {len(found) - ROWS} more | | | |")
     note = "Estimates rank findings by the chip's peak rates; they do not overlap costs as a run would."

@@ -51,7 +51,7 @@ def by_scope(found: Iterable[Found]) -> dict[Scope, list[Found]]:
 
 def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
     if checked.errors:
-        yield ["errors", *(line for finding in checked.errors for line in _finding(finding))]
+        yield ["errors", *(line for finding in checked.errors for line in finding_lines(finding))]
     if checked.races:
         yield ["races", *(line for race in checked.races for line in race_lines(race))]
     if checked.replayed is not None:
@@ -60,7 +60,7 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
     for scope, found in sorted(scopes.items(), key=lambda item: -sum(one.seconds for one in item[1])):
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         lines = [_heading(scope, found)]
-        lines += [line for one in shown for line in _finding(one.finding, one.seconds)]
+        lines += [line for one in shown for line in finding_lines(one.finding, one.seconds)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
         yield lines
@@ -78,7 +78,8 @@ def _heading(scope: Scope, found: Sequence[Found]) -> str:
     return f"{printable(scope.title)} ({place}): {many(len(found), 'finding')}{cost}"
 
 
-def _finding(finding: Finding, seconds: float = 0.0) -> list[str]:
+def finding_lines(finding: Finding, seconds: float = 0.0) -> list[str]:
+    """A finding with its place, cost and fix."""
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
     if cost := cost_text(finding.cost, seconds):

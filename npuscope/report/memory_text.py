@@ -12,6 +12,7 @@ from npuscope.lower.memory import Usage
 from npuscope.lower.plan import Tenant
 from npuscope.lower.program import Program
 from npuscope.report.check_json import finding_dict
+from npuscope.report.check_text import many
 
 BAR = 20  # characters of a full memory
 
@@ -20,10 +21,10 @@ def memory_text(file: str, device: str, fits: Sequence[Fit], tiles: bool = False
     """All programs of a file, one after the other; with `tiles` what fills each memory."""
     lines: list[str] = []
     for fit in fits:
-        many = len({usage.function for usage in fit.used})
-        told = f"{len(fit.errors)} of them do not fit" if fit.errors else "everything fits"
-        spaces = f"{len(fit.used)} memories of {many} functions" if fit.used else "no memory on chip"
-        lines += [f"{printable(file)}: {_program(fit)} on {device}: {spaces}; {told}", ""]
+        functions = many(len({usage.function for usage in fit.used}), "function")
+        over = len(fit.errors)
+        told = f"{over} of their memories {'is' if over == 1 else 'are'} too small" if over else "everything fits"
+        lines += [f"{printable(file)}: {_program(fit)} on {device}, {functions} with memory on chip: {told}", ""]
         lines += usage_lines(fit.used)
         if tiles:
             lines += [line for usage in fit.used for line in ("", *tile_lines(usage, fit))]

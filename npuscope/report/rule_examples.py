@@ -23,12 +23,12 @@ EXAMPLES: dict[str, Example] = {
         "tile = pl.cast(product, target_type=pl.BF16)  # the compiler hands it over to the vector cores",
     ),
     "store-type": Example(
-        "out = pl.store(pl.matmul(a, b, out_dtype=pl.INT8), [0, 0], out)",
-        "out = pl.store(pl.matmul(a, b, out_dtype=pl.INT32), [0, 0], out)",
+        "out = pl.assemble(out, pl.matmul(a, b, out_dtype=pl.BF16), [0, 0])  # on a chip that drains FP32 only",
+        "out = pl.assemble(out, pl.cast(pl.matmul(a, b, out_dtype=pl.FP32), pl.BF16), [0, 0])",
     ),
     "atomic-type": Example(
-        "out = pl.store(tile, [0, 0], out, atomic=pl.AtomicType.Add)  # a tile of INT64",
-        "out = pl.store(pl.cast(tile, pl.INT32), [0, 0], out, atomic=pl.AtomicType.Add)",
+        "out = pl.assemble(out, tile, [0, 0], atomic=pl.AtomicType.Add)  # BF16 on the 950",
+        "out = pl.assemble(out, pl.cast(tile, pl.FP32), [0, 0], atomic=pl.AtomicType.Add)  # out is FP32",
     ),
     "misaligned-tile": Example(
         "scores = pl.matmul(q, pl.slice(k, [120, 128], [row, 0]), b_trans=True)  # N is 120",
@@ -220,5 +220,9 @@ EXAMPLES: dict[str, Example] = {
     "fragile-assert": Example(
         "HIDDEN, K_TILE = 5120, 1024\nassert HIDDEN % K_TILE == 0  # 2048 fails",
         "HIDDEN, K_TILE = 5120, 512\nassert HIDDEN % K_TILE == 0",
+    ),
+    "unknown-ignore": Example(
+        "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-rows]",
+        "tile = pl.slice(w, [128, 64], [k0, n0])  # npuscope: ignore[short-row]",
     ),
 }

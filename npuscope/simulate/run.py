@@ -12,9 +12,11 @@ from functools import cached_property
 from npuscope.errors import NpuscopeError
 from npuscope.lower.passes import Options
 from npuscope.lower.program import Program
+from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import Job, Machine, Times
 from npuscope.simulate.chip.prepare import Prepared, prepare
+from npuscope.simulate.compiled import announced, is_kept
 from npuscope.simulate.trace_of import trace_of
 from npuscope.trace.core import Trace
 
@@ -39,7 +41,8 @@ class Simulated:
 
 def simulate(program: Program, options: Options = Options()) -> Simulated:
     """Lowers, times and runs a program. What does not fit on chip is refused."""
-    return run(prepare(program, options))
+    with announced(engine.run):
+        return run(prepare(program, options))
 
 
 def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = None) -> Simulated:
@@ -52,3 +55,8 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
             remedy="npuscope check tells which scope outgrows its ring.",
         )
     return Simulated(prepared, times, wall)
+
+
+def is_compiled() -> bool:
+    """Whether the simulator need not be compiled first on this machine."""
+    return is_kept(engine.run)

@@ -1,7 +1,10 @@
-"""A simulated run as a Trace: the lanes, labels, times and edges that a capture of the runtime has.
+"""A simulated run as a Trace: the lanes, markers, times and edges that a capture of the runtime has.
 
 Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vector cores. A mixed block has a slice on
-its cube core and on both vector cores, as the runtime records it.
+its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to
+an idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Phase1 (seeing ends and what they
+make ready), Phase2 (blocks that start together) and Phase4 (handing out). Wiring and release, Phase3 and Drain, take
+no time of their own in the model.
 """
 
 from __future__ import annotations
@@ -16,16 +19,19 @@ from npuscope.simulate.chip.prepare import Prepared
 from npuscope.tile.graph.timeless import timeless_trace
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
+from npuscope.trace.phases import phase_of
 
 FORMAT = "simulated"
-PHASES = ("Phase1", "Phase3", "Phase4")  # polling, completing and resolving, handing out
+POLLED, COMPLETED, HANDED = range(2, 5)  # columns of `Times.loops`
 
 
 def trace_of(prepared: Prepared, times: Times) -> Trace:
     machine, job = prepared.machine, prepared.job
     recording = prepared.program.recording
     first_core = machine.threads + 1
-    kernels = np.array([task.kernel for task in recording.tasks] or [""], dtype=object)
+    names = [task.kernel for task in recording.tasks] or [""]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    kernels = np.array(names, dtype=object), np.array([numbers[name] for name in names], np.int64)
     ran = np.flatnonzero(times.core >= 0)
     cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels)
     mixed = ran[job.shape[job.task_of[ran]] == MIX] if len(ran) else ran
@@ -33,10 +39,17 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
         _slices(mixed, first_core + machine.clusters + 2 * times.core[mixed] + n, prepared, times, kernels)
         for n in range(2)
     ]
-    slices = pl.concat([cube, *vectors, _scheduler(times), _orchestrator(prepared, times)], how="diagonal")
-    notes: dict[str, Any] = {"program": recording.program, "device": prepared.program.device.name}
+    cores = _with_slots(pl.concat([cube, *vectors]))
+    slices = pl.concat([cores, _scheduler(prepared, times), _orchestrator(prepared, times)], how="diagonal")
+    slices = slices.with_columns(phase=phase_of(pl.col("marker")))
+    notes: dict[str, Any] = {
+        "program": recording.program,
+        "num_cores": 3 * machine.clusters,
+        "whole_graph": True,  # where there are no edges, nobody waits for anybody
+    }
+    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=slices.height, notes=notes)
     edges = timeless_trace(recording, prepared.program.graph).edges.filter(pl.col("src") >= 0)
-    return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), Meta(FORMAT, notes=notes), edges)
+    return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), meta, edges)
 
 
 def _ns(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -46,73 +59,82 @@ def _ns(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dty
 def _slices(rows: Any, lanes: Any, prepared: Prepared, times: Times, kernels: Any) -> pl.DataFrame:
     tasks = prepared.job.task_of[rows]
     start, end = _ns(times.start[rows]), _ns(times.end[rows])
+    names, numbers = kernels
     return pl.DataFrame(
         {
             "lane": lanes.astype(np.uint32),
             "start": start,
             "dur": end - start,
-            "kernel": pl.Series(kernels[tasks].tolist(), dtype=pl.String),
+            "kernel": pl.Series(names[tasks].tolist(), dtype=pl.String),
             "kind": pl.Series(["task"] * len(rows), dtype=pl.String),
             "task": tasks,
             "block": (rows - prepared.job.first_block[tasks]).astype(np.int32),
             "dispatch": _ns(times.dispatch[rows]),
             "finish": _ns(times.finish[rows]),
+            "extra": numbers[tasks].astype(np.uint32),
         }
     )
 
 
-def _scheduler(times: Times) -> pl.DataFrame:
-    """What each turn of a scheduler's loop did, one slice per phase that took time."""
-    frames = []
-    begin = times.loops[:, 1].copy()
-    for n, label in enumerate(PHASES):
-        span = times.loops[:, 2 + n]
-        took = span > 0
-        frames.append(
-            pl.DataFrame(
-                {
-                    "lane": times.loops[took, 0].astype(np.uint32),
-                    "start": _ns(begin[took]),
-                    "dur": _ns((begin + span)[took]) - _ns(begin[took]),
-                    "kernel": pl.Series([label] * int(np.sum(took)), dtype=pl.String),
-                    "kind": pl.Series(["schedule"] * int(np.sum(took)), dtype=pl.String),
-                }
-            )
-        )
-        begin += span
-    return pl.concat(frames)
+def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
+    """Which of a core's two slots each block was put into."""
+    slices = slices.sort("lane", "start", maintain_order=True)
+    before = (pl.col("start") + pl.col("dur")).shift(1).over("lane")
+    behind = pl.col("dispatch") < before
+    marker = pl.when(behind).then(pl.lit("Running_Task_Pair")).otherwise(pl.lit("Running_Task_Single"))
+    return slices.with_columns(marker=marker)
+
+
+def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Any, Any]]:
+    """Label, begin and end of what the turns of the scheduler's loops did."""
+    loops = times.loops
+    seen = loops[:, 1] + loops[:, POLLED] + loops[:, COMPLETED]
+    end = seen + loops[:, HANDED]
+    together = np.sort(times.dispatch[prepared.job.together[prepared.job.task_of] == 1])
+    synced = np.searchsorted(together, end, "right") > np.searchsorted(together, seen, "left")
+    return [
+        ("Phase1", loops[:, 1], seen),
+        ("Phase2", seen, np.where(synced, end, seen)),
+        ("Phase4", seen, np.where(synced, seen, end)),
+    ]
+
+
+def _scheduler(prepared: Prepared, times: Times) -> pl.DataFrame:
+    """Each thread from the first moment: waiting for its first turn, then one slice per phase that took time."""
+    thread = times.loops[:, 0].astype(np.int64)
+    first = np.full(prepared.machine.threads, np.max(times.finish, initial=0.0))
+    np.minimum.at(first, thread, times.loops[:, 1])
+    everyone = np.arange(prepared.machine.threads)
+    frames = [_marked("Scheduling", everyone, np.zeros(len(first)), first, everyone)]
+    for label, begin, end in _phases(prepared, times):
+        took = end > begin
+        frames.append(_marked(label, thread[took], begin[took], end[took]))
+    return pl.concat(frames, how="diagonal")
 
 
 def _orchestrator(prepared: Prepared, times: Times) -> pl.DataFrame:
-    began, done = _ns(times.began), _ns(times.submitted)
-    count = len(began)
-    return pl.DataFrame(
-        {
-            "lane": np.full(count, prepared.machine.threads, np.uint32),
-            "start": began,
-            "dur": done - began,
-            "kernel": pl.Series(["Orchestrating"] * count, dtype=pl.String),
-            "kind": pl.Series(["schedule"] * count, dtype=pl.String),
-        }
+    lanes = np.full(len(times.began), prepared.machine.threads)
+    slices = _marked("Orchestrating", lanes, times.began, times.submitted, lanes)
+    return slices.with_columns(task=pl.Series(np.arange(len(lanes)), dtype=pl.Int64))
+
+
+def _marked(label: str, lanes: Any, begin: Any, end: Any, extra: Any = None) -> pl.DataFrame:
+    """Slices of AICPU threads with one marker."""
+    frame = pl.DataFrame(
+        {"lane": lanes.astype(np.uint32), "start": _ns(begin), "dur": _ns(end) - _ns(begin)},
     )
+    told = {} if extra is None else {"extra": pl.Series(extra.astype(np.uint32))}
+    return frame.with_columns(kernel=pl.lit(label), kind=pl.lit("schedule"), marker=pl.lit(label), **told)
 
 
 def _lanes(prepared: Prepared) -> pl.DataFrame:
+    """Named as the runtime's own traces name them."""
     machine = prepared.machine
-    names = [f"Scheduler {n}" for n in range(machine.threads)] + ["Orchestrator"]
-    units = ["AICPU"] * len(names)
-    cores: list[int | None] = list(range(len(names)))
-    for unit, count in (("AIC", machine.clusters), ("AIV", 2 * machine.clusters)):
-        names += [f"{unit} {n}" for n in range(count)]
-        units += [unit] * count
-        cores += list(range(count))
-    return pl.DataFrame(
-        {
-            "lane": np.arange(len(names), dtype=np.uint32),
-            "name": names,
-            "unit": units,
-            "core": pl.Series(cores, dtype=pl.Int32),
-            "device": pl.Series([0] * len(names), dtype=pl.Int32),
-            "rank": pl.Series([0] * len(names), dtype=pl.Int32),
-        }
+    roles = [*(f"scheduler {n}" for n in range(machine.threads)), "orchestrator"]
+    rows: list[tuple[str, str, int, str | None]] = [(f"AICPU_{n}", "AICPU", n, role) for n, role in enumerate(roles)]
+    rows += [(f"AICube_{n}", "AIC", n, None) for n in range(machine.clusters)]
+    rows += [(f"AIVector_{n}", "AIV", n, None) for n in range(2 * machine.clusters)]
+    lanes = pl.DataFrame(
+        rows, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}, orient="row"
     )
+    return lanes.with_row_index("lane").with_columns(device=pl.lit(0, dtype=pl.Int32), rank=pl.lit(0, dtype=pl.Int32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from npuscope.garbage import collected_rarely
 from npuscope.tile import arguments as door
 from npuscope.tile import state
 from npuscope.tile.fault import fault
@@ -135,7 +135,7 @@ def run_entry(
     """One call of an entry function from outside every run; `rank` where a host function called it."""
     started = time.perf_counter()
     given = (name, body, parameters, args, kwargs, rank)
-    with _rare_collections():
+    with collected_rarely():
         try:
             try:
                 run, result = _run(*given, lanes=rank is None, together=TOGETHER)
@@ -160,20 +160,6 @@ def run_entry(
     for listener in _listeners:
         listener(finished)
     return result
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """A record is hundreds of thousands of objects that stay: looking for garbage among them takes as long as making
-    them.
-    """
-    before = gc.get_threshold()
-    if before[0]:
-        gc.set_threshold(max(before[0], 100_000), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _run(

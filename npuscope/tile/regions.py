@@ -357,5 +357,7 @@ def cluster(*, name_hint: str = "") -> Cluster:
 
 def no_dep(tensor: Any) -> Any:
     """At a call argument: that argument takes part in no dependency."""
-    current().no_dep_next.append(tensor)
+    run = current()
+    run.opt_outs += 1
+    run.no_dep_next.append(tensor)
     return tensor

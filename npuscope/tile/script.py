@@ -8,7 +8,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from npuscope.tile.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.serve import served
+from npuscope.tile.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,24 @@ class ScriptRun:
         return True if any(result.compared for result in self.results) else None
 
 
-def run_script(path: str | Path, argv: Sequence[str] = (), mode: Mode = "values", echo: bool = False) -> ScriptRun:
-    """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through."""
+def run_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    mode: Mode = "values",
+    echo: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> ScriptRun:
+    """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through.
+
+    `settings` reach it as options, constants and environment variables (npuscope.tile.settings).
+    """
     file = Path(path)
     if not file.is_file():
         raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
     results: list[RunResult] = []
     printed = io.StringIO()
     code: int | None = None
+    given = Settings(settings or {})
     with contextlib.ExitStack() as stack:
         if not echo:
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -58,14 +69,20 @@ def run_script(path: str | Path, argv: Sequence[str] = (), mode: Mode = "values"
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
+        stack.enter_context(given.given())
         try:
-            runpy.run_path(str(file), run_name="__main__")
+            if settings:
+                given.run(file)
+            else:
+                runpy.run_path(str(file), run_name="__main__")
         except SystemExit as stop:
             code = _code(stop.code)
         except (NpuscopeError, KeyboardInterrupt):
             raise
         except BaseException as error:
             raise _explained(error, file) from error
+    if runs or results or code is None:
+        given.check(file)
     if not runs and not results:
         if code is None:
             raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")

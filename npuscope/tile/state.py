@@ -88,6 +88,7 @@ class Run:
         self.log_reads: set[int] = set()
         self.writes = 0  # of whole numbers that steer the program
         self.barriers = 0  # that blocks came to
+        self.opt_outs = 0  # times pl.no_dep was said
         self.together: Any = None  # the tasks that wait for others like them (together.py)
 
     # --- GM

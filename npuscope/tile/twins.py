@@ -51,10 +51,12 @@ class Kind:
         blocks: int,
         outside: Outside,
         left: tuple[str, ...],
-        hands_back: list[int],
+        carried: bool,
     ) -> None:
         self.body, self.blocks, self.outside = body, blocks, outside
-        self.left, self.hands_back = left, hands_back  # names, and which argument each stands for after the task
+        self.left = left  # names that code after a task may read,
+        self.hands_back: list[int] = []  # and which argument each stands for then
+        self.carried = carried  # whether pl.yield_ could have told a loop around the task something
         self.waiting: list[Waiting] = []
         self.first: Waiting | None = None  # of tasks whose numbers are equal too: the one that ran
         self._steering: list[tuple[int, Any, bool]] = []  # place of an argument, its whole numbers, whether known
@@ -89,8 +91,9 @@ def _steering(values: list[Any]) -> list[tuple[int, Any, bool]]:
 def marks(run: Run) -> Key:
     """Counts of all that a task can leave behind besides its record and whole numbers."""
     recorder = run.recorder
-    counted = (run.buffers, run.no_dep_next, recorder.notes, recorder.host_reads, recorder.aliases)
-    return (run.barriers, recorder.said, *(len(held) for held in counted))
+    counted = (run.buffers, recorder.notes, recorder.host_reads, recorder.aliases)
+    carried = [id(carry[0]) for carry in run.carries]  # what pl.yield_ told the loops around
+    return (run.barriers, run.opt_outs, recorder.said, *(len(held) for held in counted), *carried)
 
 
 def argument_key(tensor: Tensor) -> Key:
@@ -104,6 +107,8 @@ def run_all(run: Run, kind: Kind) -> None:
         for waiting in kind.waiting:
             _copy(kind.first, waiting, run)
         return
+    if kind.carried:
+        run.carries.append([kind])  # stands for the loop around
     before = (run.writes, marks(run))
     most = max(1, _MOST_LANES // kind.blocks)
     kind.swap_steering()
@@ -115,6 +120,7 @@ def run_all(run: Run, kind: Kind) -> None:
         run.block = None
     if (run.writes, marks(run)) != before:
         raise Differs
+    del run.carries[:]
 
 
 def _copy(first: Waiting, waiting: Waiting, run: Run) -> None:
@@ -125,7 +131,7 @@ def _copy(first: Waiting, waiting: Waiting, run: Run) -> None:
         by = [shifts[number] for number in run.recorder.arguments_of(key)]
         offsets = [[x + shift for x, shift in zip(part, by, strict=True)] for part in rolled.offsets]
         waiting.task.groups[key] = (list(numbers), Rolled(rolled.items, list(rolled.counts), offsets))
-    _finish(waiting, first.task.arguments, places)
+    waiting.task.arguments = _arguments(waiting, first.task.arguments, places)
 
 
 def _places(values: list[Any]) -> dict[Key, int]:
@@ -161,8 +167,13 @@ class _Pass:
             kept = self._run_lanes(lanes[:width])
             alone = alone + 1 if kept == 1 else 0
             lanes = self._in_order(lanes, kept, width)
+        made: dict[Key, list[ArgumentDraft]] = {}  # tasks with the same tensors share their arguments
         for waiting, draft in zip(self._waiting, self._drafts, strict=True):
-            _finish(waiting, draft.arguments, [self._places[argument.key] for argument in draft.arguments])
+            places = draft.places(self._places)
+            about = (id(draft), tuple([id(waiting.values[place]) for place in places]), *sorted(waiting.no_dep))
+            if about not in made:
+                made[about] = _arguments(waiting, draft.arguments, places)
+            waiting.task.arguments = made[about]
             for name in draft.names:
                 waiting.task.called(name)
 
@@ -246,9 +257,16 @@ class _Twin(TaskDraft):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.names: list[str] = []
+        self._places: list[int] = []
 
     def called(self, kernel: str) -> None:
         self.names.append(kernel)
+
+    def places(self, known: dict[Key, int]) -> list[int]:
+        """The place of each argument among the values, worked out when all are there."""
+        if len(self._places) != len(self.arguments):
+            self._places = [known[argument.key] for argument in self.arguments]
+        return self._places
 
     def copy(self) -> _Twin:
         new = copy.copy(self)
@@ -263,9 +281,9 @@ def _number(values: Numbers) -> Any:
     return first if len(values) == 1 or bool(np.all(values == first)) else Lane(values)
 
 
-def _finish(waiting: Waiting, arguments: Sequence[ArgumentDraft], places: Sequence[int]) -> None:
+def _arguments(waiting: Waiting, like: Sequence[ArgumentDraft], places: Sequence[int]) -> list[ArgumentDraft]:
     """A task's own arguments."""
-    for argument, place in zip(arguments, places, strict=True):
-        mine = argument.like(argument_key(waiting.values[place]))
-        mine.no_dep = mine.key[0] in waiting.no_dep
-        waiting.task.arguments.append(mine)
+    made = [argument.like(argument_key(waiting.values[place])) for argument, place in zip(like, places, strict=True)]
+    for argument in made:
+        argument.no_dep = argument.key[0] in waiting.no_dep
+    return made

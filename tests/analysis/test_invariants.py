@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from adds_up import check
 from conftest import DATA, captures
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,7 @@ from made import Task, made
 
 import npuscope
 from npuscope import analysis
-from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.path import cover_of
+from npuscope.analysis.explanation import explain
 from npuscope.trace import Trace
 
 LANES = ("AIC_0", "AIC_1", "AIV_0")
@@ -47,43 +47,6 @@ def traces(draw: st.DrawFn) -> Trace:
     if draw(st.booleans()):
         trace = trace.window(draw(st.integers(-5, 20)), draw(st.integers(30, 70)))
     return trace
-
-
-def check(trace: Trace) -> Explanation:
-    e = explain(trace)
-    wall = e.work.wall
-    assert wall >= 0
-    # busy + idle = window on every lane
-    lanes = e.busy.lanes
-    assert (lanes["busy_ns"] + lanes["idle_ns"] == wall).all()
-    assert (lanes["busy_ns"] >= 0).all()
-    assert (lanes["idle_ns"] >= 0).all()
-    # every idle nanosecond of a core lane has one reason: segments tile the lane's gaps
-    segments = e.bubbles.segments
-    assert (segments["end"] > segments["start"]).all()
-    idle = dict(lanes.select("lane", "idle_ns").iter_rows())
-    by_lane = dict(segments.group_by("lane").agg((pl.col("end") - pl.col("start")).sum()).iter_rows())
-    cores = e.work.lanes["lane"].gather(e.work.core_lanes).to_list()
-    assert all(by_lane.get(lane, 0) == idle[lane] for lane in cores)
-    for rows in segments.partition_by("lane"):
-        assert (rows["start"][1:] >= rows["end"][:-1]).all()
-    # the path tiles the window, as a chain and as a cover
-    for path in (e.path, cover_of(e.work, e.ready)):
-        tiles = path.segments
-        assert int((tiles["end"] - tiles["start"]).sum()) == wall
-        assert (tiles["end"] > tiles["start"]).all()
-        assert (tiles["start"][1:] == tiles["end"][:-1]).all()
-    # the ledger's two columns are cores × window and the window
-    ledger = e.scheduling.ledger
-    assert int(ledger["core_ns"].sum()) == e.scheduling.cores * wall
-    assert int(ledger["path_ns"].sum()) == wall
-    assert (ledger["core_ns"] >= 0).all()
-    # a kernel's on-core time is no longer than its core time, nor than the window
-    kernels = e.busy.kernels
-    assert (kernels["on_core_ns"] <= kernels["core_ns"]).all()
-    assert int(kernels["core_ns"].sum()) == e.busy.core_ns
-    assert e.busy.on_core_ns <= wall
-    return e
 
 
 @given(traces())

@@ -251,6 +251,33 @@ def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
     assert once < watch.ops / 5
 
 
+def test_a_number_carried_by_the_loop_around(watch: Watch) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i, (row,) in pl.range(6, init_values=(0,)):
+            with pl.at(level=CORE):
+                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+            (row,) = pl.yield_(row + 1 + i // 3)
+        return out
+
+    assert ops_run(watch, main) == 2 * 2
+
+    recording = the_same(main)
+    assert [int(task.groups[0].offsets[0][0]) // 64 for task in recording.tasks] == [0, 1, 2, 3, 5, 7]
+
+
+def test_branches_that_yield(watch: Watch) -> None:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(8):
+            with pl.at(level=CORE):
+                row = pl.yield_(i + 8) if i >= 4 else pl.yield_(i)
+                out = pl.store(pl.load(x, [row, 0], [1, 64]), [i, 0], out)
+        return out
+
+    assert ops_run(watch, main) == 2 * 3  # the first task, the rest of its arm, the other arm
+
+
 SCALE = 1
 
 
@@ -274,6 +301,27 @@ def test_a_global_that_changes_between_tasks() -> None:
 
     recording = the_same(main, make)
     assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
+
+
+def test_a_global_that_changes_while_tasks_write_numbers() -> None:
+    """The tasks of the second shape first run under another value than the one that they are compared with."""
+
+    def change(value: int) -> None:
+        global SCALE
+        SCALE = value
+
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        for i in pl.range(5):
+            part = pl.slice(x, [1 + (i + 1) // 2, 64], [0, 0])
+            change(i % 2)
+            with pl.at(level=CORE):
+                pl.write(table, [0, SCALE], 7)
+                out = pl.store(pl.load(part, [0, 0], [1, 64]), [SCALE, 0], out)
+        return out
+
+    recording = the_same(main, lambda: (squares()[0], np.full((1, 2), 7, np.int32), squares()[1]))
+    assert [task.groups[0].offsets[0].tolist() for task in recording.tasks] == [[0], [1], [0], [1], [0]]
 
 
 def test_a_list_that_a_task_changes() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.rule import Rule
+from npuscope.lower.lint.told import many, tensor_name
 from npuscope.lower.program import Program
 from npuscope.lower.races.order import closure
 
@@ -47,7 +48,7 @@ def check(program: Program) -> Iterator[Finding]:
         if (edge.src, edge.dst) in costly and edge.buffer is not None:
             one, other = recording.tasks[edge.src], recording.tasks[edge.dst]
             if (key := (one.kernel, one.site, other.kernel, other.site)) in pairs:
-                pairs[key].tensors[recording.buffers[edge.buffer].name] = None
+                pairs[key].tensors[tensor_name(program, edge.buffer)] = None
     for (first, first_site, kernel, site), pair in pairs.items():
         if pair.false:
             yield _finding(program, (first, first_site), (kernel, site), pair)
@@ -56,13 +57,14 @@ def check(program: Program) -> Iterator[Finding]:
 def _finding(program: Program, first: tuple[str, int], later: tuple[str, int], pair: _Pair) -> Finding:
     place, before = program.site(later[1]), program.site(first[1])
     tensors = ", ".join(pair.tensors)
+    waiting = f"{many(len(pair.waiting), 'task')} of {later[0]}"
     return Finding(
         RULE.id,
         RULE.severity,
         place.file,
         place.line,
-        f"{len(pair.waiting)} tasks of {later[0]} wait for tasks of {first[0]} that touch none of their elements: "
-        f"{pair.false} of {pair.edges} edges, because they are given {tensors} whole",
+        f"{pair.false} of {pair.edges} edges from {first[0]} to {waiting} join tasks that touch different elements: "
+        f"they are given {tensors} whole, and so wait",
         f"Slice {tensors} in the orchestration, before the launch, so that the slice is the argument.",
         kernel=later[0],
         function=place.function,

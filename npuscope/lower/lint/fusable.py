@@ -169,9 +169,9 @@ class _Judge:
         return any(use.buffer == buffer and use.written for use in self.traffic.uses(task))
 
     def _alike(self, a: int, b: int) -> bool:
-        """Whether two tasks have as many blocks, and always run."""
-        tasks = self.program.recording.tasks
-        return tasks[a].blocks == tasks[b].blocks and not tasks[a].predicated and not tasks[b].predicated
+        """Whether two tasks have as many blocks, always run, and are written in this language."""
+        one, other = self.program.recording.tasks[a], self.program.recording.tasks[b]
+        return one.blocks == other.blocks and not any(t.predicated or t.form == "extern" for t in (one, other))
 
     def _flow(self, buffer: int) -> dict[int, set[int]]:
         """Who reads what whom wrote in a tensor, by its elements."""

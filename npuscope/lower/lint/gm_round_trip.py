@@ -21,38 +21,44 @@ from npuscope.lower.traffic import Use
 
 def gm_round_trips(program: Program) -> Iterator[Finding]:
     for together in _worth_it(program):
-        if not _halves(together[0]):
+        if not _halves(together):
             yield _told(program, together, "gm-round-trip")
     yield from _across_tiles(program)
 
 
 def split_halves(program: Program) -> Iterator[Finding]:
     for together in _worth_it(program):
-        if _halves(together[0]):
+        if _halves(together):
             yield _told(program, together, "split-halves")
 
 
 def _worth_it(program: Program) -> list[list[Fusable]]:
-    """Fusable tasks that hand over at least a line of memory per block, those of the same places together."""
+    """Fusable tasks that hand over at least a line of memory per block, those of the same places together.
+
+    Turns in which only some of the tasks of a longer chain could be joined count with that chain.
+    """
     line = program.device.core["gm_line"].value if "gm_line" in program.device.core else 0
     together: dict[tuple[int, ...], list[Fusable]] = defaultdict(list)
     for found in fusable(program):
         if found.written / max(found.launches[0].blocks, 1) >= line:
             together[tuple(launch.site for launch in found.launches)].append(found)
+    for places in sorted(together, key=len):
+        longer = next((others for others in together if set(others) > set(places)), None)
+        if longer is not None:
+            together[longer] += together.pop(places)
     return list(together.values())
 
 
-def _halves(found: Fusable) -> bool:
-    return len(found.tasks) == 2 and {launch.core for launch in found.launches} == {"AIC", "AIV"}
+def _halves(together: list[Fusable]) -> bool:
+    return all(len(f.tasks) == 2 and {launch.core for launch in f.launches} == {"AIC", "AIV"} for f in together)
 
 
 def _told(program: Program, together: list[Fusable], rule: str) -> Finding:
-    largest = max(together, key=lambda found: len(found.handovers))
+    largest = max(together, key=lambda found: (len(found.tasks), len(found.handovers)))
     names = listed(tensor_name(program, handover.buffer) for handover in _widest_first(largest))
     written, read = sum(f.written * f.times for f in together), sum(f.read * f.times for f in together)
     turns = sum(f.times for f in together)
-    stages = len(largest.tasks)
-    cost = Cost(bytes=written + read, tasks=(stages - 1) * turns)
+    cost = Cost(bytes=written + read, tasks=sum((len(f.tasks) - 1) * f.times for f in together))
     crossing = {launch.core for launch in largest.launches} != {largest.launches[0].core}
     ring = program.device.rules is not None and not program.device.rules.ring_on_chip
     still = (
@@ -66,7 +72,7 @@ def _told(program: Program, together: list[Fusable], rule: str) -> Finding:
     if rule == "split-halves":
         what = f"the cube and the vector half of one computation are two tasks{often}"
     else:
-        what = f"{stages} tasks{often} hand over through GM what one could keep on chip"
+        what = f"{len(largest.tasks)} tasks{often} hand over through GM what one could keep on chip"
     return Finding(
         id=rule,
         severity=severity(program, cost),

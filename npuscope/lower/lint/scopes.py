@@ -82,14 +82,15 @@ def _title(text: str) -> str:
 
 
 def _launch(function: Function, line: int) -> tuple[int, int] | None:
-    """The lines of the statement that opens the task around a line."""
-    found: tuple[int, int] | None = None
-    for node in ast.walk(function):
+    """The lines of the block that opens the task around a line, else of the innermost loop or block."""
+    opens = within = None
+    for node in ast.walk(function):  # outer before inner
         if isinstance(node, ast.With | ast.For) and node.lineno <= line <= (node.end_lineno or 0):
+            within = (node.lineno, node.end_lineno or node.lineno)
             header = [item.context_expr for item in node.items] if isinstance(node, ast.With) else [node.iter]
             if any(_opens(expression) for expression in header):
-                found = (node.lineno, node.end_lineno or node.lineno)
-    return found
+                opens = within
+    return opens or within
 
 
 def _opens(expression: ast.expr) -> bool:

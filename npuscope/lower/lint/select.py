@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from npuscope.errors import NpuscopeError
 from npuscope.lower.lint.rule import Rule
@@ -22,8 +22,13 @@ def _matching(rules: Sequence[Rule], given: Sequence[str], option: str) -> set[s
     for name in (part.strip() for text in given for part in text.split(",")):
         matched = {id for id in known if id == name or (name.endswith("*") and id.startswith(name[:-1]))}
         if not matched:
-            near = difflib.get_close_matches(name, known, 1)
-            meant = f"Did you mean {near[0]}? " if near else ""
-            raise NpuscopeError(f"{option}: no rule '{name}'", remedy=f"{meant}--list-rules lists them.")
+            meant = nearest(name, known)
+            asked = f"Did you mean {meant}? " if meant else ""
+            raise NpuscopeError(f"{option}: no rule '{name}'", remedy=f"{asked}--list-rules lists them.")
         found |= matched
     return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The id that was probably meant, or nothing."""
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), "")

@@ -28,7 +28,8 @@ Kind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a tile
 def shared_loads(program: Program) -> Iterator[Finding]:
     joined = {frozenset(pair) for found in fusable(program) for pair in combinations(found.launches, 2)}
     told: set[Use] = set()
-    for a, b in combinations([launch for launch in program.launches if launch.core != "none"], 2):
+    ours = [launch for launch in program.launches if program.first_task(launch).form not in ("extern", "dummy")]
+    for a, b in combinations(ours, 2):
         if (a.blocks, len(a.tasks)) != (b.blocks, len(b.tasks)):
             continue
         uses = [use for use in _read_by_both(program, a, b) if use not in told]

@@ -85,10 +85,11 @@ def short_tasks(program: Program) -> Iterator[Finding]:
 
 
 def _alone(program: Program) -> list[Launch]:
-    """Launches that read something and could not be one with their neighbours."""
+    """Launches that read something, are written in this language and could not be one with their neighbours."""
     joined = {launch for found in fusable(program) for launch in found.launches}
     moved = zip(program.launches, program.traffic.moved, strict=True)
-    return [launch for launch, move in moved if launch not in joined and move.read]
+    found = [launch for launch, move in moved if launch not in joined and move.read]
+    return [launch for launch in found if program.first_task(launch).form != "extern"]
 
 
 @once

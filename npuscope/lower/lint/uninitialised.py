@@ -6,14 +6,16 @@ read of which a part was written is only a hint: rows of padding that are masked
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
-from npuscope.lower.races.between_tasks import touched
-from npuscope.lower.races.region_text import region_text
+from npuscope.lower.races.lines import Lines
+from npuscope.lower.races.region_text import region_text, short_kernel
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.record.model import Buffer
@@ -29,16 +31,24 @@ class _Bare(NamedTuple):
 
 def check(program: Program) -> Iterator[Finding]:
     recording = program.recording
-    placement = Placement(recording)
+    lines = Lines(recording)
+    placement = lines.placement
     readers = _readers(program, placement)
+    found: dict[tuple[int, str, bool], Finding] = {}
+    counts: Counter[tuple[int, str, bool]] = Counter()
     for buffer in recording.buffers:
         if buffer.id in placement.parts or not starts_empty(buffer):
             continue
         known = program.regions.get(buffer.id, [])
         suspects = {known[n].task for n, _ in _bare(program, known)} if known else readers.get(buffer.id, ())
         if suspects:
-            for bare in _lines(program, placement, buffer, known, suspects):
-                yield _finding(program, buffer, bare)
+            for bare in _by_line(program, lines, buffer, known, suspects):
+                key = (bare.site, recording.tasks[bare.region.task].kernel, bare.partly)
+                counts[key] += 1
+                if key not in found:
+                    found[key] = _finding(program, buffer, bare)
+    for key, finding in found.items():
+        yield replace(finding, count=counts[key])
 
 
 def starts_empty(buffer: Buffer) -> bool:
@@ -68,14 +78,13 @@ def _bare(program: Program, regions: Sequence[Region]) -> list[tuple[int, bool]]
     return [(n, n in filled) for n in sorted(bare)]
 
 
-def _lines(
-    program: Program, placement: Placement, buffer: Buffer, known: list[Region], suspects: set[int]
+def _by_line(
+    program: Program, lines: Lines, buffer: Buffer, known: list[Region], suspects: set[int]
 ) -> Iterator[_Bare]:
     """The same by the lines that read."""
-    recording = program.recording
     regions, sites = [], []
     for task in sorted({region.task for region in known} | suspects):
-        for region, site in touched(recording, recording.tasks[task], placement, buffer.id):
+        for region, site in lines.of(task, (buffer.id,)):
             regions.append(region)
             sites.append(site)
     for n, partly in _bare(program, regions) if regions else ():
@@ -85,7 +94,7 @@ def _lines(
 def _finding(program: Program, buffer: Buffer, bare: _Bare) -> Finding:
     recording = program.recording
     site, made = recording.sites[bare.site], recording.sites[buffer.site]
-    kernel = recording.tasks[bare.region.task].kernel
+    task = recording.tasks[bare.region.task]
     region = region_text(buffer, bare.region.shape, bare.region.strides, bare.region.offsets.tolist())
     before = "some of it was never written before" if bare.partly else "nothing has written it before"
     fix = f"Write {buffer.name} first, or give its create_tensor an init_value."
@@ -96,9 +105,9 @@ def _finding(program: Program, buffer: Buffer, bare: _Bare) -> Finding:
         "hint" if bare.partly else RULE.severity,
         site.file,
         site.line,
-        f"{kernel} reads {region}, and {before}: what is there is left from something else",
+        f"{short_kernel(task)} reads {region}, and {before}: what is there is left from something else",
         fix,
-        kernel=kernel,
+        kernel=task.kernel,
         function=site.function,
         also=((made.file, made.line),),
     )

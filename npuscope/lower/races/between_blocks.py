@@ -17,7 +17,7 @@ from npuscope.lower.races.between_tasks import Name, meeting
 from npuscope.lower.races.classes import Classes
 from npuscope.lower.races.conflicts import Hazard, unordered
 from npuscope.lower.races.model import Race, Side
-from npuscope.lower.races.region_text import region_text
+from npuscope.lower.races.region_text import named, region_text
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Task
@@ -64,15 +64,15 @@ def block_races(program: Program) -> Iterator[Race]:
             found[key] = known, count + pairs * len(tasks)
     for (one, other, kind, name), (example, count) in found.items():
         sides = [
-            _side(recording, example.task, block, access, region)
+            _side(program, example.task, block, access, region)
             for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
         ]
         yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
 
 
-def _side(recording: Recording, task: Task, block: int, name: Name, region: Region) -> Side:
-    site, launch = recording.sites[name.site], recording.sites[task.site]
-    text = region_text(recording.buffers[region.buffer], region.shape, region.strides, region.offsets.tolist())
+def _side(program: Program, task: Task, block: int, name: Name, region: Region) -> Side:
+    site, launch = program.site(name.site), program.site(task.site)
+    text = region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
     return Side(task.id, task.kernel, site.file, site.line, (launch.file, launch.line), text, block)
 
 
@@ -82,7 +82,7 @@ def _races_of(
     """The races of one launch: what is shown of each, and how many pairs of blocks have it."""
     touched: dict[tuple[int, int], list[tuple[Region, Name]]] = defaultdict(list)
     for phase, site, region in _touches(task, plan):
-        touched[region.buffer, phase].append((region, Name(task.kernel, site, region.mode)))
+        touched[region.buffer, phase].append((region, Name(task.kernel, site)))
     alone = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
     for (buffer, _), entries in touched.items():
         entries.sort(key=lambda entry: entry[0].task)
@@ -93,6 +93,7 @@ def _races_of(
             shown = meeting(
                 [r for r, name in entries if r.task == earlier and name == one],
                 [r for r, name in entries if r.task == later and name == other],
+                kind,
             )
             count = sum(mask.bit_count() for mask in pairs.values())
             key = (one, other, kind, recording.buffers[buffer].name)

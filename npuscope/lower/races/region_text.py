@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from npuscope.tile.graph.boxes import dims, extent, row_major
-from npuscope.tile.record.model import Buffer
+from npuscope.tile.record.model import Buffer, Task
+
+if TYPE_CHECKING:
+    from npuscope.lower.program import Program
 
 Axis = tuple[int, int, int]  # first, one past the last, step
+
+
+def named(program: Program, number: int) -> Buffer:
+    """A buffer under the name that the user knows: a value that left its region has that of its variable."""
+    from npuscope.lower.lint.told import tensor_name  # it needs Program, which needs this folder
+
+    buffer = program.recording.buffers[number]
+    return replace(buffer, name=tensor_name(program, number)) if buffer.origin == "promoted" else buffer
+
+
+def short_kernel(task: Task) -> str:
+    """A kernel's name without the factory it was made in."""
+    return task.kernel.rpartition("<locals>.")[2]
 
 
 def region_text(buffer: Buffer, shape: tuple[int, ...], strides: tuple[int, ...], offsets: Sequence[int]) -> str:

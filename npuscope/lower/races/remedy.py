@@ -8,51 +8,35 @@ from typing import TYPE_CHECKING
 
 from npuscope.lower.races.conflicts import Hazard, ones
 from npuscope.lower.races.launch_text import LaunchText, launch_text
-from npuscope.tile.record.model import Argument, Recording, Task
+from npuscope.lower.races.region_text import named, short_kernel
+from npuscope.tile.record.model import Argument, Task
 
 if TYPE_CHECKING:
     from npuscope.lower.program import Program
 
-NOT_TRACKED = "the runtime makes no task wait for readers"
-
 
 def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int) -> tuple[str, str]:
-    """Why `later` does not wait for the `earlier` tasks (a bitset), and what to write so that it does."""
-    recording = program.recording
-    waiting = recording.tasks[later]
-    if kind != "war" and (said := _wrong_direction(program, waiting, buffer)):
-        return said
-    why, fix = _why(program, earlier, waiting, kind, buffer), _deps(program, earlier, waiting)
-    if "no_dep" in why:
-        fix = f"let the runtime track {recording.buffers[buffer].name} there again, or {fix}"
-    return why, fix
-
-
-def _wrong_direction(program: Program, task: Task, buffer: int) -> tuple[str, str] | None:
-    """A kernel that reads what its signature calls pl.Out is given no edge from the writer."""
-    for argument, box in zip(task.arguments, program.graph.footprints[task.id], strict=True):
-        if box.buffer == buffer and argument.declared == "Out" and argument.reads:
-            name = program.recording.buffers[argument.buffer].name
-            why = f"{task.kernel} declares {name} pl.Out, so the runtime looks for no writer before it, yet reads it"
-            return why, f"declare it pl.InOut in the signature of {task.kernel}"
-    return None
-
-
-def _why(program: Program, earlier: int, task: Task, kind: Hazard, buffer: int) -> str:
-    recording = program.recording
-    first = recording.tasks[earlier.bit_length() - 1]
-    if recording.buffers[buffer].manual_dep:
-        return f"{recording.buffers[buffer].name} is manual_dep=True: only deps= order its tasks"
+    """Why the `later` task does not wait for the `earlier` ones (a bitset), and what to write so that it does."""
+    tasks, name = program.recording.tasks, named(program, buffer).name
+    task, first = tasks[later], tasks[earlier.bit_length() - 1]
+    kernel, before = short_kernel(task), short_kernel(first)
+    deps = _deps(program, earlier, task)
+    if program.recording.buffers[buffer].manual_dep:
+        return f"{name} is manual_dep=True: only deps= order its tasks", deps
     if task.manual_scope:
-        return f"{task.kernel} is in a manual scope: only its deps= make it wait"
+        return f"{kernel} is in a manual scope: only its deps= make it wait", deps
     if kind == "war":
-        return NOT_TRACKED
+        return "the runtime makes no task wait for readers", deps
     if first.manual_scope:
-        return f"{first.kernel} is in a manual scope: the runtime does not remember what it writes"
+        return f"{before} is in a manual scope: the runtime does not remember what it writes", deps
     for one in (first, task):
         if any(argument.no_dep for argument in _of(program, one, buffer)):
-            return f"{one.kernel} takes {recording.buffers[buffer].name} as no_dep"
-    return f"{task.kernel} is the first writer of the tensor where it stands, so the runtime looks for none before it"
+            fix = f"let the runtime track {name} there again, or {deps}"
+            return f"{short_kernel(one)} takes {name} as no_dep", fix
+    if any(argument.declared == "Out" and argument.reads for argument in _of(program, task, buffer)):
+        why = f"{kernel} declares {name} pl.Out, so the runtime looks for no writer before it, yet it reads"
+        return why, f"declare it pl.InOut in the signature of {kernel}"
+    return f"the runtime takes {kernel} for the first to write such a tensor, and looks for no writer before it", deps
 
 
 def _of(program: Program, task: Task, buffer: int) -> list[Argument]:
@@ -61,20 +45,18 @@ def _of(program: Program, task: Task, buffer: int) -> list[Argument]:
 
 
 def _deps(program: Program, earlier: int, task: Task) -> str:
-    recording = program.recording
+    tasks = program.recording.tasks
     wanted = _fewest(program.order.before, earlier, task.id)
-    text = launch_text(task, recording.sites[task.site])
-    place = _place(recording, task)
+    first = tasks[wanted[0]]
+    text = launch_text(task, program.site(task.site))
     if len(wanted) == 1:
-        first = recording.tasks[wanted[0]]
-        its = launch_text(first, recording.sites[first.site])
-        name = its.name or f"{first.kernel}_tid"
-        return f"{_named(recording, first, its, name)}{_added(text, name, task.kernel, place)}{_kept(first, task)}"
-    kernels = Counter(recording.tasks[number].kernel for number in wanted)
-    tasks = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
-    first = recording.tasks[wanted[0]]
-    gather = f"gather the task ids ({tasks}; {_place(recording, first)}) in a pl.array.create(…, pl.TASK_ID), then "
-    return gather + _added(text, "tids", task.kernel, place)
+        its = launch_text(first, program.site(first.site))
+        name = its.name or f"{short_kernel(first)}_tid"
+        return f"{_named(program, first, its, name)}{_added(program, task, text, name)}{_kept(first, task)}"
+    kernels = Counter(short_kernel(tasks[number]) for number in wanted)
+    told = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
+    gather = f"gather the task ids ({told}; {_place(program, first)}) in a pl.array.create(…, pl.TASK_ID), then "
+    return gather + _added(program, task, text, "tids")
 
 
 def _fewest(before: tuple[int, ...], earlier: int, later: int) -> list[int]:
@@ -92,16 +74,18 @@ def _fewest(before: tuple[int, ...], earlier: int, later: int) -> list[int]:
     return last
 
 
-def _named(recording: Recording, task: Task, text: LaunchText, name: str) -> str:
+def _named(program: Program, task: Task, text: LaunchText, name: str) -> str:
+    """How the earlier task gets a name for its id, where it has none."""
     if text.name:
         return ""
-    place = _place(recording, task)
     if text.form == "call":
-        return f"call {task.kernel} inside `with pl.at(…) as {name}:` ({place}), then "
-    return f"name {task.kernel}'s task, `with … as {name}:` ({place}), then "
+        return f"call {short_kernel(task)} inside `with pl.at(…) as {name}:` ({_place(program, task)}), then "
+    return f"name {short_kernel(task)}'s task, `with … as {name}:` ({_place(program, task)}), then "
 
 
-def _added(text: LaunchText, name: str, kernel: str, place: str) -> str:
+def _added(program: Program, task: Task, text: LaunchText, name: str) -> str:
+    """How the later task gets the id into its deps=."""
+    kernel, place = short_kernel(task), _place(program, task)
     if text.form == "for":
         return f"write {kernel} as `with pl.spmd(…, deps=[{name}]) as tid:` ({place}): a for loop takes no deps="
     if text.form == "call":
@@ -119,6 +103,6 @@ def _kept(first: Task, later: Task) -> str:
     return ", kept from the turn before in a pl.array.create(…, pl.TASK_ID) made outside the loop"
 
 
-def _place(recording: Recording, task: Task) -> str:
-    site = recording.sites[task.site]
+def _place(program: Program, task: Task) -> str:
+    site = program.site(task.site)
     return f"{Path(site.file).name}:{site.line}"

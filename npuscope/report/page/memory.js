@@ -76,7 +76,7 @@ function choose(id) {
 const asked = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; } };
 picker.addEventListener("change", () => choose(picker.value));
 addEventListener("hashchange", () => show(asked()));
-addEventListener("scroll", () => tip.hide(), { passive: true });
+addEventListener("scroll", () => tip.place(), { passive: true });
 document.title = `${data.title} · npuscope`;
 document.getElementById("page").append(
   element("header", {}, element("h1", {}, data.title), element("span", { class: "soft" }, data.subtitle), element("span", { class: "grow" }), themeButton(() => {})),

@@ -52,7 +52,7 @@ export class MemoryMap {
     const places = this.body.places.length;
     const every = Math.max(1, Math.ceil(places / Math.max((this.width - LEFT) / 70, 1)));
     for (let place = 0; place < places; place += every)
-      parts.push(svg("text", { x: this.x(2 * place), y: TOP + HEIGHT + 13, class: "soft" }, String(place)));
+      if (this.x(2 * place) < this.width - 30) parts.push(svg("text", { x: this.x(2 * place), y: TOP + HEIGHT + 13, class: "soft" }, String(place)));
     return parts;
   }
 
@@ -112,7 +112,7 @@ export class MemoryMap {
   listen(group, told, number) {
     group.setAttribute("aria-label", told.filter(Boolean).join("; "));
     group.setAttribute("tabindex", number === this.current ? 0 : -1);
-    const show = () => { this.mark(group.dataset.storage); this.tip.show(told, group.querySelector("rect").getBoundingClientRect()); };
+    const show = () => { this.mark(group.dataset.storage); this.tip.show(told, group.querySelector("rect")); };
     const hide = () => { this.mark(null); this.tip.hide(); };
     group.addEventListener("pointerenter", show);
     group.addEventListener("pointerleave", hide);
@@ -146,10 +146,16 @@ export class Tip {
     this.box = element("div", { class: "tip", hidden: "" });
   }
 
-  show(lines, beside) {
+  show(lines, shape) {
+    this.shape = shape;
     this.box.replaceChildren(...lines.filter(Boolean).map((line, n) => element(n ? "div" : "b", n === 3 ? { class: "source" } : {}, line)));
     this.box.hidden = false;
-    const { width, height } = this.box.getBoundingClientRect();
+    this.place();
+  }
+
+  place() {
+    if (this.box.hidden) return;
+    const beside = this.shape.getBoundingClientRect(), { width, height } = this.box.getBoundingClientRect();
     const left = Math.min(Math.max(beside.left, 8), innerWidth - width - 8);
     const above = beside.top - height - 8;
     this.box.style.left = `${Math.max(left, 8)}px`;

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.simulate.chip.job import MIX, NONE, Job, Machine, Times
+from npuscope.simulate.chip.job import MIX, NONE, Job, Machine, Times, new_times
 from npuscope.simulate.chip.memory import add_up, set_spans
 from npuscope.simulate.chip.scheduler import (
     find_together,
     finish,
+    gated,
     hand_out,
     make_ready,
     stage,
@@ -56,7 +57,6 @@ from npuscope.simulate.chip.state import (
 )
 from npuscope.simulate.compiled import compiled
 
-LEAST_LOOP = 50.0  # nanoseconds of a scheduler's turn that polls nobody
 ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
 
@@ -120,11 +120,11 @@ def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) 
                 s.core[TASK, vector] = -1
         wake(s, s.core[OWNER, core], now + machine.fin)
     if ended:
-        promote(job, machine, s, now)
+        promote(job, machine, times, s, now)
 
 
 @compiled
-def promote(job: Job, machine: Machine, s: State, now: float) -> None:
+def promote(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """What waited behind a block that ended goes on by itself; a mixed block when all its cores are free."""
     for core in range(s.core.shape[1]):
         task = s.core[BEHIND, core]
@@ -145,7 +145,9 @@ def promote(job: Job, machine: Machine, s: State, now: float) -> None:
             s.core[STATE, core] = GATED
         else:
             s.core[STATE, core] = WAITING
-            s.clock[DUE, core] = now + machine.switch
+            # A thread's turn takes time: what it hands out or makes ready may be on its way still.
+            sent = max(times.dispatch[job.first_block[task] + s.core[BLOCK, core]], times.ready[task])
+            s.clock[DUE, core] = max(now + machine.switch, sent + machine.visible)
 
 
 @compiled
@@ -194,9 +196,11 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             task = s.queue[NONE, s.ends[NONE, 0]]
             s.ends[NONE, 0] += 1
             seen += 1
-            clock = finish(job, machine, times, s, task, clock + machine.dummy)
+            clock = finish(job, machine, times, s, task, max(clock, times.ready[task]) + machine.dummy)
     for core in range(s.core.shape[1]):
-        if s.core[OWNER, core] != thread or (s.core[STATE, core] == IDLE and s.core[UNSEEN_COUNT, core] == 0):
+        if s.core[OWNER, core] != thread:
+            continue
+        if s.core[UNSEEN_COUNT, core] == 0 and (s.core[STATE, core] == IDLE or gated(machine, s, core)):
             continue
         clock += machine.poll
         polled += machine.poll
@@ -223,7 +227,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     else:
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
-    s.thread[PERIOD, thread] = max(LEAST_LOOP, polled)
+    s.thread[PERIOD, thread] = max(machine.loop, polled)
     if seen == 0 and clock == handing:
         sleep(machine, times, s, thread, now)
         return
@@ -235,7 +239,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         times.loops[s.number[ROWS], 4] = clock - handing
     s.number[ROWS] += 1
     s.thread[ASLEEP, thread] = 0
-    s.thread[AT, thread] = max(clock, now + LEAST_LOOP)
+    s.thread[AT, thread] = max(clock, now + machine.loop)
     for peer in range(machine.threads):  # what became ready may be for a peer's cores
         if peer != thread:
             wake(s, peer, clock)
@@ -253,9 +257,7 @@ def sleep(machine: Machine, times: Times, s: State, thread: int, now: float) -> 
 
 def run_chip(job: Job, machine: Machine) -> tuple[Times, float]:
     """Times of every block and when all was done, in nanoseconds; -1 where nobody could go on."""
-    blocks, tasks = len(job.block_class), len(job.shape)
-    zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
-    times = Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 5))])
+    times = new_times(job)
     job = job._replace(together=job.together.copy())
     state = new_state(job, machine)
     end = run(job, machine, times, state)

@@ -34,6 +34,7 @@ class Machine(NamedTuple):
     switch: float
     stage: float
     dummy: float
+    loop: float  # a scheduler turn that polls nobody
     window: int  # tasks between the oldest that is not done and the newest
 
 
@@ -71,3 +72,10 @@ class Times(NamedTuple):
     began: Floats  # per task: when it began with it
     ready: Floats  # per task: when the last producer was seen done
     loops: Floats  # rows of the scheduler's loops that did something: thread, start, polled, completed, dispatched
+
+
+def new_times(job: Job) -> Times:
+    """Times of a run that has not begun."""
+    blocks, tasks = len(job.block_class), len(job.shape)
+    zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
+    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 5))])

@@ -30,7 +30,7 @@ class Prepared:
 
 
 def prepare(program: Program, options: Options = Options()) -> Prepared:
-    found = kernels(program, options)
+    found = program.kernels if options == program.lowering else kernels(program, options)
     tasks = program.recording.tasks
     keyed: dict[tuple[str, int, str, int], Kernel] = {}
     for kernel in found:
@@ -88,6 +88,7 @@ def machine_of(device: Device) -> Machine:
         switch=ns["switch"],
         stage=ns["early_stage"],
         dummy=ns["dummy"],
+        loop=ns["idle_loop"],
         window=int(device.runtime["task_window"].value),
     )
 

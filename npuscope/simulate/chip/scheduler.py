@@ -124,11 +124,16 @@ def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
 
 
 @compiled
+def gated(machine: Machine, s: State, core: int) -> bool:
+    """Whether the block at a core's front waits for its bell: it cannot be done."""
+    cube = core if core < machine.clusters else (core - machine.clusters) // 2
+    return bool(s.core[STATE, core] == GATED or (s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED))
+
+
+@compiled
 def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
     """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
-    cube = core if core < machine.clusters else (core - machine.clusters) // 2
-    held = s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED
-    if s.core[BEHIND, core] >= 0 or s.core[STATE, core] == GATED or held:
+    if s.core[BEHIND, core] >= 0 or gated(machine, s, core):
         return False
     if shape == MIX:
         vector = machine.clusters + 2 * core
@@ -225,6 +230,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                 now = idle(machine, s, shape, core)
                 if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
                     continue
+                clock = max(clock, times.ready[task])  # a peer whose turn is under way may make it ready only then
                 if kind != 2:
                     clock += machine.dispatch
                 elif s.todo[HANDED, task] == 0:  # staging costs once per task
@@ -257,6 +263,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
     if room < wanted:
         return clock
     turns = (wanted + machine.threads - 1) // machine.threads  # the threads hand out side by side
+    clock = max(clock, times.ready[task])
     begin = clock + turns * machine.dispatch + machine.pickup
     for core in range(first, last):
         if s.todo[HANDED, task] < wanted and idle(machine, s, shape, core):

@@ -48,7 +48,7 @@ def new_state(job: Job, machine: Machine) -> State:
     todo = np.zeros((7, tasks), np.int64)
     todo[[MISSING, UNREADY]] = job.producers
     thread = np.zeros((4, machine.threads))
-    thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, 1.0, 1.0
+    thread[AT], thread[PERIOD], thread[ASLEEP] = FAR, machine.loop, 1.0
     count = np.zeros(6, np.int64)
     count[TOGETHER] = -1
     return State(

@@ -42,13 +42,28 @@ class Timing:
 
 @dataclass(frozen=True)
 class Lane:
-    """What one block did, one row per instruction: pipe, site, start, end and the reason that it waited for."""
+    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited."""
 
     pipe: Ints
+    row: Ints
     site: Ints
     start: Floats
     end: Floats
     reason: Ints
+
+
+@compiled
+def copy_of(home: int, turns: Ints, turn: Ints, copies: Ints, pushed: Ints) -> int:
+    """Which copy of a storage the present turns of its loops use; a tile in the ring goes round with every push."""
+    if turns[home, 0] == -2:
+        return int((pushed[home] - 1) % copies[home])
+    copy = 0
+    for n in range(DEEP):
+        loop = turns[home, 2 * n]
+        if loop < 0:
+            break
+        copy = copy * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+    return copy
 
 
 def _run(
@@ -108,16 +123,9 @@ def _run(
         slot = -1
         if result >= 0:
             home = storage[result]
-            if turns[home, 0] == -2:
-                if kind == RUN and code[row, 4] != result:
-                    pushed[home] += 1  # a push: the next slot of the ring
-                target = (pushed[home] - 1) % copies[home]
-            else:
-                for n in range(DEEP):
-                    loop = turns[home, 2 * n]
-                    if loop < 0:
-                        break
-                    target = target * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+            if turns[home, 0] == -2 and kind == RUN and code[row, 4] != result:
+                pushed[home] += 1  # a push: the next slot of the ring
+            target = copy_of(home, turns, turn, copies, pushed)
             slot = slots[first_slot[home] + target]
         start = 0.0
         reason = ISSUE
@@ -133,15 +141,7 @@ def _run(
             if value < 0:
                 break
             home = storage[value]
-            copy = 0
-            if turns[home, 0] == -2:
-                copy = (pushed[home] - 1) % copies[home]
-            else:
-                for k in range(DEEP):
-                    loop = turns[home, 2 * k]
-                    if loop < 0:
-                        break
-                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            copy = copy_of(home, turns, turn, copies, pushed)
             if ready[value, copy] > start:
                 start = ready[value, copy]
                 reason = maker[value, copy]
@@ -150,7 +150,6 @@ def _run(
                 source = code[row, 4]
                 if source >= 0:
                     ready[result, target] = start
-                    home = storage[source]
                     maker[result, target] = reason if reason != ISSUE else -1
             row += 1
             continue
@@ -169,15 +168,7 @@ def _run(
             if value < 0:
                 break
             home = storage[value]
-            copy = 0
-            if turns[home, 0] == -2:
-                copy = (pushed[home] - 1) % copies[home]
-            else:
-                for k in range(DEEP):
-                    loop = turns[home, 2 * k]
-                    if loop < 0:
-                        break
-                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            copy = copy_of(home, turns, turn, copies, pushed)
             used = slots[first_slot[home] + copy]
             if end > released[used]:
                 released[used] = end
@@ -240,5 +231,5 @@ def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing,
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
-    lane = Lane(ints[:, 0], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    lane = Lane(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
     return Timing(max(cube, vector), cube, vector, busy, stalls), lane

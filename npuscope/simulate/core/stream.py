@@ -44,6 +44,7 @@ class Stream:
     read: int  # bytes of GM in whole lines, over the whole body
     written: int
     flops: int
+    names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
 
 
 def stream_of(kernel: Kernel, device: Device) -> Stream:
@@ -57,6 +58,7 @@ class _Writer:
         self.rows: list[tuple[int, ...]] = []
         self.costs: list[tuple[float, float]] = []
         self.sites: list[int] = []
+        self.names: list[str] = []
         self.read = self.written = self.flops = 0
         self.known: dict[Instruction, Cost] = {}
         self.loops = 0
@@ -82,6 +84,7 @@ class _Writer:
             self.read,
             self.written,
             self.flops,
+            tuple(self.names),
         )
 
     def _items(self, items: Items, times: int) -> None:
@@ -119,12 +122,19 @@ class _Writer:
             else:
                 self.written += cost.lines * times
         self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost)
+        self.names[-1] = self._name(one)
+
+    def _name(self, one: Instruction) -> str:
+        """`load w_gate`; what makes no tile is named after the one it reads."""
+        tile = one.result if one.result is not None else next(iter(one.reads), None)
+        return one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
 
     def _row(self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0)) -> None:
         kept = reads[:READS]
         self.rows.append((*head, *kept, *(-1,) * (READS - len(kept))))
         self.costs.append((cost.fixed, cost.memory))
         self.sites.append(site)
+        self.names.append("")
 
     def _slots(self, count: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Where the plan put each copy of each storage; what lies in the ring turns through the ring's slots."""

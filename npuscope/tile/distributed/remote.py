@@ -111,6 +111,13 @@ def remote_load(
     target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Sequence[Any] | None = None
 ) -> Tile:
     """A box of a peer's window as a tile."""
+    return _load(target, peer, offsets, shape, valid_shape, ())
+
+
+def _load(
+    target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Sequence[Any] | None,
+    attributes: tuple[tuple[str, Any], ...],
+) -> Tile:  # fmt: skip
     run = current()
     window = _window(run, target, "tile.remote_load")
     box = shape_of(shape)
@@ -118,10 +125,10 @@ def remote_load(
     rank, theirs = _peer(run, target, window, peer)
     start = position(target, offsets)
     if theirs is target:
-        return load_box(run, target, start, box, valid, op="remote_load")
+        return load_box(run, target, start, box, valid, op="remote_load", attributes=attributes)
     run.touch(target, "read")
     tile = Tile(None, box, target.dtype, valid)
-    run.emit("remote_load", "load", (), tile, attributes=(("peer", rank),))
+    run.emit("remote_load", "load", (), tile, attributes=(("peer", rank), *attributes))
     if run.computes:
         tile.array = storage.new(box, target.dtype, 0)
         part = strided(theirs.buffer, int(start), valid or box, target.strides, target.dtype)
@@ -176,6 +183,13 @@ def _region(
     return dst_offsets or [0] * len(dst.shape), src_offsets or [0] * len(src.shape), box
 
 
+def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[str, Any], ...]:
+    """What of a box is on chip at once, and how often: nothing where all of it is."""
+    whole = (int(np.prod(box[:-1])), int(box[-1]))
+    part = (min(rows or whole[0], whole[0]), min(columns or whole[1], whole[1]))
+    return () if part == whole and not pipeline else (("staged", (*part, 2 if pipeline else 1)),)
+
+
 def put(
     dst: Any,
     peer: Any,
@@ -196,7 +210,8 @@ def put(
         src = run.promoted(src)
     into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
     check_bounds("tensor.put", src.shape, out_of, box, src.buffer.name)
-    tile = load_box(run, src, position(src, out_of), box, None, op="put")
+    staged = _staged(box, chunk_rows, chunk_cols, pipeline)
+    tile = load_box(run, src, position(src, out_of), box, None, op="put", attributes=staged)
     _store(run, window, tile, dst, peer, into, atomic, "put")
 
 
@@ -215,4 +230,5 @@ def get(
     """Copies a peer's window into GM of this rank."""
     run = current()
     into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
-    store_box(run, remote_load(src, peer, out_of, box), dst, into, op="get")
+    staged = _staged(box, chunk_rows, chunk_cols, pipeline)
+    store_box(run, _load(src, peer, out_of, box, None, staged), dst, into, op="get")

@@ -35,14 +35,19 @@ def derive_directions(recording: Recording) -> Iterator[tuple[Direction, ...]]:
     for task in recording.tasks:
         sequential = any(turn.kind in ("range", "while") for turn in task.turns)
         places = [(turn.loop, turn.turn) for turn in task.turns if turn.kind != "unroll"]
-        roots = [_root(argument, recording.buffers[argument.buffer]) for argument in task.arguments]
-        called = [called_direction(argument) for argument in task.arguments]
-        yield tuple(
-            _direction(argument, called[n], recording, sequential, _prior(written, roots[n], places), roots[n])
-            for n, argument in enumerate(task.arguments)
-        )
-        for root, direction in zip(roots, called, strict=True):
-            if root is not None and direction != "In":
+        found, roots = [], []
+        for argument in task.arguments:
+            called = called_direction(argument)
+            if called == "In":
+                found.append(_input(argument))
+                continue
+            root = _root(argument, recording.buffers[argument.buffer])
+            roots.append(root)
+            after = called == "InOut" or sequential or _prior(written, root, places)
+            found.append(_output(argument, after, root, recording.buffers[argument.buffer]))
+        yield tuple(found)
+        for root in roots:
+            if root is not None:
                 written.setdefault(root, _Writers()).add(places)
 
 
@@ -55,16 +60,16 @@ def called_direction(argument: Argument) -> Called:
     return "InOut" if argument.reads else "Out"
 
 
-def _direction(
-    argument: Argument, called: Called, recording: Recording, sequential: bool, prior: bool, root: Root | None
-) -> Direction:
+def _input(argument: Argument) -> Direction:
+    return "NoDep" if argument.no_dep else "Input"
+
+
+def _output(argument: Argument, after: bool, root: Root | None, buffer: Buffer) -> Direction:
+    """`after`: what it held before counts."""
     if argument.no_dep:
         return "NoDep"
-    if called == "In":
-        return "Input"
-    if called == "InOut" or sequential or prior:
+    if after:
         return "InOut"
-    buffer = recording.buffers[argument.buffer]
     enclosing = root == _whole(buffer) and buffer.origin == "parameter" and buffer.direction == "InOut"
     return "InOut" if enclosing else "OutputExisting"
 

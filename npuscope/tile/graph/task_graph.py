@@ -30,10 +30,12 @@ def task_graph(recording: Recording) -> Graph:
     """The runtime's edges of one recording."""
     placement = Placement(recording)
     directions = tuple(derive_directions(recording))
-    footprints = tuple(
-        tuple(placement.footprint(Box(a.buffer, a.offset, a.shape, a.strides)) for a in task.arguments)
-        for task in recording.tasks
-    )
+    shared: dict[int, tuple[Box, ...]] = {}  # tasks on the same tensors share their arguments
+    for task in recording.tasks:
+        if id(task.arguments) not in shared:
+            found = [placement.footprint(Box(a.buffer, a.offset, a.shape, a.strides)) for a in task.arguments]
+            shared[id(task.arguments)] = tuple(found)
+    footprints = tuple([shared[id(task.arguments)] for task in recording.tasks])
     allocations, creators = _allocations(recording, footprints)
     known = TensorMap([prod(buffer.shape) for buffer in recording.buffers])
     edges: list[Edge] = []

@@ -73,6 +73,7 @@ def load_box(
     op: str = "load",
     prologue: bool = False,
     reach: Shape | None = None,
+    attributes: tuple[tuple[str, Any], ...] = (),
 ) -> Tile:
     """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
 
@@ -93,7 +94,7 @@ def load_box(
         block.prologue.append(run.recorder.number(key))
         block.prologue_offsets.append(where)
     else:
-        run.emit(op, "load", (), tile, (access,), (where,))
+        run.emit(op, "load", (), tile, (access,), (where,), attributes)
     if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
     if type(start) is Lane:

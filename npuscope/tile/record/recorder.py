@@ -208,6 +208,9 @@ class _Finish:
         self._bodies: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
         self._body_list: list[Body] = []
         self._planes: list[set[str]] = []  # of each body
+        self._arguments: dict[int, tuple[Argument, ...]] = {}  # of lists that several tasks may share
+        self._equal: dict[Argument, Argument] = {}
+        self._blocks: dict[int, npt.NDArray[np.int64]] = {}  # 0 to n - 1, by n
 
     def recording(self) -> Recording:
         rec = self.recorder
@@ -240,8 +243,10 @@ class _Finish:
             body = self._body(key)
             planes |= self._planes[body]
             offsets = tuple([_array(offset) for offset in rolled.along(0)])
-            groups.append(BlockGroup(body, np.array(blocks, dtype=np.int64), offsets))
-        arguments = tuple(_argument(a) for a in draft.arguments)
+            groups.append(BlockGroup(body, self._numbers(blocks), offsets))
+        arguments = self._arguments.get(id(draft.arguments))
+        if arguments is None:
+            arguments = self._arguments[id(draft.arguments)] = tuple([self._argument(a) for a in draft.arguments])
         options = dict(draft.options)
         core = options.pop("core", None) or _core(planes, draft.form)
         return Task(
@@ -255,6 +260,30 @@ class _Finish:
             form=cast(Any, draft.form),
             **options,
         )
+
+    def _numbers(self, blocks: list[int]) -> npt.NDArray[np.int64]:
+        """Most tasks have all their blocks alike: 0, 1, … up to the last."""
+        count = len(blocks)
+        if blocks != list(range(count)):
+            return np.array(blocks, dtype=np.int64)
+        if count not in self._blocks:
+            self._blocks[count] = np.arange(count, dtype=np.int64)
+        return self._blocks[count]
+
+    def _argument(self, draft: ArgumentDraft) -> Argument:
+        buffer, offset, shape, strides = draft.key
+        made = Argument(
+            buffer,
+            offset,
+            shape,
+            strides,
+            reads=draft.reads,
+            writes=draft.writes,
+            read_first=draft.read_first,
+            declared=draft.declared,
+            no_dep=draft.no_dep,
+        )
+        return self._equal.setdefault(made, made)
 
     def _body(self, key: tuple[tuple[int, ...], tuple[int, ...]]) -> int:
         found = self._bodies.get(key)
@@ -297,21 +326,6 @@ def _array(offset: Offset) -> npt.NDArray[np.int64]:
     if type(offset) is np.ndarray and offset.ndim and offset.dtype == np.int64:
         return offset
     return np.atleast_1d(np.asarray(offset, dtype=np.int64))
-
-
-def _argument(draft: ArgumentDraft) -> Argument:
-    buffer, offset, shape, strides = draft.key
-    return Argument(
-        buffer,
-        offset,
-        shape,
-        strides,
-        reads=draft.reads,
-        writes=draft.writes,
-        read_first=draft.read_first,
-        declared=draft.declared,
-        no_dep=draft.no_dep,
-    )
 
 
 def _moved(record: Any, site: int) -> Any:

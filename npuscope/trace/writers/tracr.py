@@ -1,5 +1,6 @@
 """TraCR bundles, as TraCR's own tools and `npuscope.trace.readers.tracr` read them.
 
+Slices of the runtime's cores reach from dispatch to retired, as the runtime writes them, where both are known.
 A channel holds one open slice, so slices that overlap on a lane go to further channels of the same name;
 only cores of the simpler runtime may hold a second task, which retires first in, first out.
 """
@@ -84,7 +85,11 @@ def _write_process(
     channel_of = {lane: number for number, lane in enumerate(lanes["lane"])}
     names = lanes["name"].to_list()
     lane = slices["lane"].replace_strict(channel_of, return_dtype=pl.Int64).to_numpy()
-    begin, dur = slices["start"].to_numpy() + shift, slices["dur"].to_numpy()
+    runs = marker.is_in(list(RUN_LABELS))
+    begin, dur = _held(slices, runs)
+    begin = begin + shift
+    if "channel" not in lanes.columns and runs.any():
+        names.append("INVALID")  # the runtime's last channel
     channel = _channels(lane, begin, dur, marker, names)
     if len(names) > _MOST or len(labels) > _MOST:
         what = f"{len(names)} channels and {len(labels)} markers in one process, where TraCR has room for {_MOST}"
@@ -124,6 +129,8 @@ def _write_process(
         "start_time": first if start_time is None else start_time,
         "end_time": last if end_time is None else end_time,
     }
+    if functions := _names(slices, runs):
+        metadata["extraIdLabels"] = functions
     thread = folder / f"thread.{metadata['pid']}"
     thread.mkdir(parents=True)
     (folder / "metadata.json").write_bytes(orjson.dumps(metadata, option=orjson.OPT_INDENT_2))
@@ -153,6 +160,22 @@ def _channels(lane: Ints, begin: Ints, dur: Ints, marker: pl.Series, names: list
             channel[row] = free
             heapq.heappush(busy, (int(begin[row] + dur[row]), free))
     return channel
+
+
+def _held(slices: pl.DataFrame, runs: pl.Series) -> tuple[Ints, Ints]:
+    """Begin and length of every slice; of a task of the runtime's how long it held its slot."""
+    told = runs & slices["dispatch"].is_not_null() & slices["finish"].is_not_null()
+    begin = slices["dispatch"].zip_with(told, slices["start"]).to_numpy()
+    end = slices["finish"].zip_with(told, slices["start"] + slices["dur"]).to_numpy()
+    return begin, np.maximum(end - begin, 0)
+
+
+def _names(slices: pl.DataFrame, runs: pl.Series) -> dict[str, str]:
+    """Of the functions that cores ran, by number; without those that are named by their number anyway."""
+    if "extra" not in slices.columns:
+        return {}
+    functions = slices.filter(runs).select("extra", pl.col("kernel").cast(pl.String)).drop_nulls().unique()
+    return {str(n): name for n, name in functions.sort("extra").iter_rows() if name != f"func_{n}"}
 
 
 def _channel_order(channel: Ints, begin: Ints, dur: Ints) -> Ints:

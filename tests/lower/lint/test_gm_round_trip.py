@@ -64,6 +64,29 @@ def blocks(
 
 
 @pl.jit
+def sometimes_two(
+    x: pl.Tensor[[ROWS * 16, N], pl.BF16],
+    w: pl.Tensor[[N, N], pl.BF16],
+    y: pl.Out[pl.Tensor[[ROWS * 16, N], pl.FP32]],
+):
+    """In half of the turns what the first task makes is needed elsewhere."""
+    kept = pl.create_tensor([16, N], dtype=pl.FP32)
+    for r in pl.parallel(0, ROWS * 16, 16):
+        scores = pl.create_tensor([16, N], dtype=pl.FP32)
+        weights = pl.create_tensor([16, N], dtype=pl.BF16)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):  # sometimes two
+            scores[:, :] = pl.matmul(x[r : r + 16, :], w[:, :], out_dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="weigh"):
+            weights[:, :] = pl.cast(pl.exp(scores[:, :]), target_type=pl.BF16)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="again"):
+            y[r : r + 16, :] = pl.matmul(weights[:, :], w[:, :], out_dtype=pl.FP32)
+        for _ in pl.range(r // 32):  # none in the first two turns
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="keep"):
+                kept[:, :] = scores[:, :]
+    return y
+
+
+@pl.jit
 def fused(
     x: pl.Tensor[[ROWS * 16, N], pl.BF16],
     w: pl.Tensor[[N, N], pl.BF16],
@@ -166,6 +189,15 @@ def test_a_chain_is_told_once_with_all_its_tensors() -> None:
     assert "scores and weights" in finding.message
     assert "ring in GM" in finding.message  # 910B: no on-chip way between cube and vector cores
     assert [line for _, line in finding.also] == [finding.line + 2, finding.line + 4]
+
+
+def test_a_shorter_chain_of_the_same_tasks_counts_with_the_longer() -> None:
+    made = program(sometimes_two, *SHAPES)
+    assert not found(HALVES, made)
+    (finding,) = found(ROUND_TRIP, made).values()
+    # fp32 scores and bf16 weights in two turns, the weights alone in the others; two tasks fewer, or one
+    assert finding.cost == Cost(bytes=2 * 2 * TILE + 4 * 2 * TILE // 2, tasks=2 * 2 + 2 * 1)
+    assert finding.line == line_of(__file__, "# sometimes two")
 
 
 def test_blocks_that_go_on_with_their_own_tile() -> None:

@@ -124,6 +124,13 @@ def test_what_a_comment_silences_is_counted(tmp_path: Path) -> None:
     assert (quiet.findings, quiet.ignored) == ((), 1)
 
 
+def test_a_comment_that_silences_a_rule_there_is_not_is_told(tmp_path: Path) -> None:
+    text = CASTS.format(comment="  # npuscope: ignore[rounding-modes, rounding-mode]")
+    (one,) = checked(tmp_path, text).findings
+    assert (one.finding.id, one.finding.line) == ("unknown-ignore", line_of(text, "pl.cast"))
+    assert one.finding.fix == "Write rounding-mode."
+
+
 def test_rules_are_chosen_by_id_or_prefix() -> None:
     every = [rule.id for rule in ALL_RULES]
     assert [rule.id for rule in chosen(ALL_RULES)] == every

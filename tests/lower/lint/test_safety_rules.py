@@ -310,7 +310,7 @@ def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
     (finding,) = found(false_serialisation.RULE, program(halves(False), *GIVEN)).values()
     assert finding.line == line_of(__file__, "# waits")
     # 4 x 4 edges, of which each task of `use` needs one
-    assert "4 tasks of use wait for tasks of make that touch none of their elements: 12 of 16 edges" in finding.message
+    assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
     assert finding.cost.waits == 4
     assert "Slice mid in the orchestration" in finding.fix
     assert not found(false_serialisation.RULE, program(halves(True), *GIVEN))

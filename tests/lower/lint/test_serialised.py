@@ -169,7 +169,7 @@ def test_a_parallel_loop_in_a_sequential_one() -> None:
     made = program(sequential_outside, *SHAPES)
     (finding,) = found(PARALLEL, made).values()
     assert finding.line == line_of(__file__, "# sequential outside")
-    assert finding.cost == Cost(tasks=2 * (N // STEP - 1))
+    assert finding.cost == Cost(waits=2 * (N // STEP - 1))
     assert "because of a pl.range loop around it" in finding.message
     assert not found(SEQUENTIAL, made)  # its second turn overwrites what the first wrote
 

@@ -1,0 +1,106 @@
+"""What would a tile program cost on the chip: time, tasks, what bounds it, and the report of the simulated run.
+
+Examples:
+
+  npuscope simulate decode_layer.py
+
+  npuscope simulate decode_layer.py --device 910b2 -o layer.pftrace -- --max-seq 4096   (for ui.perfetto.dev)
+
+  npuscope simulate decode_layer.py --layers 4 --set MLP_TN=256 --json
+
+  npuscope simulate decode_layer.py --pipes gate_proj   (inside one block: who waited for whom)
+
+Exit code 1 where the program does not fit on the chip.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=value: an option, constant or variable of the program.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", help="Write the trace here; `npuscope formats` lists the endings.")
+    ] = None,
+    program: Annotated[
+        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
+    ] = None,
+    ring_slots: Annotated[
+        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
+    ] = None,
+    values: Annotated[
+        bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
+    ] = False,
+    pipes: Annotated[
+        str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
+    ] = None,
+    jitter: Annotated[
+        int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
+    html: HtmlFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.analysis import explain
+    from npuscope.cli.output import check_outputs, pairs_of, write_reports
+    from npuscope.lower.passes import Options
+    from npuscope.report.html import report_page
+    from npuscope.report.pipes_text import pipes_dict, pipes_text
+    from npuscope.report.simulate_text import brief_text, refused_dict, refused_text, simulate_dict, simulate_text
+    from npuscope.simulate.bound import bound_of
+    from npuscope.simulate.inside import inside
+    from npuscope.simulate.jitter import with_jitter
+    from npuscope.simulate.programs import chip_to_time, program_of, unfit
+    from npuscope.simulate.run import simulate
+    from npuscope.trace.writers import check_target
+
+    check_outputs([file], out, html)
+    target = None if out is None else check_target(out)
+    settings = pairs_of(setting or [], "--set") | ({} if layers is None else {"LAYERS": str(layers)})
+    chip = chip_to_time(device)
+    options = Options(ring_slots=ring_slots)
+    with progress_bar():
+        subject = program_of(file, arguments or [], chip, options, program, "values" if values else "shapes", settings)
+        errors = unfit(subject)
+        if errors:
+            if json:
+                print_json(refused_dict(file, chip.name, errors))
+            else:
+                print(refused_text(file, chip.name, errors))
+            raise typer.Exit(1)
+        simulated = simulate(subject, options)
+        if pipes is not None:
+            block = inside(simulated, pipes)
+            if out is not None:
+                block.trace().write(out, target)
+            if json:
+                print_json(pipes_dict(file, block))
+            else:
+                print_text(pipes_text(file, block), [out] if out else [])
+            return
+        if jitter is not None:
+            simulated = with_jitter(simulated, jitter)
+        explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+        if out is not None:
+            simulated.trace.write(out, target)
+        written = write_reports({html: lambda: report_page(file, explained)})
+    bound = bound_of(simulated.prepared.job, simulated.prepared.machine, simulated.times, simulated.wall)
+    written = [*([out] if out else []), *written]
+    if json:
+        print_json(simulate_dict(file, simulated, bound, explained.busy))
+    elif report:
+        print_text(simulate_text(file, simulated, bound, explained), written)
+    else:
+        print_text(brief_text(file, simulated, bound, explained.busy), written)

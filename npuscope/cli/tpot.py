@@ -1,0 +1,68 @@
+"""Simulate decode steps over a growing context: ms per token, tasks, run and scheduling time, groups by area.
+
+Examples:
+
+  npuscope tpot qwen3-14b
+
+  npuscope tpot qwen3-14b-a8w8 --batch 16 --context 4096 --tokens 48 -- --dual-gate-up-proj
+
+  npuscope tpot models/qwen3_14b/decode.py --history tpot.jsonl --plot tpot.html
+
+  npuscope tpot my_decode.py --context 1024 --json -- --layers 4   (arguments after -- are the program's)
+
+MODEL is a tile program that makes one decode step and takes --batch and --context, or qwen3-14b, qwen3-14b-a8w8.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_text
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="A tile program of one decode step, or a model's short name.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    batch: Annotated[int, typer.Option(help="Rows that decode together.")] = 16,
+    context: Annotated[int, typer.Option(help="Tokens in the cache of every row before the first step.")] = 4096,
+    tokens: Annotated[int, typer.Option(help="Steps; each makes the context longer by one.")] = 48,
+    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    areas: AreasFile = None,
+    history: Annotated[str | None, typer.Option(help="Append the result to this file, a JSON line each.")] = None,
+    plot: Annotated[str | None, typer.Option(help="Draw the history over commits as a page here.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    from dataclasses import replace
+
+    from npuscope.analysis.areas import area_rules
+    from npuscope.cli.output import check_outputs, write_texts
+    from npuscope.errors import NpuscopeError
+    from npuscope.llm.programs import areas_beside, program_file
+    from npuscope.llm.tpot import Decoding, tpot
+    from npuscope.llm.tpot_history import append, check_place, entry_of, read_history
+    from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.report.tpot_page import tpot_page
+    from npuscope.report.tpot_text import tpot_text
+
+    if plot is not None and history is None:
+        raise NpuscopeError("--plot draws a history", remedy="Name its file with --history.")
+    decoding, file = Decoding(batch, context, tokens), program_file(model)
+    check_outputs([file], history, plot)
+    for output in filter(None, (history, plot)):
+        check_place(output)
+    known = read_history(history) if history is not None else []
+    rules = area_rules(areas or areas_beside(file))
+    with progress_bar():
+        result = replace(tpot(file, arguments or [], decoding, chip_to_lower_for(device), rules), model=model)
+    if history is not None:
+        entry = entry_of(result, file)
+        append(history, entry)
+        if plot is not None:
+            write_texts({plot: tpot_page(history, [*known, entry])})
+    if json:
+        print_json(result.as_dict())
+    else:
+        print_text(tpot_text(result), filter(None, (history, plot)))

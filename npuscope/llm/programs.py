@@ -1,0 +1,29 @@
+"""The decode programs that come with npuscope, by short names, and where a program's own areas are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import npuscope
+from npuscope.errors import BadInput
+
+OURS = {"qwen3-14b": "qwen3_14b/decode.py", "qwen3-14b-a8w8": "qwen3_14b/decode_a8w8.py"}
+AREAS = "groups.toml"
+
+
+def program_file(model: str) -> str:
+    """The file of a short name, or the file itself."""
+    if model not in OURS:
+        if not Path(model).is_file():
+            raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
+        return model
+    file = Path(npuscope.__file__).resolve().parents[1] / "models" / OURS[model]
+    if not file.is_file():  # installed without the sources
+        raise BadInput(f"{model} is not installed here", path=file, remedy="Name models/… of a checkout of npuscope.")
+    return str(file)
+
+
+def areas_beside(file: str) -> str | None:
+    """The rules for areas that lie beside a program."""
+    rules = Path(file).resolve().parent / AREAS
+    return str(rules) if rules.is_file() else None

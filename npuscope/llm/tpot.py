@@ -1,0 +1,143 @@
+"""Time per output token over a growing context, by simulation.
+
+Step n of N has rows of context + n tokens. Steps are simulated where it matters (the first, the last, and both sides
+of every page of the KV cache that is begun) and every measure is interpolated linearly between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from npuscope import progress
+from npuscope.analysis.areas import Rules
+from npuscope.analysis.table import Tabular
+from npuscope.device.chip import Device
+from npuscope.errors import NpuscopeError
+from npuscope.llm.decode_step import Refused, Step, groups_by_area, record, simulated_step
+from npuscope.llm.run import BLOCK, MOST
+
+MOST_STEPS = 8  # simulated of one run
+COUNTS = ("tasks", "blocks", "records")
+MEANS = ("mean_run_us", "mean_dispatch_to_finish_us", "overhead", "orchestrator_busy", "schedulers_busy")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What to decode: `context` tokens are in the cache of each of `batch` rows before the first of `tokens` steps."""
+
+    batch: int = 16
+    context: int = 4096
+    tokens: int = 48
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("batch", self.batch, 1), ("context", self.context, 0), ("tokens", self.tokens, 1)):
+            if not least <= value <= MOST:
+                raise NpuscopeError(f"--{name} is {value}, not a number from {least} to {MOST:,}")
+
+    @property
+    def lengths(self) -> range:
+        """Tokens of a row in each step, the new one included."""
+        return range(self.context + 1, self.context + self.tokens + 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Tpot(Tabular):
+    """Measures are means over all steps. `groups`: tasks per layer and area; per step where layers are not known."""
+
+    model: str
+    arguments: tuple[str, ...]
+    device: str
+    decoding: Decoding
+    simulated: tuple[Step, ...]
+    layers: int | None
+    groups: dict[str, int]
+
+    def over_tokens(self, measure: str) -> list[float]:
+        """A measure of `Step` at every step."""
+        known = [getattr(step, measure) for step in self.simulated]
+        found: list[float] = np.interp(self.decoding.lengths, [step.length for step in self.simulated], known).tolist()
+        return found
+
+    def mean(self, measure: str) -> float:
+        return float(np.mean(self.over_tokens(measure)))
+
+    def frame(self) -> pl.DataFrame:
+        """The steps that were simulated."""
+        return pl.DataFrame([asdict(step) for step in self.simulated])
+
+    def title(self) -> str:
+        d, layers = self.decoding, "" if self.layers is None else f", layers {self.layers}"
+        return (
+            f"{self.model}: {self.mean('ms'):.3f} ms/token simulated on {self.device}; batch {d.batch}, "
+            f"context {d.context:,} to {d.context + d.tokens:,}{layers}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON contract of `npuscope tpot`."""
+        token_ms = self.over_tokens("ms")
+        return {
+            "model": self.model,
+            "arguments": list(self.arguments),
+            "device": self.device,
+            **asdict(self.decoding),
+            "layers": self.layers,
+            "ms_per_token": self.mean("ms"),
+            "first_ms": token_ms[0],
+            "last_ms": token_ms[-1],
+            **{f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS},
+            **{name: self.mean(name) for name in MEANS},
+            "groups": self.groups,
+            "groups_per": "step" if self.layers is None else "layer",
+            "simulated": self.frame().to_dicts(),
+            "token_ms": token_ms,
+        }
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
+
+
+def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device, rules: Rules) -> Tpot:
+    """Simulates the decode steps of a program."""
+    steps = []
+    wanted = lengths_to_simulate(decoding)
+    for done, length in enumerate(wanted):
+        progress.report("simulating steps", done, len(wanted))
+        recording = record(file, arguments, {"batch": decoding.batch, "context": length})
+        steps.append(simulated_step(recording, length, device))
+    whole = groups_by_area(recording, rules)
+    layers, groups = _per_layer(file, arguments, decoding, whole, rules)
+    return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()))
+
+
+def lengths_to_simulate(decoding: Decoding, most: int = MOST_STEPS) -> list[int]:
+    """The first step, the last, the last of every full page and the first of the next; of too many, some evenly."""
+    lengths = decoding.lengths
+    wanted = {lengths[0], lengths[-1]}
+    for full in range(-(-lengths[0] // BLOCK) * BLOCK, lengths[-1], BLOCK):
+        wanted |= {full, full + 1}
+    found = sorted(wanted)
+    if len(found) <= most:
+        return found
+    return [found[round(n * (len(found) - 1) / (most - 1))] for n in range(most)]
+
+
+def _per_layer(
+    file: str, arguments: Sequence[str], decoding: Decoding, whole: Counter[str], rules: Rules
+) -> tuple[int | None, Counter[str]]:
+    """How many layers the step has, and what one more layer adds: the program asked for one layer and for two."""
+    asked = {"batch": decoding.batch, "context": decoding.lengths[-1]}
+    try:
+        one, two = (groups_by_area(record(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
+    except Refused:  # it takes no --layers
+        return None, whole
+    layer = two - one
+    if not layer:
+        return None, whole
+    return 1 + round((whole.total() - one.total()) / layer.total()), layer

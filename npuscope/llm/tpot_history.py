@@ -1,0 +1,101 @@
+"""Times per token over commits: a file with one JSON object per line, which only ever grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from npuscope.errors import BadInput, CannotWrite
+from npuscope.llm.tpot import Tpot
+
+SETTINGS = ("model", "arguments", "device", "batch", "context", "tokens", "layers")
+LEFT_OUT = ("simulated", "token_ms")  # too much for a line that is kept for ever
+
+
+def read_history(path: str | Path) -> list[dict[str, Any]]:
+    """The entries, oldest first; none where there is no file yet."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise BadInput("not a history of times per token: it is no text", path=path) from None
+    return [_entry(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+        if not isfinite(float(entry["ms_per_token"])):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise BadInput(
+            "not a history of times per token: a line must be a JSON object with ms_per_token",
+            path=path,
+            line=number,
+            remedy="Name another file, or mend the line.",
+        ) from None
+    found: dict[str, Any] = entry
+    return found
+
+
+def check_place(path: str | Path) -> None:
+    """Refuses a file that could not be written, before a long simulation."""
+    file = Path(path)
+    if not file.parent.is_dir():
+        raise CannotWrite("no such folder", path=file.parent, remedy="Make it first.")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise CannotWrite("not a file that can be written", path=path, remedy="Name another file.")
+
+
+def entry_of(result: Tpot, file: str) -> dict[str, Any]:
+    """A line of the history: when, at which commit of the program's project, and what came out."""
+    commit, changed = commit_of(Path(file).resolve().parent)
+    told = {name: value for name, value in result.as_dict().items() if name not in LEFT_OUT}
+    return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "changed": changed, **told}
+
+
+def append(path: str | Path, entry: dict[str, Any]) -> None:
+    """One more line, in one write."""
+    try:
+        with open(path, "ab") as file:
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+    except OSError as error:
+        raise CannotWrite(error.strerror or str(error), path=path) from error
+
+
+def commit_of(folder: Path) -> tuple[str | None, bool | None]:
+    """The commit that a folder is at and whether tracked files differ from it; None where there is no git."""
+    commit = _git(folder, "rev-parse", "--short=10", "HEAD")
+    if commit is None:
+        return None, None
+    return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        run = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()
+
+
+def series(entries: list[dict[str, Any]]) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+    """Entries of the same model and settings, each with its place in the history."""
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for place, entry in enumerate(entries):
+        found.setdefault(settings_told(entry), []).append((place, entry))
+    return found
+
+
+def settings_told(entry: dict[str, Any]) -> str:
+    """Model and settings in words."""
+    arguments = " ".join(map(str, entry.get("arguments") or []))
+    model = str(entry.get("model", "?")) + (f" {arguments}" if arguments else "")
+    sizes = [f"{name} {entry[name]}" for name in SETTINGS[3:] if entry.get(name) is not None]
+    return ", ".join([model, *sizes, str(entry.get("device", "?"))])

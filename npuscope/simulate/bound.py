@@ -1,0 +1,102 @@
+"""What bounds a simulated run: every moment of it belongs to one limit, and the limit with most time is the bound.
+
+At a moment the first of these that holds is the limit:
+  memory        the running blocks ask for more than HBM gives
+  cube, vector  nearly all cores of a kind run (FULL of them)
+  scheduler     a block could run, its producers have ended, and it has not started
+  orchestrator  a task could run, its producers have ended, and it has not been submitted
+  dependency    none of these: what is left to do waits for the blocks that run, which do not fill the cores
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.simulate.chip.job import AIC, AIV, MIX, Floats, Ints, Job, Machine, Times
+
+FULL = 0.9  # of the cores of a kind
+LIMITS = ("memory", "cube", "vector", "scheduler", "orchestrator", "dependency")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`name` is one of LIMITS; `shares` of the wall time add up to one; the others are shares of all cores' time."""
+
+    name: str
+    shares: dict[str, float]
+    cube_busy: float
+    vector_busy: float
+    scheduler_busy: float  # of the scheduler's threads
+    orchestrator_busy: float
+
+    def __str__(self) -> str:
+        told = {
+            "memory": "HBM is at its limit",
+            "cube": "the cube cores are full",
+            "vector": "the vector cores are full",
+            "scheduler": "blocks that could run wait for the scheduler",
+            "orchestrator": "tasks that could run are not submitted yet",
+            "dependency": "nothing else can start before running blocks end",
+        }
+        return f"{self.name}-bound: {told[self.name]} {self.shares[self.name]:.1%} of the time"
+
+
+def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
+    """The limit of every moment from 0 to `wall`, added up."""
+    shape = job.shape[job.task_of]
+    cube, vector = (shape == AIC) | (shape == MIX), (shape == AIV) | (shape == MIX)
+    each = np.where(shape == MIX, 2.0, 1.0)
+    draws = job.draws[job.block_class, 0] if len(job.block_class) else np.zeros(0)
+    ended = _last_end_of_producers(job, times)
+    could = np.maximum(ended, times.submitted)[job.task_of]  # of each block
+    edges = np.unique(
+        np.concatenate([[0.0, wall], times.start, times.end, np.minimum(could, wall), ended, times.submitted])
+    )
+    edges = edges[(edges >= 0) & (edges <= wall)]
+
+    def level(begin: Floats, end: Floats, weight: Floats) -> Floats:
+        """How much is there in each stretch between two edges."""
+        change = np.zeros(len(edges) + 1)
+        np.add.at(change, np.searchsorted(edges, np.minimum(begin, wall)), weight)
+        np.add.at(change, np.searchsorted(edges, np.minimum(np.maximum(end, begin), wall)), -weight)
+        total: Floats = np.cumsum(change)[: len(edges) - 1]
+        return total
+
+    ones = np.ones(len(ended))
+    holds = (
+        level(times.start, times.end, draws) > machine.limit * (1 + 1e-9),
+        level(times.start[cube], times.end[cube], np.ones(int(np.sum(cube)))) >= FULL * machine.clusters,
+        level(times.start[vector], times.end[vector], each[vector]) >= FULL * 2 * machine.clusters,
+        level(could, times.start, np.ones(len(could))) > 0.5,
+        level(ended, times.submitted, ones) > 0.5,
+    )
+    span = np.diff(edges)
+    which = np.select(holds, range(len(holds)), len(holds))
+    sums = np.bincount(which, span, minlength=len(LIMITS)) / wall if wall > 0 else np.zeros(len(LIMITS))
+    shares = {name: float(share) for name, share in zip(LIMITS, sums, strict=True)}
+    run = times.end - times.start
+    whole = max(wall, 1e-9)
+    return Bound(
+        max(shares, key=lambda name: shares[name]),
+        shares,
+        float(np.sum(run[cube])) / (machine.clusters * whole),
+        float(np.sum((run * each)[vector])) / (2 * machine.clusters * whole),
+        float(np.sum(times.loops[:, 2:5])) / (machine.threads * whole),
+        float(np.sum(times.submitted - times.began)) / whole,
+    )
+
+
+def _last_end_of_producers(job: Job, times: Times) -> Floats:
+    """Per task when its last producer had ended; a producer without blocks ends when its own producers have."""
+    last = np.zeros(len(job.shape))
+    if len(job.task_of):
+        np.maximum.at(last, job.task_of, times.end)
+    ended = np.zeros(len(job.shape))
+    for task in range(len(job.shape)):  # in order of submission, so that producers come first
+        if job.blocks[task] == 0:
+            last[task] = max(ended[task], times.submitted[task])
+        consumers: Ints = job.out[job.first_out[task] : job.first_out[task + 1]]
+        ended[consumers] = np.maximum(ended[consumers], last[task])
+    return ended

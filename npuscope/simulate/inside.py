@@ -1,0 +1,125 @@
+"""Inside one block of a kernel: what every pipe of its cores did, and who waited for whom.
+
+The block is of the kind that took most time of the run, with memory as slow as the run had it on average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from npuscope.errors import NpuscopeError
+from npuscope.simulate.chip.classes import STEPS
+from npuscope.simulate.chip.job import SLOW
+from npuscope.simulate.core.pipes import ISSUE, REASONS, Lane, Timing, trace_block
+from npuscope.simulate.core.stream import PIPES, UNITS, Stream
+from npuscope.simulate.run import Simulated
+from npuscope.trace.core import Trace
+from npuscope.trace.meta import Meta
+
+FORMAT = "pipes"
+NAMES = tuple(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True))
+AWAITED = (*NAMES, *REASONS[ISSUE:])  # what an instruction can wait for: a pipe's result, its issue, a free slot
+
+
+@dataclass(frozen=True)
+class Inside:
+    """`slow`: how many times as long as alone on the chip a transfer takes. `sites`: `file:line` of each site."""
+
+    kernel: str
+    blocks: int  # of this kind, of all of the kernel
+    all_blocks: int
+    slow: float
+    timing: Timing
+    lane: Lane
+    stream: Stream
+    sites: tuple[str, ...]
+
+    @cached_property
+    def instructions(self) -> pl.DataFrame:
+        """pipe, name, source, start_ns, end_ns, waited_ns and for what, in order of program."""
+        lane = self.lane
+        free = np.zeros(len(NAMES))
+        waited = np.zeros(len(lane.pipe))
+        for n, pipe in enumerate(lane.pipe.tolist()):
+            waited[n] = lane.start[n] - free[pipe]
+            free[pipe] = lane.end[n]
+        waited[lane.reason < 0] = 0.0  # its pipe was at work until then
+        return pl.DataFrame(
+            {
+                "pipe": [NAMES[pipe] for pipe in lane.pipe.tolist()],
+                "name": [self.stream.names[row] for row in lane.row.tolist()],
+                "source": [self.sites[site] for site in lane.site.tolist()],
+                "start_ns": lane.start,
+                "end_ns": lane.end,
+                "waited_ns": waited,
+                "for": [AWAITED[reason] if reason >= 0 else None for reason in lane.reason.tolist()],
+            },
+            schema_overrides={"for": pl.String, "pipe": pl.String, "name": pl.String, "source": pl.String},
+        )
+
+    def pipes(self) -> pl.DataFrame:
+        """Of every pipe that did something: instructions, busy_ns, share of the block, waited_ns and for what."""
+        rows = []
+        counts = np.bincount(self.lane.pipe, minlength=len(NAMES))
+        for n, name in enumerate(NAMES):
+            if counts[n]:
+                waits = {AWAITED[r]: float(ns) for r, ns in enumerate(self.timing.stalls[n]) if ns > 0}
+                busy = float(self.timing.busy[n])
+                share = busy / self.timing.duration if self.timing.duration else 0.0
+                rows.append((name, int(counts[n]), busy, share, sum(waits.values()), waits))
+        schema = {"pipe": pl.String, "instructions": pl.Int64, "busy_ns": pl.Float64, "share": pl.Float64}
+        frame = pl.DataFrame([row[:4] for row in rows], schema=schema, orient="row")
+        told = [", ".join(f"{n} {ns / 1000:.3g}" for n, ns in sorted(r[5].items(), key=lambda w: -w[1])) for r in rows]
+        return frame.with_columns(
+            pl.Series("waited_ns", [row[4] for row in rows], dtype=pl.Float64),
+            pl.Series("for (µs)", told, dtype=pl.String),
+        )
+
+    def waits(self) -> pl.DataFrame:
+        """Which instructions waited longest, for what, all turns of a line together."""
+        waited = self.instructions.filter(pl.col("waited_ns") > 0)
+        groups = waited.group_by("pipe", "name", "source", "for", maintain_order=True)
+        return groups.agg(times=pl.len(), waited_ns=pl.col("waited_ns").sum()).sort(
+            "waited_ns", descending=True, maintain_order=True
+        )
+
+    def trace(self) -> Trace:
+        """A lane per pipe, a slice per instruction."""
+        lane = self.lane
+        start, end = (np.round(times).astype(np.int64) for times in (lane.start, lane.end))
+        slices = pl.DataFrame({"lane": lane.pipe.astype(np.uint32), "start": start, "dur": end - start}).with_columns(
+            kernel=self.instructions["name"] + " " + self.instructions["source"],
+            kind=pl.lit("task"),
+            task=pl.int_range(pl.len(), dtype=pl.Int64),
+            waited_ns=self.instructions["waited_ns"].round().cast(pl.Int64),
+            waited_for=self.instructions["for"],
+        )
+        lanes = pl.DataFrame({"name": NAMES}).with_row_index("lane").with_columns(unit=pl.lit("stream"))
+        meta = Meta(FORMAT, clock="simulated", records=slices.height, notes={"kernel": self.kernel, "slow": self.slow})
+        return Trace.of(slices, lanes, meta)
+
+
+def inside(simulated: Simulated, kernel: str) -> Inside:
+    """A block of a kernel, by the kernel's name."""
+    job, program = simulated.prepared.job, simulated.prepared.program
+    tasks = program.recording.tasks
+    mine = np.array([task.kernel == kernel for task in tasks], bool)
+    rows = np.flatnonzero(mine[job.task_of]) if len(job.task_of) else np.zeros(0, np.int64)
+    if len(rows) == 0:
+        known = ", ".join(dict.fromkeys(task.kernel for task in tasks if task.groups))
+        raise NpuscopeError(f"no kernel '{kernel}' ran", remedy=f"Those that did: {known}.")
+    run = simulated.times.end[rows] - simulated.times.start[rows]
+    kinds = job.block_class[rows]
+    kind = int(np.argmax(np.bincount(kinds, run)))
+    of_kind = kinds == kind
+    number, share = simulated.prepared.classes.entries[kind]
+    memory = float(np.interp(np.mean(run[of_kind]), job.run[kind], SLOW))
+    slow = 1 + share / STEPS * (memory - 1)
+    stream = simulated.prepared.classes.streams[number]
+    timing, lane = trace_block(stream, slow)
+    sites = tuple(f"{site.file.rpartition('/')[2]}:{site.line}" for site in program.recording.sites)
+    return Inside(kernel, int(np.sum(of_kind)), len(rows), slow, timing, lane, stream, sites)

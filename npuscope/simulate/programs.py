@@ -1,0 +1,52 @@
+"""The program of a file that is to be simulated: recorded by shape on a chip whose file has times.
+
+What does not fit, or what the chip cannot do, is told as `npuscope check` tells it; a comment in the source that
+silences such an error lets the program through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from npuscope.device.chip import Device, load, names
+from npuscope.errors import NpuscopeError
+from npuscope.lower.chip import chip_to_lower_for
+from npuscope.lower.findings import Finding
+from npuscope.lower.limits import broken
+from npuscope.lower.lint.ignores import silenced
+from npuscope.lower.passes import Options
+from npuscope.lower.program import Program
+from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.model import Mode
+from npuscope.tile.script import run_script
+
+
+def chip_to_time(name: str) -> Device:
+    """A device by name or file, refused where its file has no costs of instructions and of the scheduler."""
+    device = chip_to_lower_for(name)
+    if not device.timing:
+        able = [known for known in names() if load(known).timing]
+        raise NpuscopeError(
+            f"the file of {device.name} has no [timing], so nothing can be simulated on it",
+            remedy=f"Take one of {', '.join(able)}, or let the file inherit from one.",
+        )
+    return device
+
+
+def program_of(
+    file: str,
+    argv: Sequence[str],
+    device: Device,
+    lowering: Options = Options(),
+    number: int | None = None,
+    mode: Mode = "shapes",
+    settings: Mapping[str, str] | None = None,
+) -> Program:
+    """Runs a script and gives the program it ran, or the one with this number where it ran several."""
+    recordings = run_script(file, argv, mode, settings=settings).recordings
+    return Program(recordings[the_one(recordings, number, file)], device, lowering=lowering)
+
+
+def unfit(program: Program) -> tuple[Finding, ...]:
+    """What keeps a program from running on the chip."""
+    return tuple(error for error in broken(program) if not silenced(error.id, error.file, error.line))

@@ -1,0 +1,51 @@
+"""`npuscope tpot` on the small model: the table, the JSON contract, the history and its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import npuscope
+
+SMALL = ("--batch", "4", "--context", "120", "--tokens", "20")
+
+
+def test_the_measurement_basis_is_one_table_and_one_contract(tmp_path: Path) -> None:
+    history, plot = tmp_path / "h.jsonl", tmp_path / "h.html"
+    run = npuscope("tpot", "qwen3-14b", *SMALL, "--history", history, "--plot", plot, "--json", "--", "--small")
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["ms_per_token"] > 0
+    assert told["tasks_per_step"] == 159  # 68 a layer of two, 23 outside
+    assert told["layers"] == 2
+    assert 0 < told["mean_run_us"] < told["mean_dispatch_to_finish_us"]
+    assert sum(told["groups"].values()) == 68
+    assert [step["length"] for step in told["simulated"]] == [121, 128, 129, 140]
+    assert len(told["token_ms"]) == 20
+    (line,) = history.read_text().splitlines()
+    assert json.loads(line)["ms_per_token"] == told["ms_per_token"]
+    assert "<polyline" in plot.read_text()
+
+    text = npuscope("tpot", "qwen3-14b", *SMALL, "--", "--small").stdout
+    assert f"qwen3-14b: {told['ms_per_token']:.3f} ms/token simulated on ascend910b1" in text  # and the same again
+    for words in ("AICore task records per step", "mean dispatch→finish µs", "groups per layer", "4 of 20 steps"):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nothing.py",), "no such file"),
+        (("qwen3-14b", "--tokens", "0"), "--tokens is 0"),
+        (("qwen3-14b", "--plot", "h.html"), "--plot draws a history"),
+        (("qwen3-14b", "--", "--small", "--max-seq", "128"), "refuses --small --max-seq 128 --batch 16 --context 4097"),
+        (("qwen3-14b", "--device", "abacus"), "abacus"),
+    ],
+    ids=["file", "tokens", "plot", "too-long", "device"],
+)
+def test_mistakes_are_told_in_a_sentence(words: tuple[str, ...], told: str) -> None:
+    run = npuscope("tpot", *words)
+    assert run.returncode == 2
+    assert told in run.stderr
+    assert "Traceback" not in run.stderr

@@ -1,0 +1,84 @@
+"""The history of times per token: it grows by lines, knows the commit and is drawn; what is no history is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from npuscope.errors import NpuscopeError
+from npuscope.llm.decode_step import Step
+from npuscope.llm.tpot import Decoding, Tpot
+from npuscope.llm.tpot_history import append, check_place, commit_of, entry_of, read_history
+from npuscope.report.tpot_page import tpot_page, verdict
+
+RESULT = Tpot(
+    "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1),), 4, {"MLP": 3}
+)
+
+
+def test_a_history_grows_by_lines_and_reads_back(tmp_path: Path) -> None:
+    file = tmp_path / "h.jsonl"
+    assert read_history(file) == []
+    for _ in range(2):
+        append(file, entry_of(RESULT, str(tmp_path / "m.py")))
+    first, second = read_history(file)
+    assert first["ms_per_token"] == second["ms_per_token"] == 8.0
+    assert (first["model"], first["arguments"], first["batch"], first["layers"]) == ("m", ["--dual"], 16, 4)
+    assert first["commit"] is None  # no git here
+    assert "token_ms" not in first
+
+
+def test_the_commit_is_that_of_the_program_s_project(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", tmp_path, *words], check=True)
+
+    (tmp_path / "m.py").write_text("1")
+    git("init", "-q")
+    git("add", "m.py")
+    git("commit", "-qm", "first")
+    commit, changed = commit_of(tmp_path)
+    assert commit is not None
+    assert len(commit) == 10
+    assert changed is False
+    (tmp_path / "m.py").write_text("2")
+    assert commit_of(tmp_path) == (commit, True)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"ms_per_token": "fast"}', '{"ms_per_token": NaN}'])
+def test_what_is_no_history_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "h.jsonl"
+    file.write_text('{"ms_per_token": 1.0}\n' + text + "\n")
+    with pytest.raises(NpuscopeError, match=r"h.jsonl, line 2: not a history of times per token"):
+        read_history(file)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(NpuscopeError, match="no such folder"):
+        check_place(tmp_path / "nowhere" / "h.jsonl")
+    with pytest.raises(NpuscopeError, match="not a file that can be written"):
+        check_place(tmp_path)
+
+
+def entry(commit: str, ms: float, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "batch": 16, "device": "chip", "commit": commit, "ms_per_token": ms, **more}
+
+
+def test_the_page_draws_a_line_per_settings_and_escapes_what_it_read() -> None:
+    entries = [entry("aaa", 10.0), entry("bbb", 8.0, changed=True), entry("ccc", 5.0, batch=32, model="<b>x")]
+    page = tpot_page("h<i>.jsonl", entries)
+    assert page.count("<polyline") == 2
+    assert page.count("<circle") == 3
+    assert "8.000 ms/token, -20.0% since 10.000 (m, batch 16, chip)." in page
+    assert "bbb+" in page
+    assert "<b>x" not in page
+    assert "h<i>" not in page
+
+
+def test_an_empty_history_and_entries_of_other_versions_are_drawn() -> None:
+    assert verdict([]) == "Nothing measured yet."
+    assert "<svg" in tpot_page("h", [])
+    assert "1.000 ms/token" in tpot_page("h", [json.loads('{"ms_per_token": 1, "commit": 7, "overhead": "much"}')])

@@ -1,0 +1,47 @@
+"""Random jobs for the chip: what hypothesis draws, as the arrays that the engine runs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine
+
+
+def machine(clusters: int = 3, window: int = 1000, limit: float = 50.0) -> Machine:
+    return Machine(
+        clusters, 3, limit, 100.0, 300.0, 310.0, 50.0, 140.0, 600.0, 290.0, 2450.0, 280.0, 460.0, 330.0, 50.0, window
+    )
+
+
+def job(random: Random, tasks: int, classes: int = 4) -> Job:
+    """A graph whose edges go forward; some tasks early, some launches together, some that do nothing."""
+    shape = [random.choice((MIX, AIC, AIC, AIV, AIV, NONE)) for _ in range(tasks)]
+    blocks = [0 if kind == NONE else random.choice((1, 1, 1, 2, 5, 9)) for kind in shape]
+    edges = sorted(
+        {(random.randrange(dst), dst) for dst in range(1, tasks) for _ in range(random.choice((0, 1, 1, 2)))}
+    )
+    source, target = np.array([e[0] for e in edges], np.int64), np.array([e[1] for e in edges], np.int64)
+    base = np.array([random.uniform(500, 30_000) for _ in range(classes)])
+    bytes_ = np.array([random.choice((0.0, random.uniform(1e4, 1e6))) for _ in range(classes)])
+    bound = np.array([random.random() for _ in range(classes)])
+    run = base[:, None] * (1 + bound[:, None] * (SLOW[None, :] - 1))
+    counts = np.array(blocks, np.int64)
+    host = [random.randrange(n) if n and random.random() < 0.05 else -1 for n in range(tasks)]
+    return Job(
+        shape=np.array(shape, np.int64),
+        blocks=counts,
+        first_block=np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
+        block_class=np.array([random.randrange(classes) for _ in range(int(np.sum(counts)))], np.int64),
+        task_of=np.repeat(np.arange(tasks, dtype=np.int64), counts),
+        producers=np.bincount(target, minlength=tasks).astype(np.int64),
+        first_out=np.searchsorted(source, np.arange(tasks + 1)).astype(np.int64),
+        out=target,
+        submit=np.array([random.uniform(200, 2000) for _ in range(tasks)]),
+        early=np.array([int(random.random() < 0.3) for _ in range(tasks)], np.int64),
+        together=np.array([int(kind != NONE and random.random() < 0.1) for kind in shape], np.int64),
+        waits_host=np.array(host, np.int64),
+        run=run,
+        draws=bytes_[:, None] / run,
+    )
