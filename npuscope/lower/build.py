@@ -21,10 +21,12 @@ Numbers = list[Any]  # per item the number of its value (None where it makes non
 
 @dataclass(frozen=True)
 class _Frame:
-    """A turn of a loop while its ops are resolved: the values of its segment and of the segments before."""
+    """A turn of a loop while its ops are resolved: the values of its segment and of the segments before, with how
+    many turns each has.
+    """
 
     own: Numbers
-    before: Numbers | None
+    before: tuple[tuple[int, Numbers], ...]
     repeats: bool
     carries: dict[tuple[tuple[int, ...], int], Carry] = field(default_factory=dict)  # by path and turns back
 
@@ -33,6 +35,7 @@ class _Builder:
     def __init__(self, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> None:
         self.sites, self.tensors = sites, tensors
         self.values: list[Value] = []
+        self.makers: dict[int, tuple[int, str]] = {}  # value -> place and name of the op that makes it
         self.same: list[tuple[int, int]] = []  # values that share their storage
         self.prologue: Numbers = []
         self.accesses = 0
@@ -57,6 +60,7 @@ class _Builder:
         if isinstance(staged, tuple):
             value = replace(value, bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
         self.values.append(value)
+        self.makers[number] = (op.site, op.name)
         return number
 
     def items(self, items: tuple[Op | Loop, ...], numbers: Numbers, frames: tuple[_Frame, ...]) -> Items:
@@ -67,13 +71,13 @@ class _Builder:
                 continue
             self.loops += 1
             loop = self.loops
-            before = None
+            before: tuple[tuple[int, Numbers], ...] = ()
             for segment, own in zip(item.segments, number, strict=True):
                 frame = _Frame(own, before, segment.count > 1)
                 body = self.items(segment.items, own, (*frames, frame))
                 carries = tuple(frame.carries.values())
                 made.append(Repeat(item.kind, loop, item.stage, item.site, segment.count, body, carries))
-                before = own
+                before = (*before, (segment.count, own))
         return tuple(made)
 
     def _instruction(self, op: Op, result: int | None, frames: tuple[_Frame, ...]) -> Instruction:
@@ -103,14 +107,15 @@ class _Builder:
         frame = frames[-1 - operand.up]
         if not operand.back:
             return _at(frame.own, operand.path)
-        first = None if frame.before is None else _at(frame.before, operand.path)
-        if not frame.repeats:
+        first = _earlier(frame, operand)
+        following = _at(frame.own, operand.path)
+        if not frame.repeats or following is None:
+            return first
+        # Two turns ago or more: what one op makes anew in every turn, or what an op of an early turn made for all.
+        if operand.back > 1 and first is not None and self.makers[first] != self.makers[following]:
             return first
         known = frame.carries.get((operand.path, operand.back))
         if known is None:
-            following = _at(frame.own, operand.path)
-            if following is None:
-                return first
             number = len(self.values)
             self.values.append(replace(self.values[following], id=number, storage=number))
             known = frame.carries[operand.path, operand.back] = Carry(number, first, following)
@@ -123,6 +128,17 @@ def _in_place(op: Op) -> bool:
     A cast of plane "move" is an accumulator seen in the type that it will leave in.
     """
     return op.plane in ("view", "cube") or op.name == "assemble" or (op.name == "cast" and op.plane == "move")
+
+
+def _earlier(frame: _Frame, operand: Ref) -> int | None:
+    """The value that the first turn of a segment finds, made that many turns ago; more than two is told as two."""
+    ago = 0
+    for count, numbers in reversed(frame.before):
+        ago += count
+        found = _at(numbers, operand.path) if ago >= operand.back else None
+        if found is not None or (ago >= operand.back == 1):
+            return found
+    return None
 
 
 def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
@@ -141,7 +157,7 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
     builder = _Builder(recording.sites, tensors)
     builder.prologue = builder.number(body.prologue)
     top = builder.number(body.items)
-    frame = _Frame(top, None, repeats=False)
+    frame = _Frame(top, (), repeats=False)
     prologue = builder.items(body.prologue, builder.prologue, (frame,))
     items = builder.items(body.items, top, (frame,))
     storages = Storages(builder.values)

@@ -7,7 +7,7 @@ from typing import Any
 import npuscope.tile as pl
 from npuscope.lower.legal import illegal
 from npuscope.lower.memory import Kernel
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.plan import plan_memory
 from tests.lower.kernels import lowered, tensor, usage, used
 from tests.lower.memory_model import Memory
@@ -207,3 +207,25 @@ def test_an_empty_body_and_one_of_scalars_take_nothing() -> None:
     from npuscope.device.chip import load
 
     assert plan_memory(empty, load("910b1")).spaces == ()
+
+
+def test_a_tile_that_the_first_turn_loads_for_all_turns_is_kept() -> None:
+    # GIVEN a tensor used whole, which the first turn loads and all later ones read
+    @pl.jit
+    def main(x: T[[4, 16], pl.FP32], small: T[[4, 16], pl.FP32], out: pl.InOut[T[[4, 16], pl.FP32]]):
+        with pl.at(level=CORE, name_hint="whole"):
+            total = x[:, :]
+            out = pl.assemble(out, total, [0, 0])
+            for i in pl.range(5):
+                if i == 0:
+                    kept = out[:, :]
+                total = pl.add(total, kept)
+            out = pl.assemble(out, total, [0, 0])
+        return out
+
+    _, found = lowered(main, *(tensor((4, 16), "FP32") for _ in range(3)))
+    run(found)
+    adds = [one for one in instructions(found[0].lowered.items) if one.name == "add"]
+    loads = [one.result for one in instructions(found[0].lowered.items) if one.plane == "load"]
+    assert all(one.operands[1] == loads[-1] for one in adds)
+    assert used(found)["whole", "Vec"] == 2 * 4 * 16 * 4
