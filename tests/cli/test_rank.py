@@ -115,13 +115,12 @@ def test_processes_and_ray_give_the_same(add: Path) -> None:
 
 
 def test_noise_is_the_same_for_the_same_seed() -> None:
-    # 16 blocks of some ten microseconds that start together: noise of 5 % moves the last end by hundreds of nanoseconds
+    # the scheduler sees ends when it polls, so that some seeds come out alike, but not all
     sweep = ("sweep", MODELS / "basics/gemm.py", "--set", "TILE=128", "--jobs", 1)
-    seeds = ((), ("--jitter", 1), ("--jitter", 2))
-    runs = {seed: told(*sweep, *seed)[0]["wall_ns"] for seed in seeds}
-    assert told(*sweep, *seeds[1])[0]["wall_ns"] == runs[seeds[1]]
-    assert len(set(runs.values())) == 3
-    assert max(runs.values()) < 1.3 * min(runs.values())
+    runs = [told(*sweep, "--jitter", seed)[0]["wall_ns"] for seed in range(6)]
+    assert told(*sweep, "--jitter", 5)[0]["wall_ns"] == runs[5]
+    assert len(set(runs)) > 1
+    assert max(runs) < 1.3 * min(runs)
 
 
 def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
