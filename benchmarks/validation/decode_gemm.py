@@ -1,7 +1,7 @@
 """A matrix product of one decode step: 16 rows times weights [K, N] in bf16, streamed once.
 
-N is divided evenly over as many of 24 cores as it divides into multiples of 16; every core's weights lie together, as in
-the vendor's private format.
+N is divided evenly over as many of 24 cores as it divides into multiples of 16; every core's weights lie together, as
+in the vendor's private format.
 
     npuscope simulate benchmarks/validation/decode_gemm.py -- --k 5120 --n 768
 """

@@ -1,6 +1,6 @@
 """RoPE of the query heads of one KV head: five heads one by one, or as one tile with one store (#602).
 
-    npuscope simulate benchmarks/validation/rope_heads.py -- --heads together
+npuscope simulate benchmarks/validation/rope_heads.py -- --heads together
 """
 
 import argparse

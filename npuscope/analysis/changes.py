@@ -87,7 +87,7 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
         raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
     _check(change, work)
     ready = readiness(work)
-    models, named, notes = _models(work, ready, change)
+    models, named, notes = models_of(work, ready, change)
     before = [replay(model) for model in models]
     busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
     worst = max(before, key=lambda wall: abs(wall - busy_until))
@@ -119,7 +119,7 @@ def _has_edges(work: Work, ready: Readiness) -> bool:
     return work.on_cores and ready.told
 
 
-def _models(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:
+def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:
     """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
     if _has_edges(work, ready):
         free, pools = jobs_with_edges(work, ready, keep_core=False)

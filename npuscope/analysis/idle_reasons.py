@@ -217,7 +217,7 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
         notes.append("No edges: waiting for a producer cannot be told from waiting for the scheduler.")
     if missing:
         notes.append(f"{missing:,} of {len(work.lane):,} slices have no dispatch time: their waits are one reason.")
-    elif ready.told and not (ready.seen != NEVER).any():
+    elif ready.edges and not (ready.seen != NEVER).any():
         notes.append("No finish times: FIN is part of dispatch.")
     return notes
 

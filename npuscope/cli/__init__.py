@@ -28,10 +28,12 @@ from npuscope.cli import (
     info,
     memory,
     predict,
+    rank,
     report,
     roofline,
     run,
     simulate,
+    sweep,
     tpot,
     view,
     whatif,
@@ -48,10 +50,11 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate, tpot)
+PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
-    app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__)(module.command)
+    kind = getattr(module, "Command", None)  # a parser of its own
+    app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__, cls=kind)(module.command)
 
 app.add_typer(device.app, name="device")
 

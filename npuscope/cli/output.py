@@ -141,6 +141,24 @@ def pairs_of(options: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def values_of(options: list[str], option: str) -> dict[str, list[str]]:
+    """`name=a,b,c` options as lists of values; commas inside brackets belong to a value."""
+    import re
+
+    from npuscope.errors import NpuscopeError
+
+    found: dict[str, list[str]] = {}
+    for text in options:
+        name, _, values = text.partition("=")
+        listed = [value.strip() for value in re.split(r",(?![^(\[]*[)\]])", values)]
+        if not name.isidentifier() or not all(listed):
+            raise NpuscopeError(f"{option} takes NAME=value,value, not '{text}'")
+        if name in found or len(set(listed)) < len(listed):
+            raise NpuscopeError(f"{option} names {name if name in found else 'a value of ' + name} twice")
+        found[name] = listed
+    return found
+
+
 def numbers_of(options: list[str], option: str) -> dict[str, float]:
     """`name=number` options as a mapping."""
     from npuscope.errors import NpuscopeError

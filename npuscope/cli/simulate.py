@@ -46,6 +46,9 @@ def command(
     pipes: Annotated[
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
+    jitter: Annotated[
+        int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")
+    ] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
     json: JsonFlag = False,
@@ -58,6 +61,7 @@ def command(
     from npuscope.report.simulate_text import brief_text, refused_dict, refused_text, simulate_dict, simulate_text
     from npuscope.simulate.bound import bound_of
     from npuscope.simulate.inside import inside
+    from npuscope.simulate.jitter import with_jitter
     from npuscope.simulate.programs import chip_to_time, program_of, unfit
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
@@ -86,6 +90,8 @@ def command(
             else:
                 print_text(pipes_text(file, block), [out] if out else [])
             return
+        if jitter is not None:
+            simulated = with_jitter(simulated, jitter)
         explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         if out is not None:
             simulated.trace.write(out, target)

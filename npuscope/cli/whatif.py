@@ -1,6 +1,10 @@
-"""Replay a trace's task graph with a change: the new wall time, between which bounds, and the replay's own error.
+"""What would a change buy? A trace's task graph is replayed, a tile program is simulated again, with the change.
 
 Examples:
+
+  npuscope whatif run
+
+  npuscope whatif decode_layer.py -- --context 4096   (arguments after -- are the program's)
 
   npuscope whatif run/chip_swimlane_records.json --merge 'gate_proj+up_proj'
 
@@ -8,31 +12,44 @@ Examples:
 
   npuscope whatif run --halve down_proj --remove silu --cores AIC=48
 
+Without an option every kernel and every cost of the scheduler is tried at half and at nothing, for a program also
+every finding of `npuscope check`; the one that buys most comes first. With options all of them are one change, and the
+answer has bounds and the replay's own error; of a program its simulated trace is replayed.
+
 Kernels are regular expressions that match the whole name. --halve makes half as many tasks, each with the work of two.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.output import JsonFlag, print_json
 from npuscope.cli.progress_bar import progress_bar
+
+if TYPE_CHECKING:
+    from npuscope.simulate.run import Simulated
 
 
 def command(
-    path: CapturePath,
+    path: Annotated[str, typer.Argument(help="A capture (a file, or a folder), or a tile program (.py).")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="A program's own arguments, after --.")] = None,
     merge: Annotated[list[str] | None, typer.Option(help="Kernels that become one task, as a+b.")] = None,
     scale: Annotated[list[str] | None, typer.Option(help="A kernel and the factor on its time, as k=0.5.")] = None,
     halve: Annotated[list[str] | None, typer.Option(help="A kernel with half as many tasks.")] = None,
     remove: Annotated[list[str] | None, typer.Option(help="A kernel that is not there.")] = None,
     cores: Annotated[list[str] | None, typer.Option(help="Another number of cores, as AIC=48.")] = None,
     dispatch_cost: Annotated[float, typer.Option(help="Factor on every wait for the scheduler.")] = 1.0,
+    device: Annotated[str, typer.Option(help="A program's chip: a name, or a TOML file.")] = "ascend910b1",
+    program: Annotated[int | None, typer.Option(help="Which of several that the file runs, counted from 0.")] = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
+    from npuscope.analysis.each_change import whatif_each
     from npuscope.cli.output import counts_of, numbers_of
+    from npuscope.errors import NpuscopeError
+    from npuscope.report.gains_text import gains_text
     from npuscope.trace import read
 
     change = Change(
@@ -43,9 +60,38 @@ def command(
         cores=counts_of(cores or [], "--cores"),
         dispatch_cost=dispatch_cost,
     )
+    asked = any((merge, scale, halve, remove, cores, dispatch_cost != 1.0))
+    is_program = path.endswith(".py")
+    if arguments and not is_program:
+        raise NpuscopeError("a capture takes no arguments", path=path, remedy="Those after -- are a tile program's.")
     with progress_bar():
-        result = whatif(read(path), change)
+        if asked:
+            result = whatif(_simulated(path, arguments, device, program).trace if is_program else read(path), change)
+            told, text = result.as_dict(), str(result)
+        elif is_program:
+            from npuscope.lower.checked import Options, check
+            from npuscope.simulate.whatif import whatif_each as simulated_each
+
+            base = _simulated(path, arguments, device, program)
+            found = check(base.prepared.program, Options(races=False)).findings
+            gains = simulated_each(base, [one.finding for one in found])
+            told, text = gains.as_dict(), gains_text(gains)
+        else:
+            unchanged, gains = whatif_each(read(path))
+            told, text = {**unchanged.as_dict(), **gains.as_dict()}, gains_text(gains)
     if json:
-        print_json(result.as_dict())
+        print_json(told)
     else:
-        print(result)
+        print(text)
+
+
+def _simulated(path: str, arguments: list[str] | None, device: str, number: int | None) -> Simulated:
+    from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.lower.program import Program
+    from npuscope.simulate.run import simulate
+    from npuscope.tile.graph.outputs import the_one
+    from npuscope.tile.script import run_script
+
+    chip = chip_to_lower_for(device)
+    recordings = run_script(path, arguments or [], "shapes").recordings
+    return simulate(Program(recordings[the_one(recordings, number, path)], chip))

@@ -16,7 +16,7 @@ import numpy as np
 
 from npuscope.analysis.areas import Rules, area_of
 from npuscope.device.chip import Device
-from npuscope.errors import BadInput
+from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX
 from npuscope.simulate.run import Simulated, simulate
@@ -71,6 +71,8 @@ def measured(run: Simulated, length: int) -> Step:
     job, times, wall = run.prepared.job, run.times, run.wall
     cores = np.where(job.shape[job.task_of] == MIX, 3, 1)
     records = int(np.sum(cores))
+    if not records:
+        raise NpuscopeError(f"no task of {run.prepared.program.recording.program} does any work")
     ran = float(np.sum(cores * (times.end - times.start)))
     held = float(np.sum(cores * (times.finish - times.dispatch)))
     return Step(

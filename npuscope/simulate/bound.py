@@ -5,7 +5,7 @@ At a moment the first of these that holds is the limit:
   cube, vector  nearly all cores of a kind run (FULL of them)
   scheduler     a block could run, its producers have ended, and it has not started
   orchestrator  a task could run, its producers have ended, and it has not been submitted
-  dependency    none of these: tasks wait for one another
+  dependency    none of these: what is left to do waits for the blocks that run, which do not fill the cores
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Bound:
             "vector": "the vector cores are full",
             "scheduler": "blocks that could run wait for the scheduler",
             "orchestrator": "tasks that could run are not submitted yet",
-            "dependency": "tasks wait for one another",
+            "dependency": "nothing else can start before running blocks end",
         }
         return f"{self.name}-bound: {told[self.name]} {self.shares[self.name]:.1%} of the time"
 

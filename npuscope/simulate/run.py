@@ -16,7 +16,7 @@ from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import Job, Machine, Times
 from npuscope.simulate.chip.prepare import Prepared, prepare
-from npuscope.simulate.compiled import announced
+from npuscope.simulate.compiled import announced, is_kept
 from npuscope.simulate.trace_of import trace_of
 from npuscope.trace.core import Trace
 
@@ -55,3 +55,8 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
             remedy="npuscope check tells which scope outgrows its ring.",
         )
     return Simulated(prepared, times, wall)
+
+
+def is_compiled() -> bool:
+    """Whether the simulator need not be compiled first on this machine."""
+    return is_kept(engine.run)

@@ -25,6 +25,10 @@ from npuscope.errors import BadInput
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 
 
+class UnknownSetting(BadInput):
+    """A name that a script has no use for."""
+
+
 class Settings:
     """Values by name, and which of them a script has had a use for so far."""
 
@@ -38,7 +42,7 @@ class Settings:
         idle = [name for name in self.values if name not in self.used]
         if idle:
             known = ", ".join(self.offered) or "none"
-            raise BadInput(
+            raise UnknownSetting(
                 f"it has no option, top-level constant or environment variable {', '.join(idle)}",
                 path=file,
                 remedy=f"Its options and constants are: {known}.",

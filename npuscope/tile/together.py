@@ -20,6 +20,7 @@ from npuscope.tile import twins
 from npuscope.tile.outside import Outside, is_constant
 from npuscope.tile.record.recorder import Key, TaskDraft
 from npuscope.tile.state import Run
+from npuscope.tile.steering import Again
 from npuscope.tile.twins import KEPT, Kind, Waiting
 from npuscope.tile.unknown import Unknown
 from npuscope.tile.values import Tensor
@@ -60,33 +61,37 @@ class Together:
         key = _likeness(values) if outside.known else None
         if key is None:
             return None, execute()
-        carried = bool(run.carries)
-        key = (id(body.__code__), blocks, carried, *key)
+        key = (id(body.__code__), blocks, bool(run.carries), *key)
         kind = self._kinds.get(key, _NEW)
         if exact := kind is _WRITES:
-            key = (*key, *[value for value in values if type(value) is int])
+            key = _with_numbers(key, values)
             kind = self._kinds.get(key, _NEW)
-        if kind is _NEW:
-            before, name = (twins.marks(run), run.writes), task.kernel
-            after = execute()
-            hands_back = _hands_back(left, after, values) if before[0] == twins.marks(run) else None
-            kind = None if hands_back is None else Kind(body, blocks, outside, left, hands_back, carried)
-            if kind is not None and (exact or run.writes != before[1]):
-                if not exact:
-                    self._kinds[key] = _WRITES
-                    key = (*key, *[value for value in values if type(value) is int])
-                if task.kernel == name:
-                    kind.keep_first(Waiting(task, values))
-                else:
-                    kind = None
-            self._kinds[key] = kind
-            return None, after
         if kind is None or not outside.unchanged():
             return None, execute()
         waiting = Waiting(task, values)
+        if kind is _NEW:
+            kind = Kind(body, blocks, outside, left, bool(run.carries))
+            return None, self._first(run, key, kind, waiting, exact, execute)
         kind.add(waiting)
         self.waits = True
         return waiting, {name: values[k] for name, k in zip(left, kind.hands_back, strict=True) if k != KEPT}
+
+    def _first(
+        self, run: Run, key: Key, kind: Kind, first: Waiting, exact: bool, execute: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Runs the first task of a kind; whether others may wait is seen by what it leaves."""
+        marks, writes, name = twins.marks(run), run.writes, first.task.kernel
+        after = execute()
+        hands_back = _hands_back(kind.left, after, first.values)
+        leaves = hands_back is None or marks != twins.marks(run)
+        if not leaves and not exact and run.writes != writes:
+            self._kinds[key] = _WRITES
+            key, exact = _with_numbers(key, first.values), True
+        if exact:
+            kind.keep_first(first)
+        kind.hands_back = hands_back or []
+        self._kinds[key] = None if leaves or (exact and first.task.kernel != name) else kind
+        return after
 
     def finish(self, run: Run) -> None:
         """Runs what waits."""
@@ -96,7 +101,7 @@ class Together:
                     if not kind.outside.unchanged():
                         raise Apart
                     twins.run_all(run, kind)
-        except (Exception, twins.Differs) as error:
+        except (Exception, twins.Differs, Again) as error:
             raise Apart from error
 
 
@@ -105,6 +110,10 @@ def _hands_back(left: tuple[str, ...], after: dict[str, Any], values: list[Any])
     places = {id(value): k for k, value in enumerate(values) if type(value) is Tensor}
     found = [places.get(id(after[name])) if name in after else KEPT for name in left]
     return None if None in found else cast(list[int], found)
+
+
+def _with_numbers(key: Key, values: list[Any]) -> Key:
+    return (*key, *[value for value in values if type(value) is int])
 
 
 def _likeness(values: list[Any]) -> Key | None:

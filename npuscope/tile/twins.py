@@ -51,11 +51,11 @@ class Kind:
         blocks: int,
         outside: Outside,
         left: tuple[str, ...],
-        hands_back: list[int],
         carried: bool,
     ) -> None:
         self.body, self.blocks, self.outside = body, blocks, outside
-        self.left, self.hands_back = left, hands_back  # names, and which argument each stands for after the task
+        self.left = left  # names that code after a task may read,
+        self.hands_back: list[int] = []  # and which argument each stands for then
         self.carried = carried  # whether pl.yield_ could have told a loop around the task something
         self.waiting: list[Waiting] = []
         self.first: Waiting | None = None  # of tasks whose numbers are equal too: the one that ran

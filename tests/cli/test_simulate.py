@@ -114,7 +114,12 @@ inherits = "ascend910b1"
 hbm_rate = {{ value = {rate / 2}, unit = "B/s", confidence = "guessed", source = "this test" }}
 """
     (tmp_path / "mine.toml").write_text(own)
-    assert told(GEMM, "--device", tmp_path / "mine.toml")["wall_ns"] > 1.2 * told(GEMM)["wall_ns"]
+    whole = told(LAYER)
+    assert whole["bound"] == "memory"  # a decode layer reads 600 MB of weights
+    half = told(LAYER, "--device", tmp_path / "mine.toml")
+    # what the memory limits takes twice as long, be it hidden in part; nothing else gets faster
+    assert half["wall_ns"] > (1 + 0.5 * whole["bound_shares"]["memory"]) * whole["wall_ns"]
+    assert half["bound_shares"]["memory"] > whole["bound_shares"]["memory"]
 
 
 def test_what_does_not_fit_is_told_as_check_tells_it(two: Path) -> None:

@@ -219,3 +219,11 @@ def test_the_layer_runs_as_a_script_and_by_the_command() -> None:
     ran = npuscope("run", MODELS / "qwen3_14b" / "decode_layer.py", "--json", "--", "--small")
     assert ran.returncode == 0, ran.stderr
     assert '"passed":true' in ran.stdout.replace(" ", "")
+
+
+def test_a_context_makes_every_row_that_takes_part_as_long() -> None:
+    model = sized(SMALL, context=300)
+    lengths = next(spec.init_value for spec in decode_layer.row_specs(model, 0) if spec.name == "seq_lens")
+    assert np.asarray(lengths).tolist() == [300] * 4 + [0] * 12
+    with pytest.raises(ValueError, match="a context of 385 tokens: it is 1 to 384"):
+        sized(SMALL, context=385)

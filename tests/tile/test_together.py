@@ -303,6 +303,27 @@ def test_a_global_that_changes_between_tasks() -> None:
     assert [int(task.groups[0].offsets[0][0]) for task in recording.tasks] == [64, 128, 192, 256]
 
 
+def test_a_global_that_changes_while_tasks_write_numbers() -> None:
+    """The tasks of the second shape first run under another value than the one that they are compared with."""
+
+    def change(value: int) -> None:
+        global SCALE
+        SCALE = value
+
+    @pl.jit
+    def main(x: pl.Tensor, table: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+        for i in pl.range(5):
+            part = pl.slice(x, [1 + (i + 1) // 2, 64], [0, 0])
+            change(i % 2)
+            with pl.at(level=CORE):
+                pl.write(table, [0, SCALE], 7)
+                out = pl.store(pl.load(part, [0, 0], [1, 64]), [SCALE, 0], out)
+        return out
+
+    recording = the_same(main, lambda: (squares()[0], np.full((1, 2), 7, np.int32), squares()[1]))
+    assert [task.groups[0].offsets[0].tolist() for task in recording.tasks] == [[0], [1], [0], [1], [0]]
+
+
 def test_a_list_that_a_task_changes() -> None:
     @pl.jit
     def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):

@@ -16,17 +16,15 @@ from typing import Any
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.constants import Unknown, bindings, evaluated, imported, value_of
 from npuscope.lower.lint.rule import Rule
-from npuscope.lower.lint.source import Function, Source, read
+from npuscope.lower.lint.source import Function, Source, sources
 from npuscope.lower.program import Program
 
 TILE = re.compile(r"TILE|CHUNK|BLOCK|SLICE|STEP|(^|_)T[MNK]$|(^|_)[MNK]$")
 
 
 def check(program: Program) -> Iterator[Finding]:
-    for file in dict.fromkeys(site.file for site in program.recording.sites):
-        source = read(file)
-        if source is not None:
-            yield from findings_in(source)
+    for source in sources(program.recording.sites):
+        yield from findings_in(source)
 
 
 def findings_in(source: Source) -> Iterator[Finding]:

@@ -6,9 +6,11 @@ import ast
 import io
 import os
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+
+from npuscope.tile.record.model import Site
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -125,3 +127,11 @@ def _read(file: str, _age: int) -> Source | None:
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
         return None
     return source
+
+
+def sources(sites: Iterable[Site]) -> Iterator[Source]:
+    """Every file that a program's ops stand in, once; files that cannot be read are left out."""
+    for file in dict.fromkeys(site.file for site in sites):
+        source = read(file)
+        if source is not None:
+            yield source

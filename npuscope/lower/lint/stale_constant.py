@@ -10,7 +10,7 @@ from typing import Any
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.constants import bindings, evaluated, imported, module_constants
 from npuscope.lower.lint.rule import Rule
-from npuscope.lower.lint.source import Comment, Function, Source, read
+from npuscope.lower.lint.source import Comment, Function, Source, sources
 from npuscope.lower.program import Program
 
 # `TILE=4`, `TILE = 4`, `TILE is 4`, `TILE: 4`, `TILE of 4`, and `TILE 4` before a stop. A number that goes on (4 KB,
@@ -30,10 +30,8 @@ WEIGHS = re.compile(
 
 
 def check(program: Program) -> Iterator[Finding]:
-    for file in dict.fromkeys(site.file for site in program.recording.sites):
-        source = read(file)
-        if source is not None:
-            yield from findings_in(source)
+    for source in sources(program.recording.sites):
+        yield from findings_in(source)
 
 
 def findings_in(source: Source) -> Iterator[Finding]:

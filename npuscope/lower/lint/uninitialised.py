@@ -14,7 +14,7 @@ from typing import NamedTuple
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
-from npuscope.lower.races.between_tasks import touched
+from npuscope.lower.races.lines import Lines
 from npuscope.lower.races.region_text import region_text, short_kernel
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.cells import Region
@@ -31,7 +31,8 @@ class _Bare(NamedTuple):
 
 def check(program: Program) -> Iterator[Finding]:
     recording = program.recording
-    placement = Placement(recording)
+    lines = Lines(recording)
+    placement = lines.placement
     readers = _readers(program, placement)
     found: dict[tuple[int, str, bool], Finding] = {}
     counts: Counter[tuple[int, str, bool]] = Counter()
@@ -41,7 +42,7 @@ def check(program: Program) -> Iterator[Finding]:
         known = program.regions.get(buffer.id, [])
         suspects = {known[n].task for n, _ in _bare(program, known)} if known else readers.get(buffer.id, ())
         if suspects:
-            for bare in _lines(program, placement, buffer, known, suspects):
+            for bare in _by_line(program, lines, buffer, known, suspects):
                 key = (bare.site, recording.tasks[bare.region.task].kernel, bare.partly)
                 counts[key] += 1
                 if key not in found:
@@ -77,14 +78,13 @@ def _bare(program: Program, regions: Sequence[Region]) -> list[tuple[int, bool]]
     return [(n, n in filled) for n in sorted(bare)]
 
 
-def _lines(
-    program: Program, placement: Placement, buffer: Buffer, known: list[Region], suspects: set[int]
+def _by_line(
+    program: Program, lines: Lines, buffer: Buffer, known: list[Region], suspects: set[int]
 ) -> Iterator[_Bare]:
     """The same by the lines that read."""
-    recording = program.recording
     regions, sites = [], []
     for task in sorted({region.task for region in known} | suspects):
-        for region, site in touched(recording, recording.tasks[task], placement, buffer.id):
+        for region, site in lines.of(task, (buffer.id,)):
             regions.append(region)
             sites.append(site)
     for n, partly in _bare(program, regions) if regions else ():

@@ -82,7 +82,7 @@ def _races_of(
     """The races of one launch: what is shown of each, and how many pairs of blocks have it."""
     touched: dict[tuple[int, int], list[tuple[Region, Name]]] = defaultdict(list)
     for phase, site, region in _touches(task, plan):
-        touched[region.buffer, phase].append((region, Name(task.kernel, site, region.mode)))
+        touched[region.buffer, phase].append((region, Name(task.kernel, site)))
     alone = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
     for (buffer, _), entries in touched.items():
         entries.sort(key=lambda entry: entry[0].task)
@@ -93,6 +93,7 @@ def _races_of(
             shown = meeting(
                 [r for r, name in entries if r.task == earlier and name == one],
                 [r for r, name in entries if r.task == later and name == other],
+                kind,
             )
             count = sum(mask.bit_count() for mask in pairs.values())
             key = (one, other, kind, recording.buffers[buffer].name)

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from npuscope.lower.races.classes import Classes
-from npuscope.lower.races.conflicts import Hazard, ones, unordered
+from npuscope.lower.races.conflicts import Hazard, hazard, ones, unordered
+from npuscope.lower.races.lines import Lines
 from npuscope.lower.races.model import Race, Side
 from npuscope.lower.races.region_text import named, region_text
 from npuscope.lower.races.remedy import remedy
-from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.boxes import dims, offsets_meet
-from npuscope.tile.graph.cells import Mode, Region
-from npuscope.tile.graph.exact import exact_accesses
-from npuscope.tile.record.model import Recording, Task
+from npuscope.tile.graph.cells import Region
 
 if TYPE_CHECKING:
     from npuscope.lower.program import Program
@@ -30,7 +27,6 @@ class Name(NamedTuple):
 
     kernel: str
     site: int
-    mode: Mode
 
 
 class _Found(NamedTuple):
@@ -40,56 +36,57 @@ class _Found(NamedTuple):
 
 def task_races(program: Program) -> Iterator[Race]:
     """One race per pair of kernels and lines, hazard and name of the buffer."""
-    recording, before = program.recording, program.order.before
-    placement = Placement(recording)
+    recording, racing = program.recording, program.conflicts.racing
+    if not racing:
+        return
+    lines = Lines(recording)
+    regions: dict[int, list[Region]] = defaultdict(list)
+    names: dict[int, list[Name]] = defaultdict(list)
+    wanted: dict[int, set[int]] = defaultdict(set)
+    for buffer, tasks in racing.items():
+        for task in ones(tasks):
+            wanted[task].add(buffer)
+    for task, buffers in sorted(wanted.items()):
+        for region, site in lines.of(task, buffers):
+            regions[region.buffer].append(region)
+            names[region.buffer].append(Name(recording.tasks[task].kernel, site))
     found: dict[tuple[Name, Name, Hazard, str], list[_Found]] = defaultdict(list)
-    for buffer, racing in program.conflicts.racing.items():
-        regions, names = [], []
-        for task in ones(racing):
-            for region, site in touched(recording, recording.tasks[task], placement, buffer):
-                regions.append(region)
-                names.append(Name(recording.tasks[task].kernel, site, region.mode))
-        for (one, other, kind), pairs in unordered(regions, names, before, Classes()).items():
+    for buffer in racing:
+        together = unordered(regions[buffer], names[buffer], program.order.before, program.classes)
+        for (one, other, kind), pairs in together.items():
             found[one, other, kind, named(program, buffer).name].append(_Found(buffer, pairs))
     for (one, other, kind, name), parts in found.items():
         buffer, pairs = parts[0]
         later = min(pairs)
         earlier = pairs[later].bit_length() - 1  # the nearest before it
-        sides = _sides(program, placement, buffer, (earlier, later), (one, other))
+        sides = _sides(program, lines, buffer, (earlier, later), (one, other), kind)
         why, fix = remedy(program, pairs[later], later, kind, buffer)
         count = sum(mask.bit_count() for part in parts for mask in part.earlier.values())
         yield Race(kind, name, sides, count, why, fix)
 
 
-def touched(recording: Recording, task: Task, placement: Placement, buffer: int) -> Iterator[tuple[Region, int]]:
-    """What a task touched in a buffer, line by line: the region, its line."""
-    for one in exact_accesses(recording, task, placement):
-        if one.buffer == buffer and 0 not in one.shape:
-            yield Region(task.id, one.mode, buffer, one.shape, one.strides, np.unique(one.offsets)), one.site
-
-
 def _sides(
-    program: Program, placement: Placement, buffer: int, tasks: tuple[int, int], names: tuple[Name, Name]
+    program: Program, lines: Lines, buffer: int, tasks: tuple[int, int], names: tuple[Name, Name], kind: Hazard
 ) -> tuple[Side, Side]:
     """Both accesses as they are shown: the boxes of each that meet one of the other's."""
-    recording = program.recording
-    boxes = []
-    for task, name in zip(tasks, names, strict=True):
-        found = touched(recording, recording.tasks[task], placement, buffer)
-        boxes.append([region for region, site in found if (site, region.mode) == (name.site, name.mode)])
-    shown = meeting(boxes[0], boxes[1])
+    boxes = [
+        [region for region, site in lines.of(task, (buffer,)) if site == name.site]
+        for task, name in zip(tasks, names, strict=True)
+    ]
     made = []
-    for task, name, region in zip(tasks, names, shown, strict=True):
-        launch, site = recording.sites[recording.tasks[task].site], recording.sites[name.site]
+    for task, name, region in zip(tasks, names, meeting(boxes[0], boxes[1], kind), strict=True):
+        launch, site = program.site(program.recording.tasks[task].site), program.site(name.site)
         text = region_text(named(program, buffer), region.shape, region.strides, region.offsets.tolist())
         made.append(Side(task, name.kernel, site.file, site.line, (launch.file, launch.line), text))
     return made[0], made[1]
 
 
-def meeting(ours: Sequence[Region], theirs: Sequence[Region]) -> tuple[Region, Region]:
-    """Of two lists of equal boxes the first pair that shares an element, each with only the boxes that meet."""
+def meeting(ours: Sequence[Region], theirs: Sequence[Region], kind: Hazard) -> tuple[Region, Region]:
+    """Of equal boxes here and there the first that conflict in this way, each with only the boxes that meet."""
     for one in ours:
         for other in theirs:
+            if hazard(one.mode, other.mode) != kind:
+                continue
             if len(one.offsets) * len(other.offsets) > MOST_SHOWN:
                 return one, other
             a, b = dims(one.shape, one.strides), dims(other.shape, other.strides)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from npuscope.tile.graph.cells import Region, cells_of
+from npuscope.tile.graph.cells import Region, cells_of, once
 
 Class = tuple[int, ...]  # indices of regions, ascending
 
@@ -34,7 +34,7 @@ def _classes(regions: list[Region]) -> tuple[Class, ...]:
     cells, _ = cells_of(regions)
     count = len(regions)
     owner = np.repeat(np.arange(count), [len(found) for found in cells])
-    pairs = np.unique(np.concatenate(cells) * count + owner)  # by cell, then by region, each once
+    pairs = once(np.concatenate(cells) * count + owner)  # by cell, then by region, each once
     cell, owner = np.divmod(pairs, count)
     starts = np.flatnonzero(np.diff(cell, prepend=-1))
     # Two cells are of a class if their regions' numbers add up to the same: 64 random bits each do not by chance.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npuscope.lower.races.between_tasks import meeting, touched
+from npuscope.lower.races.between_tasks import meeting
+from npuscope.lower.races.lines import Lines
 from npuscope.lower.races.model import Race, Side
 from npuscope.lower.races.region_text import named, region_text, short_kernel
-from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.boxes import Box, dims, offsets_meet
 from npuscope.tile.graph.cells import Region
 
@@ -30,19 +30,19 @@ def host_races(program: Program) -> Iterator[Race]:
     recording = program.recording
     if not recording.host_reads:
         return
-    placement = Placement(recording)
+    lines = Lines(recording)
     found: dict[tuple[str, int, int, str], tuple[Race, int]] = {}
     for read, done in zip(recording.host_reads, program.order.read, strict=True):
-        place = placement.footprint(Box(read.buffer, read.offset, (1,), (1,)))
+        place = lines.placement.footprint(Box(read.buffer, read.offset, (1,), (1,)))
         element = Region(-1, "read", place.buffer, place.shape, place.strides, np.array([place.offset]))
         loose = [
             r for r in program.regions.get(place.buffer, ()) if r.task < read.before_task and not done >> r.task & 1
         ]
         for task in dict.fromkeys(region.task for region in loose if region.writes and _has(region, element)):
-            writes = touched(recording, recording.tasks[task], placement, place.buffer)
+            writes = lines.of(task, (place.buffer,))
             region, site = next((r, site) for r, site in writes if r.writes and _has(r, element))
             kernel, name = recording.tasks[task].kernel, recording.buffers[place.buffer].name
-            race = _race(program, meeting([region], [element])[0], site, element, read.site)
+            race = _race(program, meeting([region], [element], "raw")[0], site, element, read.site)
             known, count = found.get((kernel, site, read.site, name), (race, 0))
             found[kernel, site, read.site, name] = known, count + 1
     for race, count in found.values():

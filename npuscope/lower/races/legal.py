@@ -33,11 +33,11 @@ def later_first(program: Program, earlier: int, later: int) -> Phases:
 def random_order(program: Program, seed: int) -> Phases:
     """A legal order drawn by chance, the same for the same seed."""
     draw = Random(seed)
-    phase: list[int] = []
+    phases = [0] * SEVERAL  # bitsets
     for task, before in enumerate(with_adds(program).before):
-        least = max((phase[number] for number in ones(before & ~(1 << task))), default=0)
-        phase.append(max(least, draw.randrange(SEVERAL)))
-    return tuple(frozenset(t for t, number in enumerate(phase) if number == n) for n in range(SEVERAL))
+        least = max((n for n, tasks in enumerate(phases) if tasks & before), default=0)
+        phases[max(least, draw.randrange(SEVERAL))] |= 1 << task
+    return tuple(frozenset(ones(tasks)) for tasks in phases)
 
 
 def with_adds(program: Program) -> Order:

@@ -52,6 +52,20 @@ class Lane:
     reason: Ints
 
 
+@compiled
+def copy_of(home: int, turns: Ints, turn: Ints, copies: Ints, pushed: Ints) -> int:
+    """Which copy of a storage the present turns of its loops use; a tile in the ring goes round with every push."""
+    if turns[home, 0] == -2:
+        return int((pushed[home] - 1) % copies[home])
+    copy = 0
+    for n in range(DEEP):
+        loop = turns[home, 2 * n]
+        if loop < 0:
+            break
+        copy = copy * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+    return copy
+
+
 def _run(
     code: Ints,
     costs: Floats,
@@ -109,16 +123,9 @@ def _run(
         slot = -1
         if result >= 0:
             home = storage[result]
-            if turns[home, 0] == -2:
-                if kind == RUN and code[row, 4] != result:
-                    pushed[home] += 1  # a push: the next slot of the ring
-                target = (pushed[home] - 1) % copies[home]
-            else:
-                for n in range(DEEP):
-                    loop = turns[home, 2 * n]
-                    if loop < 0:
-                        break
-                    target = target * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+            if turns[home, 0] == -2 and kind == RUN and code[row, 4] != result:
+                pushed[home] += 1  # a push: the next slot of the ring
+            target = copy_of(home, turns, turn, copies, pushed)
             slot = slots[first_slot[home] + target]
         start = 0.0
         reason = ISSUE
@@ -134,15 +141,7 @@ def _run(
             if value < 0:
                 break
             home = storage[value]
-            copy = 0
-            if turns[home, 0] == -2:
-                copy = (pushed[home] - 1) % copies[home]
-            else:
-                for k in range(DEEP):
-                    loop = turns[home, 2 * k]
-                    if loop < 0:
-                        break
-                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            copy = copy_of(home, turns, turn, copies, pushed)
             if ready[value, copy] > start:
                 start = ready[value, copy]
                 reason = maker[value, copy]
@@ -151,7 +150,6 @@ def _run(
                 source = code[row, 4]
                 if source >= 0:
                     ready[result, target] = start
-                    home = storage[source]
                     maker[result, target] = reason if reason != ISSUE else -1
             row += 1
             continue
@@ -170,15 +168,7 @@ def _run(
             if value < 0:
                 break
             home = storage[value]
-            copy = 0
-            if turns[home, 0] == -2:
-                copy = (pushed[home] - 1) % copies[home]
-            else:
-                for k in range(DEEP):
-                    loop = turns[home, 2 * k]
-                    if loop < 0:
-                        break
-                    copy = copy * turns[home, 2 * k + 1] + turn[loop] % turns[home, 2 * k + 1]
+            copy = copy_of(home, turns, turn, copies, pushed)
             used = slots[first_slot[home] + copy]
             if end > released[used]:
                 released[used] = end

@@ -46,6 +46,7 @@ def overlaps(a: Box, b: Box) -> bool:
     return offsets_meet(b.offset - a.offset, dims(a.shape, a.strides), dims(b.shape, b.strides))
 
 
+@lru_cache(maxsize=1 << 12)
 def dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
     """Axes as (size, stride), without those of one element, adjacent ones that run on joined."""
     joined: list[tuple[int, int]] = []

@@ -8,6 +8,7 @@ usual ones have a small one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,11 +57,28 @@ def once(values: Offsets) -> Offsets:
 
 def cells_of(regions: list[Region]) -> tuple[list[Offsets], int]:
     """The cells of each region, and how many there are."""
-    boxes = _fitted([(dims(region.shape, region.strides), region.offsets) for region in regions])
+    alike: dict[Dims, list[int]] = defaultdict(list)  # regions of equal boxes are worked out together
+    for number, region in enumerate(regions):
+        alike[dims(region.shape, region.strides)].append(number)
+    boxes = _fitted([(axes, _joined([regions[n].offsets for n in numbers])) for axes, numbers in alike.items()])
     digits = range(len(boxes[0].sizes))
     cuts = [once(np.concatenate([e for b in boxes for e in (b.starts[k], b.starts[k] + b.sizes[k])])) for k in digits]
     counts = [len(cut) - 1 for cut in cuts]
-    return [_cells(box, cuts, counts) for box in boxes], int(np.prod(counts, dtype=np.int64))
+    found: list[Offsets] = [np.empty(0, np.int64)] * len(regions)
+    for numbers, box in zip(alike.values(), boxes, strict=True):
+        cells, of_each = _cells(box, cuts, counts)
+        if len(numbers) == 1:
+            found[numbers[0]] = cells
+            continue
+        places = np.cumsum([len(regions[n].offsets) for n in numbers])
+        ends = np.cumsum(of_each)[places * (len(of_each) // int(places[-1])) - 1].tolist()
+        for number, start, end in zip(numbers, [0, *ends], ends, strict=False):
+            found[number] = cells[start:end]
+    return found, int(np.prod(counts, dtype=np.int64))
+
+
+def _joined(parts: list[Offsets]) -> Offsets:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _fitted(regions: list[tuple[Dims, Offsets]]) -> list[_Boxes]:
@@ -115,15 +133,17 @@ def _digits(axes: Dims, offsets: Offsets, steps: tuple[int, ...]) -> _Boxes | in
     return _Boxes(np.stack(starts), sizes)
 
 
-def _cells(box: _Boxes, cuts: list[Offsets], counts: list[int]) -> Offsets:
-    """Numbers of the cells that the boxes hold."""
+def _cells(box: _Boxes, cuts: list[Offsets], counts: list[int]) -> tuple[Offsets, Offsets]:
+    """Numbers of the cells that the boxes hold, box after box, and how many each holds."""
     first = [np.searchsorted(cut, start) for cut, start in zip(cuts, box.starts, strict=True)]
     last = [np.searchsorted(cut, start + size) for cut, start, size in zip(cuts, box.starts, box.sizes, strict=True)]
     cells = np.zeros(box.starts.shape[1], np.int64)
     owner = np.arange(len(cells))
+    of_each = np.ones(len(cells), np.int64)
     for begin, end, count in zip(first, last, counts, strict=True):
         wide = (end - begin)[owner]
         steps = np.arange(int(np.sum(wide))) - np.repeat(np.cumsum(wide) - wide, wide)
         cells = np.repeat(cells * count + begin[owner], wide) + steps
         owner = np.repeat(owner, wide)
-    return cells
+        of_each *= end - begin
+    return cells, of_each

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_races import CORE, dropped_deps
+from planted_races import CORE, dropped_deps, missing_barrier
+from planted_races import arguments as planted_arguments
 
 import npuscope.tile as pl
 from npuscope.device.chip import load
@@ -284,3 +285,17 @@ def test_a_script_that_does_something_else_with_values_is_not_replayed(tmp_path:
     two = replay_races(path, [], [*found, *found], DEVICE)
     assert all("runs 1 programs, not 2" in one.unplayed for one in two)
     assert two[0].races[0].as_dict()["unplayed"]
+
+
+def test_blocks_in_another_order_still_meet_at_their_barrier() -> None:
+    finished = computed(missing_barrier(True), *planted_arguments())
+    assert finished.again is not None
+    (number,) = finished.again.final
+    for order in ((3, 2, 1, 0), (1, 3, 0, 2)):
+        contents, _ = finished.again.run(Phase(finished.again.initial, blocks={0: order}))
+        assert np.array_equal(contents[number], finished.again.final[number])
+    # without the barrier a block that runs first finds zeros where its neighbour will write
+    torn = computed(missing_barrier(False), *planted_arguments())
+    assert torn.again is not None
+    contents, _ = torn.again.run(Phase(torn.again.initial, blocks={0: (3, 2, 1, 0)}))
+    assert np.count_nonzero(contents[number] == 0) == 3 * 8 * 64

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser import LOADED_OR_FAILED, PATIENCE_MS, chromium
 from made import Task, made
+from typer.testing import CliRunner
 
 import npuscope
+from npuscope.cli import app
 from npuscope.trace.example import write_decode_steps
 from npuscope.trace.meta import Counts
 from npuscope.view.server import Server, Site
@@ -102,6 +104,21 @@ def test_the_demo_capture_arrives_whole(perfetto: Perfetto, tmp_path: Path) -> N
     # and the lanes stand under their device
     parents = "select distinct parent.name from track join track parent on parent.id = track.parent_id"
     assert perfetto.query(parents) == [("device 0",)]
+    assert perfetto.query(ERRORS) == []
+
+
+def test_a_simulated_run_arrives_whole(perfetto: Perfetto, tmp_path: Path) -> None:
+    # GIVEN a program simulated WHEN Perfetto opens its trace
+    program = Path(__file__).resolve().parents[3] / "models/basics/softmax.py"
+    done = CliRunner().invoke(app, ["simulate", str(program), "-o", str(tmp_path / "run.pftrace")])
+    assert done.exit_code == 0, done.exception
+    CliRunner().invoke(app, ["simulate", str(program), "-o", str(tmp_path / "run.npu")])
+    perfetto.open(tmp_path / "run.pftrace")
+    # THEN cores, scheduler and orchestrator are there with every slice
+    trace = npuscope.read(tmp_path / "run.npu")
+    slices = trace.slices.join(trace.lanes.select("lane", "name"), on="lane")
+    assert Counter(perfetto.query(SLICES)) == Counter(slices.select("start", "dur", "kernel", "name").iter_rows())
+    assert {"AICPU_3", "AIVector_0"} <= set(slices["name"])
     assert perfetto.query(ERRORS) == []
 
 

@@ -1,0 +1,81 @@
+"""What each kernel, each cost of the scheduler and each finding is worth: changed, and simulated again.
+
+A kernel at half moves half the bytes in half the time; at nothing its tasks are still submitted and handed out. How a
+finding is taken away: `without_finding`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from npuscope import progress
+from npuscope.analysis.gains import Gain, Gains, ranked
+from npuscope.lower.findings import Cost, Finding
+from npuscope.simulate.change_job import scaled
+from npuscope.simulate.chip.job import Job, Machine
+from npuscope.simulate.run import Simulated, run
+from npuscope.simulate.without_finding import Owners, short, without
+
+TINY = 1e-6  # share of a scheduler's cost that counts as nothing
+COSTS = {
+    "dispatch": ("dispatch", "stage", "dummy"),
+    "FIN": ("fin", "poll", "complete", "resolve"),
+    "pickup": ("pickup", "pickup_first", "switch", "visible"),
+}
+HOW = {
+    "dispatch": "handing out a block",
+    "FIN": "from a block's end to its consumers' being ready",
+    "pickup": "from handed out to started",
+}
+
+
+def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
+    """Every change alone."""
+    prepared = base.prepared
+    job, machine = prepared.job, prepared.machine
+    owner = Owners(prepared)
+    gains: list[Gain] = []
+    cannot: list[tuple[str, str]] = []
+
+    def wall(changed: Job | None = None, other: Machine | None = None) -> int:
+        return run(prepared, changed, other).wall_ns
+
+    for done, (kernel, classes) in enumerate(owner.classes.items()):
+        progress.report("simulating kernels", done, len(owner.classes))
+        half, nothing = (wall(scaled(job, classes, share, share)) for share in (0.5, 0.0))
+        gains.append(Gain("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
+    for what, names in COSTS.items():
+        half, nothing = (wall(other=_cheaper(machine, names, share)) for share in (0.5, TINY))
+        gains.append(Gain("scheduler", what, HOW[what], half, nothing))
+    half, nothing = (wall(job._replace(submit=job.submit * share)) for share in (0.5, TINY))
+    gains.append(Gain("scheduler", "submit", "the orchestrator's time per task", half, nothing))
+    half, nothing = (
+        wall(job._replace(submit=job.submit * share), _cheaper(machine, sum(COSTS.values(), ()), share))
+        for share in (0.5, TINY)
+    )
+    gains.append(Gain("scheduler", "all of the scheduler", "dispatch, FIN, pickup and submit", half, nothing))
+    half, nothing = (wall(other=machine._replace(limit=machine.limit * factor)) for factor in (2.0, 1e9))
+    gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, nothing))
+    for done, finding in enumerate(findings):
+        progress.report("simulating findings", done, len(findings))
+        told = f"{finding.id} {finding.file.rpartition('/')[2]}:{finding.line} {short(finding.kernel)}".strip()
+        how, changed = without(finding, owner)
+        if changed is None:
+            cannot.append((told, how))
+        else:
+            part = _halved(finding)
+            gains.append(Gain("finding", told, how, wall(without(part, owner)[1]) if part else None, wall(changed)))
+    return Gains(base.wall_ns, ranked(gains), tuple(cannot))
+
+
+def _cheaper(machine: Machine, names: Sequence[str], share: float) -> Machine:
+    return machine._replace(**{name: getattr(machine, name) * share for name in names})
+
+
+def _halved(finding: Finding) -> Finding | None:
+    """The finding at half its cost; None where it costs tasks or waits, half of which would be which?"""
+    cost = finding.cost
+    if cost.tasks or cost.waits:
+        return None
+    return replace(finding, cost=Cost(bytes=cost.bytes // 2, flops=cost.flops // 2))

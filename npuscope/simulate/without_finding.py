@@ -1,0 +1,139 @@
+"""A job without what a finding costs, reckoned simply and told in words.
+
+Bytes: their share of what the kernel's blocks move (in whole lines) is not moved, and the blocks are shorter by that
+share of the time that their busiest memory pipe works. FLOPs: the time they take at a cube core's peak is gone from
+the blocks. Pipes work side by side, so of both savings the larger counts. Tasks: equal tasks become blocks of fewer
+launches; tasks that only write zeros are gone; tasks that could be one with others are submitted in no time. Waits:
+the kernel's tasks wait for nothing but what they touch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from npuscope.lower.findings import Finding
+from npuscope.simulate.change_job import dropped, merged, pairs_of, scaled_each, with_pairs
+from npuscope.simulate.chip.job import Ints, Job
+from npuscope.simulate.chip.prepare import Prepared
+from npuscope.simulate.core.costs import NS
+from npuscope.simulate.core.stream import PIPES
+from npuscope.tile.graph.exact import exact_edges
+
+MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
+STILL_MOVED = ("unpipelined-k",)  # its bytes are those that could be loaded while others are multiplied
+NOTHING_ELSE = ("zero-fill",)  # its tasks do nothing that is needed
+BLOCKS_OF_ONE = ("many-tasks", "short-task")
+NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
+Way = tuple[str, Job | None]  # how, and the job then; None where it cannot be
+
+
+def short(kernel: str) -> str:
+    """A kernel's name without the factory it was made in."""
+    return kernel.rpartition("<locals>.")[2]
+
+
+class Owners:
+    """Tasks and classes of every kernel that runs, and how many bytes of whole lines its blocks move."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+        program, job, classes = prepared.program, prepared.job, prepared.classes
+        tasks: dict[str, list[int]] = defaultdict(list)
+        for task in program.recording.tasks:
+            if job.blocks[task.id]:
+                tasks[task.kernel].append(task.id)
+        self.tasks = {kernel: np.array(ids, np.int64) for kernel, ids in tasks.items()}
+        self.classes: dict[str, Ints] = {}
+        self.blocks: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
+        for kernel, ids in self.tasks.items():
+            numbers, counts = np.unique(job.block_class[np.isin(job.task_of, ids)], return_counts=True)
+            streams = [classes.streams[classes.entries[number][0]] for number in numbers.tolist()]
+            self.classes[kernel], self.blocks[kernel] = numbers, int(np.sum(counts))
+            moved = ((s.read + s.written) * n for s, n in zip(streams, counts.tolist(), strict=True))
+            self.bytes[kernel] = sum(moved)
+
+    def memory(self, number: int) -> float:
+        """The share of a block of a class that its busiest memory pipe works."""
+        classes = self.prepared.classes
+        timing = classes.timed[classes.entries[number][0], 1.0]
+        return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
+
+
+def without(finding: Finding, owner: Owners) -> Way:
+    """The job without what the finding costs."""
+    job: Job | None = owner.prepared.job
+    told = []
+    for step in (_less_work, _fewer_tasks, _fewer_waits):
+        if job is not None and finding.kernel in owner.tasks:
+            for how, changed in step(finding, owner, job):
+                told.append(how)
+                job = changed
+    return ("; ".join(told), job) if told else (NO_PRICE, None)
+
+
+def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
+    kernel, cost = finding.kernel, finding.cost
+    if not cost.bytes and not cost.flops:
+        return
+    device = owner.prepared.program.device
+    peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
+    less = min(cost.bytes / owner.bytes[kernel], 1.0) if owner.bytes[kernel] else 0.0
+    saved_ns = cost.flops / peak / owner.blocks[kernel] * NS if peak else 0.0
+    time = np.ones(len(job.run))
+    for number in owner.classes[kernel].tolist():
+        saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
+        time[number] = 1 - min(saved, 1.0)
+    told = [f"{less:.1%} of the bytes of {short(kernel)} "] if cost.bytes else []
+    moved = 1 - less
+    if cost.bytes and finding.id in STILL_MOVED:
+        told, moved = [f"the time of {less:.1%} of the bytes of {short(kernel)} "], 1.0
+    told += [f"{saved_ns / NS * 1e6:.2f} µs of each block of {short(kernel)} "] if cost.flops else []
+    yield "and ".join(told) + "taken away", scaled_each(job, time, moved)
+
+
+def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
+    tasks, count, name = owner.tasks[finding.kernel], finding.cost.tasks, short(finding.kernel)
+    if not count:
+        return
+    if finding.id in NOTHING_ELSE:
+        yield f"the {len(tasks):,} tasks of {name} taken away", dropped(job, tasks)
+    elif finding.id in BLOCKS_OF_ONE:
+        groups = _alike(job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
+        left = len(tasks) - sum(len(group) - 1 for group in groups)
+        fewer = merged(job, groups)
+        why = "" if fewer is not None else ": one would wait for itself"
+        yield f"{len(tasks):,} tasks of {name} as blocks of {left:,}{why}", fewer
+    else:
+        submit = job.submit.copy()
+        submit[tasks[:count]] = 0.0
+        yield f"{min(count, len(tasks)):,} tasks of {name} submitted in no time", job._replace(submit=submit)
+
+
+def _fewer_waits(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
+    if not finding.cost.waits or len(job.shape) != len(owner.prepared.job.shape):
+        return
+    into = set(owner.tasks[finding.kernel].tolist())
+    kept = [pair for pair in pairs_of(job) if pair[1] not in into]
+    true = [(edge.src, edge.dst) for edge in exact_edges(owner.prepared.program.recording) if edge.dst in into]
+    yield f"tasks of {short(finding.kernel)} wait for nothing but what they touch", with_pairs(job, [*kept, *true])
+
+
+def _alike(job: Job, tasks: Ints) -> list[list[int]]:
+    """Tasks that wait for the same, two and more of them together."""
+    producers: dict[int, list[int]] = defaultdict(list)
+    for src, dst in pairs_of(job):
+        producers[dst].append(src)
+    together: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for task in tasks.tolist():
+        together[tuple(producers[task])].append(task)
+    return [group for group in together.values() if len(group) > 1]
+
+
+def _in_row(tasks: Ints, left: int) -> list[list[int]]:
+    """Neighbours together, so that so many tasks are left."""
+    parts: Sequence[Ints] = np.array_split(tasks, left)
+    return [part.tolist() for part in parts]

@@ -1,0 +1,152 @@
+"""`npuscope rank` and `npuscope sweep`: the fastest first and why, what cannot run last, and nothing run twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import npuscope as entry
+from typer.testing import CliRunner
+
+from npuscope.cli import app
+from npuscope.errors import BadInput, NpuscopeError
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+# Rows of a matrix, ROWS at a time: fewer and larger tasks until a tile and its sum no longer fit into 184 KiB.
+ADD = """import numpy as np
+
+import npuscope.tile as pl
+
+ROWS = 16
+
+
+@pl.jit
+def program(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for i in pl.parallel(0, 1024, ROWS):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="add"):
+            y = pl.assemble(y, pl.add(pl.slice(x, [ROWS, 256], [i, 0]), 1.0), [i, 0])
+    return y
+
+
+program(np.zeros((1024, 256), np.float32), np.zeros((1024, 256), np.float32))
+"""
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> Path:
+    (tmp_path / "add.py").write_text(ADD)
+    return tmp_path / "add.py"
+
+
+def told(*arguments: object) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return json.loads(done.stdout)
+
+
+def test_a_sweep_ranks_what_fits_and_lists_what_does_not(add: Path) -> None:
+    # GIVEN tiles of 16, 4 and 512 rows WHEN the grid is swept through the real entry point, in processes
+    done = entry("sweep", add, "--set", "ROWS=4,16,512", "--jobs", "2")
+    # THEN fewer tasks win, with the reason, and half a mebibyte does not fit
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("3 variants, 1 of them cannot run")
+    assert lines[2].split()[:2] == ["1", "ROWS=16"]
+    assert lines[3].split()[:2] == ["2", "ROWS=4"]
+    assert "1.000x" in lines[3]  # the first one named is the baseline
+    assert "ROWS=512: " in done.stdout
+    assert "add Vec buffer usage 524288 > 188416" in done.stdout
+    assert "why ROWS=16 wins" in done.stdout
+    assert "more or fewer tasks" in done.stdout
+
+
+def test_the_contract(add: Path) -> None:
+    found = told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 1)
+    assert [one["variant"] for one in found] == ["ROWS=16", "ROWS=4", "ROWS=512"]
+    assert [one.get("tasks") for one in found] == [64, 256, None]  # 1024 / 16 and 1024 / 4
+    assert found[0]["wall_ns"] < found[1]["wall_ns"]
+    assert found[0]["memory"] == {"function": "add", "space": "Vec", "share": 16 * 256 * 4 / 188416}
+    assert "wall_ns" not in found[2]
+    assert found[2]["error"].startswith(f"{add}, line 12: add Vec buffer usage")
+    assert all("error" not in one for one in found[:2])
+
+
+def test_a_sweep_is_resumed(add: Path, tmp_path: Path) -> None:
+    # GIVEN a sweep that was interrupted in the middle of a line
+    results = tmp_path / "results.jsonl"
+    sweep = ("sweep", add, "--jobs", 1, "--results", results, "--set")
+    first = told(*sweep, "ROWS=16,512")
+    kept = results.read_text()
+    results.write_text(kept + '{"variant": "ROWS=4", "ke')
+    # WHEN it goes on with one more value
+    again = told(*sweep, "ROWS=16,4,512")
+    # THEN only the missing one is run and added
+    assert results.read_text().startswith(kept)
+    assert [json.loads(line)["variant"] for line in results.read_text().splitlines()] == [
+        "ROWS=16",
+        "ROWS=512",
+        "ROWS=4",
+    ]
+    assert [one for one in again if one["variant"] != "ROWS=4"] == first
+    # and a changed program is run again, while a changed file of results is taken at its word
+    results.write_text(results.read_text().replace(f'"wall_ns": {first[0]["wall_ns"]}', '"wall_ns": 1'))
+    assert told(*sweep, "ROWS=16")[0]["wall_ns"] == 1
+    add.write_text(ADD.replace("1.0)", "2.0)"))
+    assert told(*sweep, "ROWS=16")[0]["wall_ns"] == first[0]["wall_ns"]
+
+
+def test_programs_are_ranked_with_the_same_arguments() -> None:
+    done = entry("rank", MODELS / "basics/softmax.py", MODELS / "basics/rms_norm.py", "--no-why", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    assert {line.split()[1] for line in done.stdout.splitlines()[2:4]} == {"softmax.py", "rms_norm.py"}
+    layers = [MODELS / "qwen3_14b/decode_layer.py", MODELS / "qwen3_14b/decode_layer_a8w8.py"]
+    small = CliRunner().invoke(app, ["rank", *map(str, layers), "--jobs", "1", "--json", "--", "--small"])
+    found = {one["variant"]: one for one in json.loads(small.stdout)}
+    assert found.keys() == {"decode_layer.py", "decode_layer_a8w8.py"}
+    assert all(one["wall_ns"] > 0 for one in found.values())
+
+
+def test_processes_and_ray_give_the_same(add: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
+    here = told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 1)
+    assert told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 2, "--engine", "ray") == here
+
+
+def test_noise_is_the_same_for_the_same_seed(add: Path) -> None:
+    runs = {seed: told("sweep", add, "--set", "ROWS=16", "--jobs", 1, *seed)[0]["wall_ns"] for seed in SEEDS}
+    assert told("sweep", add, "--set", "ROWS=16", "--jobs", 1, *SEEDS[1])[0]["wall_ns"] == runs[SEEDS[1]]
+    assert len(set(runs.values())) == 3
+    assert max(runs.values()) < 1.3 * min(runs.values())
+
+
+SEEDS = ((), ("--jitter", "1"), ("--jitter", "2"))
+
+
+def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
+    done = CliRunner().invoke(app, ["sweep", str(add), "--set", "ROWS=512", "--jobs", "1"])
+    assert done.exit_code == 1
+    assert "1 variant, 1 of them cannot run" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("sweep", "add.py", "--set", "ROW=1,2"), "no option, top-level constant or environment variable ROW"),
+        (("sweep", "add.py", "--set", "ROWS=1,,2"), "--set takes NAME=value,value"),
+        (("sweep", "add.py", "--set", "ROWS=1", "--set", "ROWS=2"), "--set names ROWS twice"),
+        (("sweep", "none.py", "--set", "ROWS=1"), "no such file"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "add.py"), "is an input"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "other.txt"), "not a result of rank or sweep"),
+        (("rank", "add.py"), "at least two different programs"),
+        (("rank", "add.py", "none.py"), "no such file"),
+        (("rank", "add.py", "other.txt", "--engine", "cloud"), "no engine 'cloud'"),
+    ],
+)
+def test_refusals(add: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str) -> None:
+    monkeypatch.chdir(add.parent)
+    Path("other.txt").write_text("hello\n")
+    done = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
+    assert isinstance(done.exception, NpuscopeError | BadInput)
+    assert told in str(done.exception)

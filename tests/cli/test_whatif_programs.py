@@ -1,0 +1,58 @@
+"""`npuscope whatif` of a tile program, and of a capture without options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from command import npuscope
+
+SMALL = ("models/qwen3_14b/decode_layer.py", "--", "--small", "--context", "256")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> None:
+    words = (ROOT / SMALL[0], *SMALL[1:])
+    told = npuscope("whatif", *words)
+    assert told.returncode == 0, told.stderr
+    for line in (
+        "kernel     fa_fused",
+        "scheduler  all of the scheduler",
+        "Each change alone",
+        "Findings, as reckoned:",
+    ):
+        assert line in told.stdout
+    data = json.loads(npuscope("whatif", "--json", *words).stdout)
+    gains = data["gains"]
+    assert {gain["kind"] for gain in gains} == {"kernel", "scheduler", "memory", "finding"}
+    assert all(gain["gain_ns"] == data["wall_ns"] - gain["nothing_ns"] for gain in gains)
+    assert [gain["gain_ns"] for gain in gains] == sorted((gain["gain_ns"] for gain in gains), reverse=True)
+
+
+def test_options_change_a_program_s_simulated_run() -> None:
+    words = (ROOT / SMALL[0], "--scale", "fa_fused=0.5", *SMALL[1:])
+    told = npuscope("whatif", *words)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("what if: ")
+    assert "replay error" in told.stdout
+
+
+def test_a_capture_without_options_is_tried_kernel_by_kernel(tmp_path: Path) -> None:
+    assert npuscope("demo", "--keep", tmp_path / "demo_out").returncode == 0
+    told = npuscope("whatif", tmp_path / "demo_out/run")
+    assert "every wait for the scheduler" in told.stdout
+    data = json.loads(npuscope("whatif", tmp_path / "demo_out/run", "--json").stdout)
+    assert data["measured_ns"] == data["new_ns"] == data["wall_ns"]
+    assert {"dispatch", "FIN", "pickup"} <= {gain["what"] for gain in data["gains"]}
+
+
+def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
+    for words, told in (
+        (("nothing.py",), "no such file"),
+        ((tmp_path, "--", "--small"), "a capture takes no arguments"),
+        ((*SMALL[:1], "--device", "abacus"), "abacus"),
+    ):
+        run = npuscope("whatif", *words)
+        assert run.returncode == 2, run.stdout
+        assert told in run.stderr
+        assert "Traceback" not in run.stderr

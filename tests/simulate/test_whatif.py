@@ -1,0 +1,123 @@
+"""What each kernel, each cost of the scheduler and each finding of a program is worth, simulated again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from npuscope.analysis.gains import Gain, Gains
+from npuscope.device.chip import load
+from npuscope.lower.checked import Options, check
+from npuscope.lower.findings import Cost, Finding
+from npuscope.lower.program import Program
+from npuscope.simulate.run import Simulated, simulate
+from npuscope.simulate.whatif import COSTS, whatif_each
+from npuscope.simulate.without_finding import NO_PRICE, Owners, without
+from npuscope.tile.script import run_script
+
+# 24 vector tasks of `long` side by side, then one `last` that reads what they wrote
+SCRIPT = """
+import numpy as np
+import npuscope.tile as pl
+
+@pl.jit
+def layer(x: pl.Tensor[[384, 256], pl.FP32], y: pl.Out[pl.Tensor[[384, 256], pl.FP32]],
+          z: pl.Out[pl.Tensor[[16, 256], pl.FP32]]):
+    for n in pl.parallel(24):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="long"):
+            part = x[n * 16 : n * 16 + 16, :]
+            for _ in pl.range(20):
+                part = pl.exp(part)
+            y[n * 16 : n * 16 + 16, :] = part
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="last"):
+        z[0:16, :] = pl.exp(y[0:16, :])
+    return z
+
+layer(np.ones((384, 256), np.float32), np.zeros((384, 256), np.float32), np.zeros((16, 256), np.float32))
+"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    file = tmp_path_factory.mktemp("whatif") / "layer.py"
+    file.write_text(SCRIPT)
+    (recording,) = run_script(file, [], "shapes").recordings
+    return simulate(Program(recording, load("ascend910b1")))
+
+
+def found(gains: Gains) -> dict[str, Gain]:
+    return {gain.what: gain for gain in gains.gains}
+
+
+def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
+    return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, cost=Cost(**cost))
+
+
+def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
+    gains = whatif_each(base)
+    by_name = found(gains)
+    assert {"long", "last", *COSTS, "submit", "all of the scheduler", "HBM shared by blocks"} == by_name.keys()
+    walls = [gain.nothing_ns for gain in gains.gains]
+    assert walls == sorted(walls)
+    for kernel in ("long", "last"):
+        gain = by_name[kernel]
+        assert gain.half_ns is not None
+        assert gain.nothing_ns < gain.half_ns < base.wall_ns
+    # `last` is one block at the very end: the run is shorter by what it takes, within a turn of polling
+    times, task = base.times, base.prepared.job.task_of
+    took = float((times.end - times.start)[task == task.max()][0])
+    assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=150.0)
+    everything = by_name["all of the scheduler"].nothing_ns
+    assert everything <= min(by_name[name].nothing_ns for name in (*COSTS, "submit"))
+
+
+def test_equal_tasks_become_blocks_of_one_launch(base: Simulated) -> None:
+    how, job = without(finding("long", tasks=23), Owners(base.prepared))
+    assert how == "24 tasks of long as blocks of 1"
+    assert job is not None
+    assert sorted(job.blocks.tolist()) == [1, 24]
+
+
+def test_bytes_and_flops_shorten_blocks_and_zeros_are_gone(base: Simulated) -> None:
+    owner = Owners(base.prepared)
+    moved = 2 * 24 * 16 * 256 * 4  # read once and written once, whole lines of 512 B
+    assert owner.bytes["long"] == moved
+    how, job = without(finding("long", "shared-load", bytes=moved // 4), owner)
+    assert how == "25.0% of the bytes of long taken away"
+    assert job is not None
+    (number,) = owner.classes["long"].tolist()[:1]
+    assert 0 < job.run[number, 0] < base.prepared.job.run[number, 0]
+    assert without(finding("long", "tile-size", flops=10**9), owner)[0].endswith("µs of each block of long taken away")
+    how, job = without(finding("long", "zero-fill", tasks=24), owner)
+    assert job is not None
+    assert (how, len(job.block_class)) == ("the 24 tasks of long taken away", 1)
+
+
+def test_false_waits_are_taken_away_and_true_ones_kept(base: Simulated) -> None:
+    """`last` reads the first 16 rows, which one task of 24 wrote; the runtime makes it wait for all."""
+    how, job = without(finding("last", "false-serialisation", waits=1), Owners(base.prepared))
+    assert how == "tasks of last wait for nothing but what they touch"
+    assert job is not None
+    assert base.prepared.job.producers.tolist() == [0] * 24 + [24]
+    assert job.producers.tolist() == [0] * 24 + [1]
+
+
+def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
+    gains = whatif_each(base, [finding("long", "rounding-mode"), finding("nobody", tasks=3)])
+    assert gains.not_expressed == (
+        ("rounding-mode layer.py:9 long", NO_PRICE),
+        ("many-tasks layer.py:9 nobody", NO_PRICE),
+    )
+
+
+def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
+    told = [one.finding for one in check(base.prepared.program, Options(races=False)).findings]
+    gains = whatif_each(base, told)
+    tried = [gain for gain in gains.gains if gain.kind == "finding"]
+    assert len(tried) + len(gains.not_expressed) == len(told)
+    assert any(gain.what.startswith("false-serialisation layer.py") for gain in tried), told
+
+
+def test_two_runs_give_the_same_answer(base: Simulated, tmp_path: Path) -> None:
+    assert whatif_each(base) == whatif_each(base)
