@@ -1,4 +1,4 @@
-"""The stories in docs/stories/ are true: their commands, run in order in one folder, print the lines shown below them."""
+"""The stories in docs/stories/ are true: their commands, run in order in one folder, print the lines shown below."""
 
 from __future__ import annotations
 
