@@ -38,13 +38,17 @@ def test_a_story_tells_what_happens(page: Path, tmp_path: Path) -> None:
         (tmp_path / "shared/data").symlink_to(DATA)
     if "demo_out" in text:
         npuscope("demo --keep demo_out", folder)
-    sessions = "".join(re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-    assert "$ npuscope " in sessions, "a story has commands"
-    for part in sessions.split("$ npuscope ")[1:]:
-        command, _, shown = part.partition("\n")
-        printed = npuscope(command, folder)
-        for line in shown.splitlines():
-            assert line.strip() in ("...", "") or line in printed, line
+    blocks = re.findall(r"^```(console|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert any("$ npuscope " in block for _, block in blocks), "a story has commands"
+    for language, block in blocks:
+        if language == "python":
+            run = subprocess.run([sys.executable, "-c", block], cwd=folder, capture_output=True, text=True, timeout=300)
+            assert run.returncode == 0, run.stderr
+        for part in block.split("$ npuscope ")[1:]:
+            command, _, shown = part.partition("\n")
+            printed = npuscope(command, folder)
+            for line in shown.splitlines():
+                assert line.strip() in ("...", "") or line in printed, line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
