@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 STORIES = ROOT / "docs/stories"
 PROGRAM = [sys.executable, "-m", "npuscope"]
+A8W8 = "models/qwen3_14b/decode_a8w8.py"
 TILELET = "models/qwen3_32b_tilelet.py"
 
 
@@ -40,7 +41,7 @@ def executed(page: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
 
-SHOWN = [(page, *part) for page in ("story3_tilelet.md",) for part in executed(page)]
+SHOWN = [(page, *part) for page in ("story3_tilelet.md", "story4_a8w8.md") for part in executed(page)]
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), SHOWN, ids=[f"{p}-{n}" for n, (p, _, _) in enumerate(SHOWN)])
@@ -78,3 +79,18 @@ def test_what_findings_of_the_tilelet_are_worth() -> None:
     assert min(gains[name] for name in large) > 0.04 * told["wall_ns"]
     assert max(gains[name] for name in small) < 0.01 * told["wall_ns"]
     assert any("variance-not-rsqrt" in str(finding) for finding in told["not_expressed"])
+
+
+# Story 4: A8W8
+
+
+def test_dual_gate_up_and_spmd_shorten_the_simulated_step_each_alone_and_more_together() -> None:
+    settings = "--set QWEN_A8W8_DUAL_GATE_UP_PROJ=0,1 --set QWEN_A8W8_SPMD=0,1"
+    told = answer(f"sweep {A8W8} {settings} --no-why -- --context 256")
+    found = {tuple(re.findall(r"=(\d)", v["variant"])): v for v in told}
+    assert {key: v["tasks"] for key, v in found.items()} == {
+        ("0", "0"): 13021, ("1", "0"): 10301, ("0", "1"): 9741, ("1", "1"): 7021,
+    }  # fmt: skip
+    none, both = found["0", "0"]["wall_ns"], found["1", "1"]["wall_ns"]
+    assert both < min(found["1", "0"]["wall_ns"], found["0", "1"]["wall_ns"])
+    assert max(found["1", "0"]["wall_ns"], found["0", "1"]["wall_ns"]) < none
