@@ -31,9 +31,16 @@ does not simulate, is in [validation_forward.md](validation_forward.md).
 change is from the measured one: 1.05 where 0.80 was measured means 0.84 was predicted. An error is the ratio's distance from 1 as a factor (half and double
 are both 100 %). Single measurements repeat within 3 to 5 %.
 
-Rows that **calibrate** were used to fit constants; the others were **held aside**: no constant has seen them. Which row is which was decided, and committed,
+Rows that **calibrate** were used to fit constants; the others were **held aside**, with the exceptions below. Which row is which was decided, and committed,
 before anything was fitted: a row calibrates where one constant decides it and its program is known best, and of every kind at least one row is held aside.
-Forms of the model (what counts as a line of L2, who may wait behind whom) were mended while all rows were in view; only constants are guarded by the split.
+Forms of the model (lines of L2, who may wait behind whom, which cores are polled, the cost of a scalar write) were mended while all rows were in view; the last two
+with #602 in view, whose predicted direction changed sign from version to version (1.002, 1.007, 0.996): count it as undecided.
+
+Where the split was not kept clean: `hand_over` was moved from 220 to 1000 cycles, both documented, after the held-aside attention rows had missed with 220, so the
+attention rows are not independent of it. #756 was in the split and was dropped as not representable. The fit's objective was changed twice after a look at its result (a
+cold-start allowance dropped, shares compared by difference); #90 was fitted by its two times, not only by its ratio; the final `hbm_rate` and `submit_*` were read off a
+grid of 27 points by hand; and the model changed afterwards. `--fit` in its present form has not been run from end to end. What three rows measure was settled late: attention (hand-out to completion),
+the writers of #558 (first layer, not last), the tasks before #90 (a norm added).
 """
 
 BARS = """## Error bars
@@ -66,7 +73,7 @@ def write(results: Sequence[Result], device: Device) -> None:
         "\n## Calibrating: changes\n",
         *_changes([r for r in fitted if r.row.change], notes["row"]),
         "\n## Constants that were fitted\n",
-        "Within the ranges that their sources leave open (`python benchmarks/validate.py --fit` repeats the fit), in `npuscope/device/ascend910b1.toml`.\n",
+        "Within the ranges that their sources leave open (`python benchmarks/validate.py --fit` walks the same rows; see above for what was done by hand), in `npuscope/device/ascend910b1.toml`.\n",
         *_constants(device),
         "\n## What was assumed\n",
         *_listed(notes["assumed"]),
