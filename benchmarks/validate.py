@@ -3,6 +3,7 @@
     python benchmarks/validate.py                  the table
     python benchmarks/validate.py --only c185      rows whose key begins so
     python benchmarks/validate.py --write          also writes docs/validation.md
+    python benchmarks/validate.py --fit            fits constants of [timing] to the calibrating rows and prints them
 
 Rows, and which of them calibrate, are in validation/rows.toml; the programs are in validation/ and models/.
 """
@@ -81,7 +82,16 @@ def main() -> None:
     parser.add_argument("--device", default="910b1")
     parser.add_argument("--only", default="", help="rows whose key begins so")
     parser.add_argument("--write", action="store_true", help="write docs/validation.md")
+    parser.add_argument("--fit", action="store_true", help="fit constants to the calibrating rows and print them")
     options = parser.parse_args()
+    if options.fit:
+        from validation.fit import fit
+
+        fitted = fit(load(options.device), {row.key: row.measured for row in rows() if row.decides})
+        for name, constant in fitted.timing.items():
+            if constant != load(options.device).timing[name]:
+                print(f"{name} = {constant.value:.4g} {constant.unit}")
+        return
     bench, results = Bench(load(options.device)), []
     begun = perf_counter()
     for row in rows():
@@ -98,7 +108,7 @@ def main() -> None:
     if options.write:
         from validation.page import write
 
-        write(results)
+        write(results, bench.device)
 
 
 if __name__ == "__main__":

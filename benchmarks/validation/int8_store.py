@@ -1,7 +1,7 @@
 """The activation of a routed expert: SwiGLU of fp32 rows, quantised, stored as int8 in column tiles (#719).
 
-The report names the tile of the store (256 or 512 bytes a row) and the times, not the sizes: 16 rows and 2048 columns
-per task here, 24 tasks.
+The report names the tile of the store (256 or 512 bytes a row) and the times, not the sizes: here are 24 tasks of 16
+rows and 2048 columns.
 
     npuscope simulate benchmarks/validation/int8_store.py -- --tile 512
 """

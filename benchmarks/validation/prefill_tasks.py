@@ -1,8 +1,7 @@
-"""A stand-in for #662: a quarter of the weights of a Qwen3-14B layer times 128 tokens, in many small or few big tasks.
+"""A stand-in for #662: weights of Qwen3-14B times 128 tokens, in many small or few large tasks.
 
-Measured were 40 layers with everything in them, 8,776 and 793 tasks per layer; here are a quarter of that, 2,016 or 252
-tasks that read the same 165 MB, in sums over K that go through GM (`--tasks many`, 8 parts) or stay in the accumulator
-(`--tasks few`).
+Measured were 40 layers with everything in them, 8,776 and 793 tasks per layer. Here is a quarter of one layer's
+weights, 165 MB in 2,016 or 252 tasks: sums over K go through GM in 8 parts (`--tasks many`) or stay on chip (`few`).
 
     npuscope simulate benchmarks/validation/prefill_tasks.py -- --tasks few
 """

@@ -1,8 +1,8 @@
 """Scope 3 of a Qwen3 decode layer of spring 2026: output projection, norm, MLP, in many small tasks.
 
 The form that the changes #90, #94, #185 and #275 were measured on: row-major weights, narrow N chunks, K loops without
-double buffering (`pl.range`). What the reports leave open is taken from the tilelet as found (models/), cut into tasks
-so that their number comes near the reported one.
+double buffering (`pl.range`). What the reports leave open is taken from the tilelet as found (models/), cut into
+tasks so that their number comes near the reported one.
 
     npuscope simulate benchmarks/validation/scope3.py -- --steps apart           before #90: every K step its own task
     npuscope simulate benchmarks/validation/scope3.py                            after #90, before #94
@@ -34,6 +34,7 @@ def apart(hidden: int, inter: int, chunk: int):
     ):
         mlp = pl.create_tensor([ROWS, inter], dtype=pl.BF16)
         normed = pl.create_tensor([ROWS, hidden], dtype=pl.BF16)
+        first = pl.create_tensor([ROWS, hidden], dtype=pl.FP32)
         for block in pl.parallel(0, N_BLOCKS, 8):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="o_proj", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):
                 for i in pl.range(8):
@@ -42,7 +43,11 @@ def apart(hidden: int, inter: int, chunk: int):
                     for step in pl.range(K_BLOCKS):
                         k0 = step * chunk
                         acc = pl.add(acc, pl.matmul(attn[:, k0 : k0 + chunk], wo[k0 : k0 + chunk, n0 : n0 + N]))
-                    normed[:, n0 : n0 + N] = pl.cast(acc, target_type=pl.BF16)
+                    first[:, n0 : n0 + N] = acc
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_norm"):
+            for k in pl.range(K_BLOCKS):
+                x = pl.cast(first[:, k * chunk : (k + 1) * chunk], target_type=pl.BF16)
+                normed[:, k * chunk : (k + 1) * chunk] = x
         for block in pl.range(I_BLOCKS):
             n0 = block * N
             gate = pl.create_tensor([ROWS, N], dtype=pl.FP32)

@@ -55,6 +55,7 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.cli.output import check_outputs, pairs_of, write_reports
+    from npuscope.errors import NpuscopeError
     from npuscope.lower.passes import Options
     from npuscope.report.html import report_page
     from npuscope.report.pipes_text import pipes_dict, pipes_text
@@ -66,6 +67,8 @@ def command(
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
 
+    if pipes is not None and (html is not None or jitter is not None):
+        raise NpuscopeError("--html and --jitter are about the run, not about the inside of a block")
     check_outputs([file], out, html)
     target = None if out is None else check_target(out)
     settings = pairs_of(setting or [], "--set") | ({} if layers is None else {"LAYERS": str(layers)})

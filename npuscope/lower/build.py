@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.in_place import in_place, keep_old
+from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.names import name_of
 from npuscope.lower.storages import Storages
 from npuscope.tile.dtypes import BY_NAME
@@ -36,7 +37,6 @@ class _Builder:
         self.sites, self.tensors = sites, tensors
         self.values: list[Value] = []
         self.makers: dict[int, tuple[int, str]] = {}  # value -> place and name of the op that makes it
-        self.same: list[tuple[int, int]] = []  # values that share their storage
         self.prologue: Numbers = []
         self.accesses = 0
         self.loops = 0
@@ -82,8 +82,6 @@ class _Builder:
 
     def _instruction(self, op: Op, result: int | None, frames: tuple[_Frame, ...]) -> Instruction:
         operands = tuple(self._operand(operand, frames) for operand in op.operands)
-        if result is not None and operands and operands[0] is not None and _in_place(op):
-            self.same.append((operands[0], result))
         first = self.accesses
         self.accesses += len(op.accesses)
         return Instruction(
@@ -122,14 +120,6 @@ class _Builder:
         return known.value
 
 
-def _in_place(op: Op) -> bool:
-    """Whether the result is the first operand's storage: a view, a sum in the accumulator, a tile written to.
-
-    A cast of plane "move" is an accumulator seen in the type that it will leave in.
-    """
-    return op.plane in ("view", "cube") or op.name == "assemble" or (op.name == "cast" and op.plane == "move")
-
-
 def _earlier(frame: _Frame, operand: Ref) -> int | None:
     """The value that the first turn of a segment finds, made that many turns ago; more than two is told as two."""
     ago = 0
@@ -146,7 +136,7 @@ def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
     place = numbers[path[0]] if path[0] < len(numbers) else None
     if len(path) == 1:
         return place if isinstance(place, int) else None
-    found = (_at(segment, path[1:]) for segment in reversed(place or ()))
+    found = (_at(segment, path[1:]) for segment in reversed(place if isinstance(place, list) else ()))
     return next((number for number in found if number is not None), None)
 
 
@@ -159,9 +149,11 @@ def build(recording: Recording, task: Task, number: int) -> Lowered:
     top = builder.number(body.items)
     frame = _Frame(top, (), repeats=False)
     prologue = builder.items(body.prologue, builder.prologue, (frame,))
-    items = builder.items(body.items, top, (frame,))
+    items = prologue + builder.items(body.items, top, (frame,))
+    items = keep_old(items, builder.values)
     storages = Storages(builder.values)
-    for one, other in builder.same:
-        storages.join(one, other)
+    for one in instructions(items):
+        if one.result is not None and one.operands and one.operands[0] is not None and in_place(one):
+            storages.join(one.operands[0], one.result)
     split, slots = task.split, task.ring_slots
-    return Lowered(task.kernel, number, storages.applied(), prologue + items, split=split, ring_slots=slots)
+    return Lowered(task.kernel, number, storages.applied(), items, split=split, ring_slots=slots)

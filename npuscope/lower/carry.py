@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.needs import Needs
 from npuscope.lower.storages import Storages
 
@@ -19,7 +19,8 @@ def settle_carries(lowered: Lowered) -> Lowered:
     values = list(lowered.values)
     items = _begun(lowered.items, values, Needs(lowered.items))
     storages = Storages(values)
-    items = _settled(items, storages, values)
+    makers = {one.result: one for one in instructions(items) if one.result is not None}
+    items = _settled(items, storages, values, Needs(items), makers)
     return replace(lowered, items=items, values=storages.applied())
 
 
@@ -42,20 +43,23 @@ def _begun(items: Items, values: list[Value], needs: Needs) -> Items:
     return tuple(made)
 
 
-def _settled(items: Items, storages: Storages, values: list[Value]) -> Items:
+def _settled(
+    items: Items, storages: Storages, values: list[Value], needs: Needs, makers: dict[int, Instruction]
+) -> Items:
     made: list[Instruction | Repeat] = []
     for item in items:
         if isinstance(item, Instruction):
             made.append(item)
             continue
-        inner = _settled(item.items, storages, values)
-        order = list(instructions(inner))
+        inner = _settled(item.items, storages, values, needs, makers)
+        own = {one.result for one in instructions(inner)}
         copies = []
         taken: set[int] = set()
         for carry in item.carries:
             if carry.first is not None:
                 storages.join(carry.first, carry.value)
-            if carry.next in taken or not _in_place(carry, order):
+            fresh = carry.next in own and not needs.after(carry.value, makers[carry.next])
+            if carry.next in taken or not fresh:
                 value = values[carry.next]
                 copies.append(Instruction("copy", "move", value.site, (carry.next,), carry.value))
             else:
@@ -63,10 +67,3 @@ def _settled(items: Items, storages: Storages, values: list[Value]) -> Items:
                 taken.add(carry.next)
         made.append(replace(item, items=(*inner, *copies)))
     return tuple(made)
-
-
-def _in_place(carry: Carry, order: list[Instruction]) -> bool:
-    """Nothing reads the old value after the new one is made."""
-    made = next((n for n, one in enumerate(order) if one.result == carry.next), None)
-    last = max((n for n, one in enumerate(order) if carry.value in one.reads), default=-1)
-    return made is not None and last <= made

@@ -1,7 +1,7 @@
 """Products whose operands lie in Mat are cut for Left, Right and Acc; operands the program put there are left alone.
 
 A product becomes a loop over K whose turns move a piece of each operand and multiply, two turns in flight. Where the
-accumulator does not fit and the product is only stored, the output is cut too.
+accumulator does not fit and the product only leaves it (to GM, or narrowed to Mat), the output is cut too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _Tiler:
         self.values = list(lowered.values)
         self.loops = next_loop(lowered.items)
         readers = Counter(number for one in instructions(lowered.items) for number in one.reads)
-        stored = {one.reads[0] for one in instructions(lowered.items) if one.plane == "store" and one.reads}
-        self.only_stored = {number for number in stored if readers[number] == 1}
+        drained = {one.reads[0] for one in instructions(lowered.items) if one.reads and self._drains(one)}
+        self.only_drained = {number for number in drained if readers[number] == 1}
         self.notes = list(lowered.notes)
 
     def tiled(self) -> Lowered:
@@ -56,6 +56,11 @@ class _Tiler:
                 made.append(item)
         return tuple(made)
 
+    def _drains(self, one: Instruction) -> bool:
+        """Whether an accumulator can leave piece by piece: to GM, or narrowed into Mat."""
+        to_mat = one.plane == "move" and one.result is not None and self.values[one.result].space == "Mat"
+        return one.plane == "store" or to_mat
+
     def _in_mat(self, number: int | None) -> bool:
         return number is not None and self.values[number].space == "Mat"
 
@@ -64,7 +69,7 @@ class _Tiler:
         result = self.values[one.result]  # type: ignore[index]
         room = int(self.device.space["Acc"].size.value)
         fits = tile_bytes(result.shape, result.dtype, "Acc", self.device) <= room
-        cuts_output = not fits and one.result in self.only_stored and one.operands[0] is None
+        cuts_output = not fits and one.result in self.only_drained and one.operands[0] is None
         cut = choose(product, self.device, whole_output=not cuts_output)
         if cut is None or (cut.m, cut.n, cut.k) == (product.m, product.n, product.k):
             return [*self._turn(one, product, product.m, product.n, product.k, one.flops)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuscope.lower.model import Instruction, Items, Repeat
 
-Around = tuple[int, ...]  # the loops around a place, outermost first, each by the place where it begins
+Around = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
 
 
 @dataclass
@@ -31,13 +31,14 @@ class Needs:
             self.around[id(item)] = around
             self._next += 1
             if isinstance(item, Repeat):
+                inside = (*around, here) if item.count > 1 else around
                 for carry in item.carries:
-                    self.made[carry.value] = (*around, here)
+                    self.made[carry.value] = inside
                     if carry.first is not None:
                         self._read(carry.first, here, around)
-                self._walk(item.items, (*around, here))
+                self._walk(item.items, inside)
                 for carry in item.carries:
-                    self._read(carry.next, self._next, (*around, here))
+                    self._read(carry.next, self._next, inside)
                 self._next += 1
             else:
                 self._instruction(item, here, around)

@@ -80,7 +80,7 @@ def run_script(
         except (NpuscopeError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise _explained(error, file) from error
+            raise _explained(error, file, "--values computes them." if mode == "shapes" else "") from error
     if runs or results or code is None:
         given.check(file)
     if not runs and not results:
@@ -119,8 +119,11 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _explained(error: BaseException, file: Path) -> BadInput:
-    """The user's own mistake: its last line in the user's code, in one sentence."""
+def _explained(error: BaseException, file: Path, values: str) -> BadInput:
+    """The user's own mistake: its last line in the user's code, in one sentence.
+
+    A script that asserts its numbers cannot be content where only shapes were recorded: `values` says what to do.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     ours = str(Path(__file__).resolve().parents[1])
     library = (ours, *sites.LIBRARY)
@@ -135,4 +138,5 @@ def _explained(error: BaseException, file: Path) -> BadInput:
         return BadInput(f"SyntaxError: {error.msg}", path=error.filename or file, line=error.lineno)
     if frame is None:
         return BadInput(what, path=file)
-    return BadInput(what, path=frame.filename, line=frame.lineno)
+    remedy = f"Only shapes were recorded, no numbers: {values}" if values and isinstance(error, AssertionError) else ""
+    return BadInput(what, path=frame.filename, line=frame.lineno, remedy=remedy)

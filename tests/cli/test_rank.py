@@ -114,14 +114,13 @@ def test_processes_and_ray_give_the_same(add: Path) -> None:
     assert told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 2, "--engine", "ray") == here
 
 
-def test_noise_is_the_same_for_the_same_seed(add: Path) -> None:
-    runs = {seed: told("sweep", add, "--set", "ROWS=16", "--jobs", 1, *seed)[0]["wall_ns"] for seed in SEEDS}
-    assert told("sweep", add, "--set", "ROWS=16", "--jobs", 1, *SEEDS[1])[0]["wall_ns"] == runs[SEEDS[1]]
-    assert len(set(runs.values())) == 3
-    assert max(runs.values()) < 1.3 * min(runs.values())
-
-
-SEEDS = ((), ("--jitter", "1"), ("--jitter", "2"))
+def test_noise_is_the_same_for_the_same_seed() -> None:
+    # the scheduler sees ends when it polls, so that some seeds come out alike, but not all
+    sweep = ("sweep", MODELS / "basics/gemm.py", "--set", "TILE=128", "--jobs", 1)
+    runs = [told(*sweep, "--jitter", seed)[0]["wall_ns"] for seed in range(6)]
+    assert told(*sweep, "--jitter", 5)[0]["wall_ns"] == runs[5]
+    assert len(set(runs)) > 1
+    assert max(runs) < 1.3 * min(runs)
 
 
 def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:

@@ -242,6 +242,7 @@ def test_inside_a_block(tmp_path: Path) -> None:
         ([GEMM, "-o", "run.xyz"], "no format ends in .xyz"),
         ([GEMM, "--program", "3"], "no program 3 ran"),
         ([GEMM, "--set", "TILE"], "--set takes name=value"),
+        ([GEMM, "--pipes", "gemm", "--html", "page.html"], "not about the inside of a block"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[object], told: str) -> None:

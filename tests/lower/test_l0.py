@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import npuscope.tile as pl
 from npuscope.device.chip import Device, load
 from npuscope.lower.l0 import Cut, Product, choose
+from npuscope.lower.memory import overflows, usages
+from npuscope.lower.model import instructions
+from tests.lower.kernels import lowered, tensor, used
 
 CHIPS = {name: load(name) for name in ("ascend910b1", "ascend950")}
 BYTES = (1, 2, 4)
@@ -101,3 +105,26 @@ def test_an_output_that_is_too_large_is_cut_or_refused() -> None:
     cut = choose(huge, CHIPS["ascend910b1"], whole_output=False)
     assert cut is not None
     assert cut.m * cut.n * 4 <= 131_072
+
+
+def test_a_product_too_large_for_the_accumulator_leaves_it_in_pieces_to_the_next_product() -> None:
+    # GIVEN (a @ b) @ e as in a public example of the compiler: [256, 256] of FP32 is twice what Acc has
+    @pl.jit
+    def chain(
+        a: pl.Tensor[[256, 192], pl.BF16],
+        b: pl.Tensor[[192, 256], pl.BF16],
+        e: pl.Tensor[[256, 64], pl.BF16],
+        out: pl.Out[pl.Tensor[[256, 64], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="chain"):
+            c = pl.matmul(a[:, :], b[:, :], out_dtype=pl.FP32)
+            narrowed = pl.cast(c, pl.BF16, mode="rint")
+            out = pl.assemble(out, pl.matmul(narrowed, e[:, :], out_dtype=pl.FP32), [0, 0])
+        return out
+
+    shapes = ((256, 192), "BF16"), ((192, 256), "BF16"), ((256, 64), "BF16"), ((256, 64), "FP32")
+    program, found = lowered(chain, *(tensor(*shape) for shape in shapes))
+    # THEN it is cut, the pieces are narrowed into Mat, and all is within the cube core
+    assert list(overflows(program, usages(found))) == []
+    assert {one.unit for one in instructions(found[0].lowered.items)} == {"AIC"}
+    assert used(found)["chain", "Acc"] == 131_072

@@ -13,6 +13,7 @@ from npuscope.simulate.chip.memory import add_up, set_spans
 from npuscope.simulate.chip.scheduler import (
     find_together,
     finish,
+    gated,
     hand_out,
     make_ready,
     stage,
@@ -197,7 +198,9 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             seen += 1
             clock = finish(job, machine, times, s, task, max(clock, times.ready[task]) + machine.dummy)
     for core in range(s.core.shape[1]):
-        if s.core[OWNER, core] != thread or (s.core[STATE, core] == IDLE and s.core[UNSEEN_COUNT, core] == 0):
+        if s.core[OWNER, core] != thread:
+            continue
+        if s.core[UNSEEN_COUNT, core] == 0 and (s.core[STATE, core] == IDLE or gated(machine, s, core)):
             continue
         clock += machine.poll
         polled += machine.poll

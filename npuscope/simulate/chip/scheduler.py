@@ -124,11 +124,16 @@ def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
 
 
 @compiled
+def gated(machine: Machine, s: State, core: int) -> bool:
+    """Whether the block at a core's front waits for its bell: it cannot be done."""
+    cube = core if core < machine.clusters else (core - machine.clusters) // 2
+    return bool(s.core[STATE, core] == GATED or (s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED))
+
+
+@compiled
 def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
     """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
-    cube = core if core < machine.clusters else (core - machine.clusters) // 2
-    held = s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED
-    if s.core[BEHIND, core] >= 0 or s.core[STATE, core] == GATED or held:
+    if s.core[BEHIND, core] >= 0 or gated(machine, s, core):
         return False
     if shape == MIX:
         vector = machine.clusters + 2 * core
@@ -226,7 +231,10 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                 if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
                     continue
                 clock = max(clock, times.ready[task])  # a peer whose turn is under way may make it ready only then
-                clock += machine.stage if kind == 2 else machine.dispatch
+                if kind != 2:
+                    clock += machine.dispatch
+                elif s.todo[HANDED, task] == 0:  # staging costs once per task
+                    clock += machine.stage
                 if not now:
                     place_behind(job, machine, times, s, task, core, clock, kind == 2)
                 elif kind == 2:
@@ -236,7 +244,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                     place(job, machine, times, s, task, core, clock, clock + pickup)
                 publish(job, s, task)
             if kind == 0 and shape == MIX and next_ready(job, s, MIX) >= 0:
-                return clock  # mixed work remains: single tasks leave the cores to it
+                break  # mixed work remains: single tasks leave idle cores to it
     return clock
 
 

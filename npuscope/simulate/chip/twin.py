@@ -236,7 +236,8 @@ class Chip:
                 task = self.ready[NONE].popleft()
                 clock = self.finish(task, max(clock, float(self.times.ready[task])) + machine.dummy)
         for core in self.cores:
-            if core.thread != thread.number or (core.state == "idle" and not core.unseen):
+            nothing = core.state == "idle" or self.gated(core)
+            if core.thread != thread.number or (nothing and not core.unseen):
                 continue
             clock += machine.poll
             polled += machine.poll
@@ -287,6 +288,12 @@ class Chip:
     def cores_of(self, core: Core, shape: int) -> list[Core]:
         return [core, *self.vectors(core)] if shape == MIX else [core]
 
+    def gated(self, core: Core) -> bool:
+        """Whether the block at its front waits for its bell."""
+        clusters = self.machine.clusters
+        cube = core if core.number < clusters else self.cores[(core.number - clusters) // 2]
+        return core.state == "gated" or (core.state == "held" and cube.state == "gated")
+
     def idle(self, core: Core, shape: int) -> bool:
         return all(one.state == "idle" and one.behind is None for one in self.cores_of(core, shape))
 
@@ -315,10 +322,14 @@ class Chip:
                     if task < 0 or self.together[task]:
                         break
                     now = self.idle(core, shape)
-                    if not now and (kind == "idle" or any(c.behind for c in self.cores_of(core, shape))):
+                    taken = any(c.behind for c in self.cores_of(core, shape)) or self.gated(core)
+                    if not now and (kind == "idle" or taken):
                         continue
                     clock = max(clock, float(self.times.ready[task]))  # a peer's turn may make it ready only then
-                    clock += self.machine.stage if kind == "early" else self.machine.dispatch
+                    if kind != "early":
+                        clock += self.machine.dispatch
+                    elif self.handed[task] == 0:  # staging costs once per task
+                        clock += self.machine.stage
                     if now:
                         pickup = self.machine.pickup if core.used else self.machine.pickup_first
                         self.place(task, core, clock, None if kind == "early" else clock + pickup)
@@ -330,7 +341,7 @@ class Chip:
                             one.behind = (task, row, kind == "early")
                     self.publish(task)
                 if kind == "idle" and shape == MIX and self.next_of(self.ready[MIX]) >= 0:
-                    return clock
+                    break  # mixed work remains: single tasks leave idle cores to it
         return clock
 
     def start_together(self, clock: float) -> float:

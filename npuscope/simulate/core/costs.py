@@ -72,7 +72,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         return Cost(_drain(*matrix(value.shape), device) * cycle)
     if one.pipe == "V":
         return Cost(_vector(one, lowered, device) * cycle)
-    if one.pipe == "S" and one.accesses:
+    if one.pipe == "S" and any(access.mode == "read" for access in one.accesses):  # nobody waits for a write
         return Cost(device.timing["scalar_read"].value * NS)
     return Cost(0.0)
 
