@@ -1,5 +1,5 @@
-"""Qwen3-32B decode layer in small tiles ("tilelets"), improved; `--as-found` runs it as a performance issue found it.
-it.
+"""Qwen3-32B decode layer in small tiles ("tilelets"), improved; `--as-found` runs it as a performance issue
+found it.
 
 One transformer layer for one new token of 16 rows, in three scopes: RMSNorm and Q/K/V projection; RoPE, KV cache and
 attention; output projection and MLP. `qwen3_32b_tilelet_as_found.py` has the faults and their list; each is mended

@@ -41,7 +41,7 @@ def executed(page: str) -> list[tuple[str, str]]:
     return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
 
 
-SHOWN = [(page, *part) for page in ("story3_tilelet.md", "story4_a8w8.md") for part in executed(page)]
+SHOWN = [(page, *part) for page in ("tilelet_findings.md", "a8w8_fan_out.md") for part in executed(page)]
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), SHOWN, ids=[f"{p}-{n}" for n, (p, _, _) in enumerate(SHOWN)])

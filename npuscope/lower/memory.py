@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from npuscope.device.chip import Device
 from npuscope.lower.extents import controlling
 from npuscope.lower.findings import Finding
 from npuscope.lower.model import Lowered, instructions
@@ -121,8 +120,3 @@ def _told(slot: Slot, program: Program) -> str:
 
 def _place(site: Site) -> str:
     return f"{site.file.rpartition('/')[2]}:{site.line}"
-
-
-def limits(device: Device) -> dict[str, int]:
-    """Usable bytes of every space."""
-    return {name: int(space.size.value) for name, space in device.space.items()}

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 
-ON_CUBE_CORE = ("Mat", "Left", "Right", "Acc", "Bias")
 INHERITS = {"fillpad"}  # vector ops that the cube core's own mover can do on a tile that only products read
 NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
 
@@ -217,7 +216,7 @@ class _Mover:
                     if number is None or not self._misplaced(one, k, number):
                         continue
                     here = _common(self.paths[number], at) == path
-                    key = (number, self._target(one, k))
+                    key = (number, demand(one, k))
                     if here and key not in known:
                         known[key] = self._moved_value(number, key[1])
                         yield Instruction("move", "move", one.site, (number,), known[key])
@@ -228,7 +227,7 @@ class _Mover:
 
     def _with_operands(self, one: Instruction, known: dict[tuple[int, str], int]) -> Instruction:
         operands = tuple(
-            known[number, self._target(one, k)] if number is not None and self._misplaced(one, k, number) else number
+            known[number, demand(one, k)] if number is not None and self._misplaced(one, k, number) else number
             for k, number in enumerate(one.operands)
         )
         plane = "move" if one.result in self.folded or self._in_mat(one) else one.plane
@@ -236,9 +235,6 @@ class _Mover:
 
     def _in_mat(self, one: Instruction) -> bool:
         return one.name in INHERITS and one.result is not None and self.values[one.result].space == "Mat"
-
-    def _target(self, one: Instruction, operand: int) -> str:
-        return demand(one, operand)
 
     def _misplaced(self, one: Instruction, operand: int, number: int) -> bool:
         need, space = demand(one, operand), self.values[number].space

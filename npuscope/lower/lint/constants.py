@@ -16,7 +16,6 @@ from typing import Any
 
 from npuscope.lower.lint.source import Function, Source, read
 
-Number = int | float
 MOST = 10**15  # beyond it nothing is a size
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
