@@ -136,7 +136,8 @@ def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
     place = numbers[path[0]] if path[0] < len(numbers) else None
     if len(path) == 1:
         return place if isinstance(place, int) else None
-    found = (_at(segment, path[1:]) for segment in reversed(place if isinstance(place, list) else ()))
+    segments: list[Numbers] = place if isinstance(place, list) else []
+    found = (_at(segment, path[1:]) for segment in reversed(segments))
     return next((number for number in found if number is not None), None)
 
 
