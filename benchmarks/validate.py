@@ -28,7 +28,7 @@ ROWS = Path(__file__).parent / "validation" / "rows.toml"
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. Of a change `measured` is after over before."""
+    """One measurement. Of a change `measured` is after over before. `beside`: another form of a row, not counted."""
 
     key: str
     what: str
@@ -37,6 +37,7 @@ class Row:
     measured: float
     pair: tuple[float, float] | None
     decides: str
+    beside: bool
 
     @property
     def change(self) -> bool:
@@ -73,7 +74,8 @@ def rows() -> list[Row]:
     for row in tomllib.loads(ROWS.read_text())["row"]:
         pair = (row["before"], row["after"]) if "before" in row else None
         measured = pair[1] / pair[0] if pair else row["measured"]
-        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, row.get("decides", "")))
+        told = (row.get("decides", ""), row.get("beside", False))
+        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, *told))
     return found
 
 

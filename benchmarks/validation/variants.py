@@ -10,11 +10,6 @@ from tempfile import mkdtemp
 MODELS = Path(__file__).resolve().parents[2] / "models"
 # name -> file, what stands there, what stands there in the variant
 CHANGES: dict[str, list[tuple[str, str, str]]] = {
-    "even": [  # every row as long as the longest
-        ("batch.py", "lengths = np.random.default_rng(seed).integers(1, model.max_seq + 1, model.rows)",
-         "lengths = np.full(model.rows, model.max_seq)"),
-        ("batch.py", "    lengths[:4] = np.minimum([model.max_seq, PAGE, PAGE + 1, 1], model.max_seq)\n", ""),
-    ],
     "rope_late": [("layer.py", 'name_hint="rope_qkv", allow_early_resolve=True,', 'name_hint="rope_qkv",')],
     "dcr_tasks": [  # as #558 found it: a parallel task with two outputs waits for its siblings
         ("layer.py", '        with pl.spmd(SLABS, name_hint="dcr_xgamma", deps=[down_tids]) as dcr_tid:\n'
