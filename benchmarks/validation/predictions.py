@@ -12,6 +12,7 @@ from validation.variants import MODELS, folder
 
 from npuscope.device.chip import Device
 from npuscope.lower.program import Program
+from npuscope.simulate.chip.classes import STEPS
 from npuscope.simulate.chip.job import MIX, SLOW
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.run import Simulated, simulate
@@ -102,7 +103,7 @@ def pipe_share(run: Simulated, pipe: str) -> float:
     kind = int(job.block_class[-1])
     slow = float(np.interp(np.mean(run.times.end - run.times.start), job.run[kind], SLOW))
     stream, share = classes.entries[kind]
-    timing = time_block(classes.streams[stream], 1 + share / 16 * (slow - 1))
+    timing = time_block(classes.streams[stream], 1 + share / STEPS * (slow - 1))
     return 100 * float(timing.busy[PIPES[pipe]]) / US / kernel_time(run)
 
 

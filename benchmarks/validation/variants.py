@@ -8,6 +8,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
+SEEDS = """            # The MLP's zeros are put down while attention runs.
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_seed", deps=[hidden_tids]) as down_seed_tid:
+                down = zero_down(down)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_seed", deps=[hidden_tids]) as gate_seed_tid:
+                gate = zero_mlp(gate)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="up_seed", deps=[hidden_tids]) as up_seed_tid:
+                up = zero_mlp(up)
+"""
 # name -> file, what stands there, what stands there in the variant
 CHANGES: dict[str, list[tuple[str, str, str]]] = {
     "rope_late": [("layer.py", 'name_hint="rope_qkv", allow_early_resolve=True,', 'name_hint="rope_qkv",')],
@@ -17,6 +25,33 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
          "        for slab in pl.parallel(SLABS):\n"
          '          with pl.at(level=pl.Level.CORE_GROUP, name_hint="dcr_xgamma", deps=[down_tids]) as dcr_tid:\n'
          "            c = slab * SLAB\n"),
+    ],
+    "attention_fused": [  # as #756 left it: three launches are one, whose phases are separated by barriers
+        ("layer.py", """            with pl.spmd(
+                ROPE_BLOCKS, name_hint="rope_qkv", allow_early_resolve=True, deps=[qk_tids, v_tids, rms_tid]
+            ) as rope_tid:
+                block = pl.get_block_idx()
+                for i in pl.pipeline(ROPE_ITEMS, stage=2):
+                    item = block * ROPE_ITEMS + i
+""", SEEDS + """            with pl.spmd(
+                CUBES, name_hint="attention", sync_start=True, optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
+                deps=[qk_tids, v_tids, rms_tid, work_tid],
+            ) as softmax_tid:
+                block = pl.get_block_idx()
+                for item in pl.range(block, ROWS * KV_HEADS, CUBES):
+"""),
+        ("layer.py", SEEDS + """
+            with pl.spmd(
+                CUBES, name_hint="fa_fused", optimizations=[pl.split(pl.SplitMode.UP_DOWN)], deps=[work_tid, rope_tid]
+            ) as fa_tid:
+                block = pl.get_block_idx()
+""", "                pl.system.syncall()\n"),
+        ("layer.py", """            with pl.spmd(2 * CUBES, name_hint="online_softmax", deps=[fa_tid]) as softmax_tid:
+                block = pl.get_block_idx()
+                for item in pl.range(block, ROWS * KV_HEADS, 2 * CUBES):
+""", """                pl.system.syncall()
+                for item in pl.range(block, ROWS * KV_HEADS, CUBES):
+"""),
     ],
 }  # fmt: skip
 
@@ -28,7 +63,7 @@ def folder(name: str) -> Path:
         return MODELS / "qwen3_14b"
     made = Path(mkdtemp(prefix=f"npuscope_{name}_")) / "qwen3_14b"
     shutil.copytree(MODELS / "qwen3_14b", made, ignore=shutil.ignore_patterns("__pycache__"))
-    for file, stands, instead in CHANGES[name]:
+    for file, stands, instead in reversed(CHANGES[name]):
         text = (made / file).read_text()
         if text.count(stands) != 1:
             raise SystemExit(f"{file} has changed: the variant {name!r} does not find what it replaces")
