@@ -34,11 +34,11 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
                 for i in pl.pipeline(ROPE_ITEMS, stage=2):
                     item = block * ROPE_ITEMS + i
 """, SEEDS + """            with pl.spmd(
-                CUBES, name_hint="attention", sync_start=True, optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
-                deps=[qk_tids, v_tids, rms_tid, work_tid],
+                CUBES, name_hint="attention", sync_start=True, deps=[qk_tids, v_tids, rms_tid, work_tid]
             ) as softmax_tid:
                 block = pl.get_block_idx()
-                for item in pl.range(block, ROWS * KV_HEADS, CUBES):
+                for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+                  for item in pl.range(2 * block + lane, ROWS * KV_HEADS, 2 * CUBES):
 """),
         ("layer.py", SEEDS + """
             with pl.spmd(
@@ -50,7 +50,33 @@ CHANGES: dict[str, list[tuple[str, str, str]]] = {
                 block = pl.get_block_idx()
                 for item in pl.range(block, ROWS * KV_HEADS, 2 * CUBES):
 """, """                pl.system.syncall()
-                for item in pl.range(block, ROWS * KV_HEADS, CUBES):
+                for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+                  for item in pl.range(2 * block + lane, ROWS * KV_HEADS, 2 * CUBES):
+"""),
+        ("parts.py", """        scores = pl.mul(pl.matmul(query, keys, b_trans=True, out_dtype=pl.FP32), scale)
+        scores = pl.fillpad(pl.set_validshape(scores, Q_PAD, valid), pad_value=pl.PadValue.min)
+        top = pl.row_max(scores)
+        weights = pl.exp(pl.row_expand_sub(scores, top))
+        total = pl.row_sum(weights)
+        values = v_cache[cache_row : cache_row + tokens, :]
+        out = pl.matmul(pl.cast(weights, target_type=store), values, out_dtype=pl.FP32)
+        outs = pl.assemble(outs, pl.set_validshape(out, group, dim), [part_row, 0])
+        tops = pl.assemble(tops, pl.set_validshape(top, group, 1), [part_row, 0])
+        sums = pl.assemble(sums, pl.set_validshape(total, group, 1), [part_row, 0])
+""", """        product = pl.matmul(query, keys, b_trans=True, out_dtype=pl.FP32)
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):
+            mine = part_row + lane * (Q_PAD // 2)
+            scores = pl.mul(pl.aiv_shard(product), scale)
+            scores = pl.fillpad(pl.set_validshape(scores, Q_PAD // 2, valid), pad_value=pl.PadValue.min)
+            top = pl.row_max(scores)
+            weights = pl.exp(pl.row_expand_sub(scores, top))
+            total = pl.row_sum(weights)
+            both = pl.aic_gather(pl.cast(weights, target_type=store))
+            tops = pl.assemble(tops, top, [mine, 0])
+            sums = pl.assemble(sums, total, [mine, 0])
+        values = v_cache[cache_row : cache_row + tokens, :]
+        out = pl.matmul(both, values, out_dtype=pl.FP32)
+        outs = pl.assemble(outs, pl.set_validshape(out, group, dim), [part_row, 0])
 """),
     ],
 }  # fmt: skip

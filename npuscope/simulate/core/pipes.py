@@ -176,7 +176,7 @@ def _run(
             stalls[pipe, reason] += wait
         free[pipe] = end
         busy[pipe] += cost
-        if pipe == CUBE_SCALAR or pipe == VECTOR_SCALAR:
+        if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
             issued[0 if pipe == CUBE_SCALAR else 1] = end
         for n in range(READS):
             value = code[row, 4 + n]

@@ -105,12 +105,13 @@ class _Writer:
             for carry in item.carries:
                 if carry.first is not None:
                     self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
-            self._row((BEGIN, item.loop, -1, item.count), (), item.site)
+            turns = 1 if item.kind == "split_aiv" else item.count  # both lanes at once, each on its own vector core
+            self._row((BEGIN, item.loop, -1, turns), (), item.site)
             self._items(item.items, times * item.count)
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
             turn = self.access if only_scalars(item.items) else self.step
-            self._row((END, item.loop, -1, item.count), (), item.site, issue=turn)
+            self._row((END, item.loop, -1, turns), (), item.site, issue=turn)
 
     def _instruction(self, one: Instruction, times: int) -> None:
         result = -1 if one.result is None else one.result
