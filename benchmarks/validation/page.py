@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from validation.fit import ranges
+
 from npuscope.device.chip import Device
 
 if TYPE_CHECKING:
@@ -203,12 +205,13 @@ def _changes(chosen: Sequence[Result], notes: dict[str, str]) -> list[str]:
 
 
 def _constants(device: Device) -> list[str]:
-    rows = [
-        (name, f"{c.value:.4g} {c.unit}", c.source)
-        for name, c in device.timing.items()
-        if "benchmarks/validate.py" in c.source
-    ]
-    return _table(("constant", "value", "source"), rows)
+    rows = []
+    for names, (least, most) in ranges().items():
+        for name in names:
+            constant = device.timing[name]
+            bounds = f"{least:.4g} to {most:.4g}" if name == names[0] else f"in proportion to {names[0]}"
+            rows.append((name, f"{constant.value:.4g} {constant.unit}", bounds, constant.source))
+    return _table(("constant", "value", "range", "source"), rows)
 
 
 def _listed(lines: Iterable[str]) -> list[str]:
