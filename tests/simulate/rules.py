@@ -1,7 +1,6 @@
 """What must hold of every run on the chip, read off its times and written without the engine's code.
 
-`check` asserts all of it. The rules only get laxer as a machine gets more clusters or more bandwidth, so times that
-keep them on one machine keep them on every larger one.
+`check` asserts all of it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ def check(job: Job, machine: Machine, times: Times) -> None:
     nobody_before_its_producers(job, machine, times)
     no_core_runs_two_blocks(job, machine, times)
     nobody_does_two_things_at_once(job, machine, times)
+    threads_hand_out_to_their_own_cores(job, machine, times)
+    what_starts_together_starts_together(job, machine, times)
     never_more_bytes_than_the_memory_gives(job, machine, times)
 
 
@@ -93,15 +94,41 @@ def no_core_runs_two_blocks(job: Job, machine: Machine, times: Times) -> None:
         assert all(before[1] + gap <= after[0] + NEAR for before, after in pairwise(mine))
 
 
+def _thread(machine: Machine, times: Times) -> Ints:
+    """Per block the scheduler thread that has its cluster."""
+    cluster = np.where(times.core < machine.clusters, times.core, (times.core - machine.clusters) // 2)
+    return cluster % machine.threads
+
+
 def nobody_does_two_things_at_once(job: Job, machine: Machine, times: Times) -> None:
-    """Neither the orchestrator nor a scheduler thread; each thread only looks after its own clusters."""
+    """Neither the orchestrator nor a scheduler thread."""
     assert np.all(times.began[1:] >= times.submitted[:-1] - NEAR)
     for thread in range(machine.threads):
         turns = times.loops[times.loops[:, 0] == thread]
         assert np.all(turns[1:, 1] >= turns[:-1, 1] + np.sum(turns[:-1, 2:], axis=1) - NEAR)
-        cube = np.where(times.core < machine.clusters, times.core, (times.core - machine.clusters) // 2)
-        seen = np.sort(times.finish[cube % machine.threads == thread])
+        seen = np.sort(times.finish[_thread(machine, times) == thread])
         assert np.all(np.diff(seen) >= machine.complete - NEAR)
+
+
+def threads_hand_out_to_their_own_cores(job: Job, machine: Machine, times: Times) -> None:
+    """A block is handed out in a turn of its core's thread.
+
+    What starts together is handed out by one thread for all; a turn that only stages more of a task takes no time.
+    """
+    own = _thread(machine, times)
+    alone = (job.together == 0) & ~_may_be_staged(job)
+    for row in np.flatnonzero(alone[job.task_of]):
+        turns = times.loops[times.loops[:, 0] == own[row]]
+        begin, end = turns[:, 1], turns[:, 1] + np.sum(turns[:, 2:], axis=1)
+        assert np.any((begin <= times.dispatch[row] + NEAR) & (times.dispatch[row] <= end + NEAR))
+
+
+def what_starts_together_starts_together(job: Job, machine: Machine, times: Times) -> None:
+    """As many blocks as there are places; those beyond follow."""
+    for task in np.flatnonzero(job.together):
+        places = (2 if job.shape[task] == AIV else 1) * machine.clusters
+        starts = times.start[job.task_of == task][:places]
+        assert np.all(starts == starts[0])
 
 
 def stretches(times: Times) -> Iterator[tuple[float, float, Ints]]:
