@@ -7,7 +7,7 @@ there. As Graham showed of such rules, more cores can then make a fixed graph la
 2. it is gone if the larger machine makes the smaller one's choices (which block runs where, in what order): replay.py.
 
 Where no choice can go wrong (a chain), nothing may be slower at all; where blocks are equal and the memory is not
-short, only by the scheduler's own grain: two turns of a thread, one to hand out to each of its cores, one to see them done.
+short, only by the scheduler's own grain: two turns of a thread, one to hand out to its cores and one to see them done.
 """
 
 from __future__ import annotations
