@@ -30,12 +30,16 @@ def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
 def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
     """How long the block on each core runs from start to end at the present slow-down, and when it is then due."""
     g, share, factor = slow_down(s.rates, machine.limit)
-    for core in range(s.core.shape[1]):
-        if s.core[STATE, core] == RUNNING:
-            kind = s.core[KIND, core]
-            span = (job.run[kind, g] + share * (job.run[kind, g + 1] - job.run[kind, g])) * factor
-            s.clock[DUE, core] = now + (s.clock[DUE, core] - now) / s.clock[SPAN, core] * span
-            s.clock[SPAN, core] = span
+    if s.slow[0] == s.slow[1] == g == share == 0 and s.slow[2] == factor == 1:
+        return  # nobody was or is slowed down
+    s.slow[0], s.slow[1], s.slow[2] = g, share, factor
+    cores, clock, run = s.core, s.clock, job.run
+    for core in range(cores.shape[1]):
+        if cores[STATE, core] == RUNNING:
+            kind = cores[KIND, core]
+            span = (run[kind, g] + share * (run[kind, g + 1] - run[kind, g])) * factor
+            clock[DUE, core] = now + (clock[DUE, core] - now) / clock[SPAN, core] * span
+            clock[SPAN, core] = span
 
 
 @compiled

@@ -15,6 +15,7 @@ import numpy as np
 
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times, new_times
 from npuscope.simulate.chip.scheduler import BELOW
+from npuscope.simulate.chip.twin_rings import TwinRings
 
 FAR = float("inf")
 
@@ -57,6 +58,7 @@ class Chip:
         self.unready = job.producers.tolist()
         self.handed = [0] * len(job.shape)
         self.done = [0] * len(job.shape)
+        self.seen = [0.0] * len(job.shape)
         self.complete = [False] * len(job.shape)
         self.submitted = [False] * len(job.shape)
         self.staged = [False] * len(job.shape)
@@ -68,11 +70,14 @@ class Chip:
         self.submitting = False
         self.orchestrator = 0.0
         self.now = 0.0
+        self.last = 0.0
+        self.slow = (0, 0.0, 1.0)
+        self.rings = TwinRings(job.rings)
 
     # --- time
 
     def run(self) -> float:
-        """Until all is done; -1 where nobody can go on."""
+        """Until all is done: when the last was seen done; -1 where nobody can go on."""
         while not all(self.complete):
             due = min(core.due for core in self.cores)
             when = min([due, *(thread.at for thread in self.threads)])
@@ -89,7 +94,7 @@ class Chip:
             for thread in self.threads:
                 if thread.at <= when:
                     self.turn(thread)
-        return self.now
+        return self.last
 
     def share_memory(self) -> None:
         """All running blocks are slowed down alike until they take no more than the memory gives."""
@@ -105,6 +110,9 @@ class Chip:
                 share = (rates[g] - limit) / (rates[g] - rates[g + 1])
             else:
                 g, share, factor = len(rates) - 2, 1.0, rates[-1] / limit
+        if (g, share, factor) == self.slow == (0, 0.0, 1.0):
+            return
+        self.slow = (g, share, factor)
         for core, kind in zip(running, kinds, strict=True):
             span = (self.job.run[kind, g] + share * (self.job.run[kind, g + 1] - self.job.run[kind, g])) * factor
             core.due = self.now + (core.due - self.now) / core.span * span
@@ -159,8 +167,7 @@ class Chip:
 
     def may_submit(self) -> bool:
         host = self.job.waits_host[self.next]
-        oldest = next((n for n, done in enumerate(self.complete) if not done), len(self.complete))
-        return bool((host < 0 or self.complete[host]) and self.next - oldest < self.machine.window)
+        return bool((host < 0 or self.complete[host]) and self.rings.have_room(self.next))
 
     def orchestrate(self) -> None:
         if self.submitting:
@@ -178,11 +185,17 @@ class Chip:
                 self.wake(thread, self.now)
         if self.next < len(self.job.shape):
             if self.may_submit():
+                self.rings.take(self.next)
                 self.times.began[self.next] = self.now
                 self.submitting = True
                 self.orchestrator = self.now + float(self.job.submit[self.next])
             else:
                 self.orchestrator = FAR
+
+    def go_on(self, clock: float) -> None:
+        """The orchestrator goes on if it waited for what has happened."""
+        if self.next < len(self.job.shape) and self.orchestrator == FAR and self.may_submit():
+            self.orchestrator = clock
 
     # --- the scheduler
 
@@ -206,6 +219,8 @@ class Chip:
 
     def finish(self, task: int, clock: float) -> float:
         self.complete[task] = True
+        self.last = max(self.last, clock)
+        self.rings.drop(task)
         for consumer in self.consumers(task):
             clock += self.machine.resolve
             self.missing[consumer] -= 1
@@ -230,11 +245,6 @@ class Chip:
     def turn(self, thread: Thread) -> None:
         clock, polled, seen = self.now, 0.0, 0
         machine = self.machine
-        if thread.number == 0:
-            while self.ready[NONE]:
-                seen += 1
-                task = self.ready[NONE].popleft()
-                clock = self.finish(task, max(clock, float(self.times.ready[task])) + machine.dummy)
         for core in self.cores:
             nothing = core.state == "idle" or self.gated(core)
             if core.thread != thread.number or (nothing and not core.unseen):
@@ -248,16 +258,23 @@ class Chip:
                 self.times.finish[row] = clock
                 task = int(self.job.task_of[row])
                 self.done[task] += 1
+                self.seen[task] = max(self.seen[task], clock)
                 if self.done[task] == self.job.blocks[task]:
-                    clock = self.finish(task, clock)
-        if self.next < len(self.job.shape) and self.orchestrator == FAR and self.may_submit():
-            self.orchestrator = clock
+                    clock = self.finish(task, self.seen[task])  # a peer in its turn may see its block later
+        if thread.number == 0:
+            while self.ready[NONE]:
+                seen += 1
+                task = self.ready[NONE].popleft()
+                clock = self.finish(task, max(clock, float(self.times.ready[task])) + machine.dummy)
+        self.go_on(clock)
         handing = clock
         for shape in (MIX, AIC, AIV):
             first = self.next_of(self.ready[shape])
             if self.draining < 0 and first >= 0 and self.together[first]:
                 self.draining = first
         clock = self.start_together(clock) if self.draining >= 0 else self.hand_out(thread, clock)
+        clock += machine.release * self.rings.release(self.next)
+        self.go_on(clock)
         thread.last, thread.period = self.now, max(machine.loop, polled)
         if not seen and clock == handing:
             thread.asleep, thread.at = True, FAR

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled, compiled_with_arrays
 from npuscope.simulate.core.stream import (
     BEGIN,
     DEEP,
@@ -195,7 +195,7 @@ def _run(
     return cube, vector, traced
 
 
-_run_compiled = compiled(_run)
+_run_compiled = compiled_with_arrays(_run)
 
 
 def time_block(stream: Stream, slow: float = 1.0, plain: bool = False) -> Timing:
