@@ -1,10 +1,11 @@
 """A simulated run as a Trace: the lanes, markers, times and edges that a capture of the runtime has.
 
 Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vector cores. A mixed block has a slice on
-its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to
-an idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Phase1 (seeing ends and what they
-make ready), Phase3b (tasks that do nothing), Phase2 (blocks that start together), Phase4 (handing out) and Drain (room
-of rings given back). There is no Phase3: the runtime that is modelled wires a task when the orchestrator submits it.
+its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to an
+idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Drain (room of rings given back, left
+over from the turn before), Phase1 (seeing ends and what they make ready), Phase3b (tasks that do nothing), Phase2
+(blocks that start together) and Phase4 (handing out). There is no Phase3: the runtime that is modelled wires a task
+when the orchestrator submits it.
 """
 
 from __future__ import annotations
@@ -96,16 +97,16 @@ def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
 
 def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Any, Any]]:
     """Label, begin and end of what the turns of the scheduler's loops did."""
-    begin, *took = times.loops[:, [BEGIN, POLLED, COMPLETED, RETIRED, DISPATCHED, RELEASED]].T
-    _, seen, retired, handed, released = np.cumsum([begin + took[0], *took[1:]], axis=0)
+    parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, DISPATCHED]
+    begin, released, _, seen, retired, handed = np.cumsum(times.loops[:, parts].T, axis=0)
     together = np.sort(times.dispatch[prepared.job.together[prepared.job.task_of] == 1])
     synced = np.searchsorted(together, handed, "right") > np.searchsorted(together, retired, "left")
     return [
-        ("Phase1", begin, seen),
+        ("Drain", begin, released),
+        ("Phase1", released, seen),
         ("Phase3b", seen, retired),
         ("Phase2", retired, np.where(synced, handed, retired)),
         ("Phase4", retired, np.where(synced, retired, handed)),
-        ("Drain", handed, released),
     ]
 
 

@@ -26,7 +26,6 @@ from npuscope.simulate.chip.rings import has_room, release, take_room
 from npuscope.simulate.chip.scheduler import (
     find_together,
     finish,
-    gated,
     hand_out,
     make_ready,
     stage,
@@ -180,7 +179,7 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         s.number[ORCHESTRATING] = 0
         s.number[NEXT] += 1
         if s.todo[MISSING, task] == 0:
-            times.ready[task] = now
+            times.ready[task] = max(now, times.ready[task])
             make_ready(job, s, task)
             for thread in range(machine.threads):
                 wake(s.thread, thread, now)
@@ -192,9 +191,10 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         if may_submit(job, s):
             task = s.number[NEXT]
             take_room(job.rings, s, task)
-            times.began[task] = now
+            host = job.waits_host[task]  # it may be done only later in a thread's turn that is under way
+            times.began[task] = max(now, s.seen[host] if host >= 0 else 0.0)
             s.number[ORCHESTRATING] = 1
-            s.orchestrator[0] = now + job.submit[task]
+            s.orchestrator[0] = times.began[task] + job.submit[task]
         else:
             s.orchestrator[0] = FAR  # the scheduler wakes it
 
@@ -216,7 +216,9 @@ def go_on(job: Job, s: State, clock: float) -> None:
 @compiled
 def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> float:
     """One turn of a scheduler thread; when it last saw a task done, 0 if it saw none."""
-    polled, clock, seen, done = poll(job, machine, times, s, thread, now)
+    begin = now + machine.release * release(job.rings, s, now)
+    go_on(job, s, begin)
+    polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
     retiring = clock
     if thread == 0:
         while s.ends[NONE, 0] < s.ends[NONE, 1]:
@@ -224,6 +226,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
             s.ends[NONE, 0] += 1
             seen += 1
             done = max(clock, times.ready[task]) + machine.dummy
+            s.seen[task] = done
             clock = finish(job, machine, times, s, task, done)
     go_on(job, s, clock)
     handing = clock
@@ -232,18 +235,15 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = start_together(job, machine, times, s, clock)
     else:
         clock = hand_out(job, machine, times, s, thread, clock)
-    releasing = clock
-    clock += machine.release * release(job.rings, s)
-    go_on(job, s, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if seen == 0 and clock == handing:
+    if begin == now and seen == 0 and clock == handing:
         sleep(machine, times, s, thread, now)
         return 0.0
     if s.number[ROWS] < len(times.loops):
         row = times.loops[s.number[ROWS]]
-        row[THREAD], row[BEGIN], row[POLLED], row[COMPLETED] = thread, now, polled, retiring - now - polled
-        row[RETIRED], row[DISPATCHED], row[RELEASED] = handing - retiring, releasing - handing, clock - releasing
+        row[THREAD], row[BEGIN], row[POLLED], row[COMPLETED] = thread, now, polled, retiring - begin - polled
+        row[RETIRED], row[DISPATCHED], row[RELEASED] = handing - retiring, clock - handing, begin - now
     s.number[ROWS] += 1
     s.thread[ASLEEP, thread] = 0
     s.thread[AT, thread] = max(clock, now + machine.loop)
@@ -259,13 +259,11 @@ def poll(
 ) -> tuple[float, float, int, float]:
     """Looks at the thread's cores: time spent looking, when it is through, blocks seen done, when the last task was."""
     clock, polled, seen, done = now, 0.0, 0, 0.0
-    cores, own, unseen, ends, clusters = s.core, s.own, s.unseen, times.end, machine.clusters
+    cores, own, unseen, ends = s.core, s.own, s.unseen, times.end
     for n in range(own.shape[1]):
         core = own[thread, n]
         if core < 0:
             break
-        if cores[UNSEEN_COUNT, core] == 0 and (cores[STATE, core] == IDLE or gated(clusters, cores, core)):
-            continue
         clock += machine.poll
         polled += machine.poll
         while cores[UNSEEN_COUNT, core] > 0 and ends[unseen[0, core]] + machine.fin <= clock:

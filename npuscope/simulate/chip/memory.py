@@ -16,13 +16,17 @@ from npuscope.simulate.compiled import compiled
 
 @compiled
 def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
-    """Between which two slow-downs the memory is: index, share towards the next, and a factor beyond the last."""
+    """Between which two slow-downs the memory is: index, share towards the next, and a factor beyond the last.
+
+    A block's time grows evenly between the two, so that of equal blocks one over the rate does; mixtures then take a
+    little less than the limit, never more.
+    """
     if rates[0] <= limit:
         return 0, 0.0, 1.0
     last = len(rates) - 1
     for g in range(1, last + 1):
         if rates[g] <= limit:
-            return g - 1, (rates[g - 1] - limit) / (rates[g - 1] - rates[g]), 1.0
+            return g - 1, (rates[g - 1] / limit - 1) / (rates[g - 1] / rates[g] - 1), 1.0
     return last - 1, 1.0, rates[last] / limit
 
 

@@ -32,26 +32,34 @@ def take_room(rings: Rings, s: State, task: int) -> None:
         s.ring[USED_SLOTS, rings.entry[RING, entry]] += 1
         s.ring[USED_BYTES, rings.entry[RING, entry]] += rings.entry[BYTES, entry]
     s.number[TAKEN] = rings.first_entry[task + 1]
-    count_users(rings, s, task, 1)
+    count_users(rings, s, task, 1, 0.0)
 
 
 @compiled
-def count_users(rings: Rings, s: State, task: int, by: int) -> None:
-    """A task keeps its own slot and what it uses from its submission to its end."""
+def count_users(rings: Rings, s: State, task: int, by: int, clock: float) -> None:
+    """A task keeps its own slot and what it uses from its submission to its end at `clock`."""
     if len(rings.first_entry) == 0:
         return
-    s.kept[rings.first_entry[task + 1] - 1] += by
+    own = rings.first_entry[task + 1] - 1
+    s.kept[own] += by
+    s.free[own] = max(s.free[own], clock)
     for n in range(rings.first_use[task], rings.first_use[task + 1]):
         s.kept[rings.use[n]] += by
+        s.free[rings.use[n]] = max(s.free[rings.use[n]], clock)
 
 
 @compiled
-def release(rings: Rings, s: State) -> int:
+def release(rings: Rings, s: State, now: float) -> int:
     """Gives back what nobody keeps any longer; how many entries."""
     released = 0
     for ring in range(rings.room.shape[1]):
         entry = s.ring[HEAD, ring]
-        while entry < s.number[TAKEN] and s.kept[entry] == 0 and rings.entry[CLOSES, entry] <= s.number[NEXT]:
+        while (
+            entry < s.number[TAKEN]
+            and s.kept[entry] == 0
+            and s.free[entry] <= now
+            and rings.entry[CLOSES, entry] <= s.number[NEXT]
+        ):
             s.ring[USED_SLOTS, ring] -= 1
             s.ring[USED_BYTES, ring] -= rings.entry[BYTES, entry]
             entry = rings.entry[FOLLOWER, entry]

@@ -37,6 +37,7 @@ from npuscope.simulate.chip.state import (
     TASK,
     TOGETHER,
     UNREADY,
+    UNSEEN_COUNT,
     USED,
     WAITING,
     State,
@@ -82,31 +83,32 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
     todo, out = s.todo, job.out
     todo[COMPLETE, task] = 1
     s.number[FINISHED] += 1
-    count_users(job.rings, s, task, -1)
+    count_users(job.rings, s, task, -1, clock)
     late = 1 - job.early[task]
     for n in range(job.first_out[task], job.first_out[task + 1]):
         consumer = out[n]
         clock += machine.resolve
+        times.ready[consumer] = max(times.ready[consumer], clock)  # a peer may have resolved another one later
         todo[MISSING, consumer] -= 1
         todo[UNREADY, consumer] -= late
         if todo[MISSING, consumer] > 0:
             stage(job, s, consumer)
         elif todo[SUBMITTED, consumer] == 1:
-            times.ready[consumer] = clock
             if todo[STAGED, consumer] == 1:
-                ring_bell(s, consumer, clock + machine.visible)
+                ring_bell(job, machine, times, s, consumer)
             make_ready(job, s, consumer)
     return clock
 
 
 @compiled
-def ring_bell(s: State, task: int, when: float) -> None:
-    """Blocks of a task that wait on their cores for its producers start."""
+def ring_bell(job: Job, machine: Machine, times: Times, s: State, task: int) -> None:
+    """Blocks of a task that wait on their cores for its producers start; one may be on its way there still."""
     cores = s.core
     for core in range(cores.shape[1]):
         if cores[TASK, core] == task and cores[STATE, core] == GATED:
             cores[STATE, core] = WAITING
-            s.clock[DUE, core] = when
+            sent = times.dispatch[job.first_block[task] + cores[BLOCK, core]]
+            s.clock[DUE, core] = max(times.ready[task], sent) + machine.visible
 
 
 @compiled
@@ -120,12 +122,15 @@ def publish(job: Job, s: State, task: int) -> None:
 
 @compiled
 def idle(clusters: int, cores: Ints, shape: int, core: int) -> bool:
-    """Whether a block of this shape could start on a core at once. (`cores` is the state's `core`.)"""
-    if cores[STATE, core] != IDLE or cores[BEHIND, core] >= 0:
+    """Whether a block of this shape could start on a core at once. (`cores` is the state's `core`.)
+
+    A core has two slots, and a slot is free when the scheduler has seen its block done.
+    """
+    if cores[STATE, core] != IDLE or cores[BEHIND, core] >= 0 or cores[UNSEEN_COUNT, core] > 1:
         return False
     if shape == MIX:
         for vector in range(clusters + 2 * core, clusters + 2 * core + 2):
-            if cores[STATE, vector] != IDLE or cores[BEHIND, vector] >= 0:
+            if cores[STATE, vector] != IDLE or cores[BEHIND, vector] >= 0 or cores[UNSEEN_COUNT, vector] > 1:
                 return False
     return True
 
@@ -141,11 +146,12 @@ def gated(clusters: int, cores: Ints, core: int) -> bool:
 @compiled
 def room_behind(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
-    if cores[BEHIND, core] >= 0 or gated(clusters, cores, core):
+    if cores[BEHIND, core] >= 0 or cores[UNSEEN_COUNT, core] > 0 or gated(clusters, cores, core):
         return False
     if shape == MIX:
-        vector = clusters + 2 * core
-        return bool(cores[BEHIND, vector] < 0 and cores[BEHIND, vector + 1] < 0)
+        for vector in range(clusters + 2 * core, clusters + 2 * core + 2):
+            if cores[BEHIND, vector] >= 0 or cores[UNSEEN_COUNT, vector] > 0:
+                return False
     return True
 
 

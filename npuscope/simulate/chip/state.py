@@ -40,6 +40,7 @@ class State(NamedTuple):
     number: Ints
     ring: Ints  # a column per ring
     kept: Ints  # per entry of the rings: its own task and users that are submitted and not done
+    free: Floats  # per entry: when the last of those was done
     slow: Floats  # the memory's present slow-down
     own: Ints  # per scheduler thread its cores, cube cores first, -1 beyond the last
     orchestrator: Floats  # when it is next at work
@@ -70,6 +71,7 @@ def new_state(job: Job, machine: Machine) -> State:
         count,
         _rings(job),
         np.zeros(job.rings.entry.shape[1], np.int64),
+        np.zeros(job.rings.entry.shape[1]),
         np.array([0.0, 0.0, 1.0]),
         _own(core[OWNER], machine.threads),
         np.zeros(1),

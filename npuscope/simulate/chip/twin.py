@@ -107,7 +107,7 @@ class Chip:
             below = [n for n in range(1, len(rates)) if rates[n] <= limit]
             if below:
                 g = below[0] - 1
-                share = (rates[g] - limit) / (rates[g] - rates[g + 1])
+                share = (rates[g] / limit - 1) / (rates[g] / rates[g + 1] - 1)
             else:
                 g, share, factor = len(rates) - 2, 1.0, rates[-1] / limit
         if (g, share, factor) == self.slow == (0, 0.0, 1.0):
@@ -177,7 +177,7 @@ class Chip:
             self.submitting = False
             self.next += 1
             if self.missing[task] == 0:
-                self.times.ready[task] = self.now
+                self.times.ready[task] = max(self.now, self.times.ready[task])
                 self.ready[self.job.shape[task]].append(task)
             else:
                 self.stage(task)
@@ -186,9 +186,11 @@ class Chip:
         if self.next < len(self.job.shape):
             if self.may_submit():
                 self.rings.take(self.next)
-                self.times.began[self.next] = self.now
+                host = int(self.job.waits_host[self.next])  # it may be done only later in a turn that is under way
+                begin = max(self.now, self.seen[host] if host >= 0 else 0.0)
+                self.times.began[self.next] = begin
                 self.submitting = True
-                self.orchestrator = self.now + float(self.job.submit[self.next])
+                self.orchestrator = begin + float(self.job.submit[self.next])
             else:
                 self.orchestrator = FAR
 
@@ -220,19 +222,20 @@ class Chip:
     def finish(self, task: int, clock: float) -> float:
         self.complete[task] = True
         self.last = max(self.last, clock)
-        self.rings.drop(task)
+        self.rings.drop(task, clock)
         for consumer in self.consumers(task):
             clock += self.machine.resolve
+            self.times.ready[consumer] = max(self.times.ready[consumer], clock)
             self.missing[consumer] -= 1
             if not self.job.early[task]:
                 self.unready[consumer] -= 1
             if self.missing[consumer] > 0:
                 self.stage(consumer)
             elif self.submitted[consumer]:
-                self.times.ready[consumer] = clock
                 for core in self.cores:
                     if core.task == consumer and core.state == "gated":
-                        core.state, core.due = "waiting", clock + self.machine.visible
+                        sent = float(max(self.times.ready[consumer], self.times.dispatch[core.row]))
+                        core.state, core.due = "waiting", sent + self.machine.visible
                 self.ready[self.job.shape[consumer]].append(consumer)
         return clock
 
@@ -243,11 +246,12 @@ class Chip:
                 self.stage(consumer)
 
     def turn(self, thread: Thread) -> None:
-        clock, polled, seen = self.now, 0.0, 0
-        machine = self.machine
+        polled, seen, machine = 0.0, 0, self.machine
+        released = self.rings.release(self.next, self.now)
+        clock = self.now + machine.release * released
+        self.go_on(clock)
         for core in self.cores:
-            nothing = core.state == "idle" or self.gated(core)
-            if core.thread != thread.number or (nothing and not core.unseen):
+            if core.thread != thread.number:
                 continue
             clock += machine.poll
             polled += machine.poll
@@ -265,7 +269,8 @@ class Chip:
             while self.ready[NONE]:
                 seen += 1
                 task = self.ready[NONE].popleft()
-                clock = self.finish(task, max(clock, float(self.times.ready[task])) + machine.dummy)
+                self.seen[task] = max(clock, float(self.times.ready[task])) + machine.dummy
+                clock = self.finish(task, self.seen[task])
         self.go_on(clock)
         handing = clock
         for shape in (MIX, AIC, AIV):
@@ -273,10 +278,8 @@ class Chip:
             if self.draining < 0 and first >= 0 and self.together[first]:
                 self.draining = first
         clock = self.start_together(clock) if self.draining >= 0 else self.hand_out(thread, clock)
-        clock += machine.release * self.rings.release(self.next)
-        self.go_on(clock)
         thread.last, thread.period = self.now, max(machine.loop, polled)
-        if not seen and clock == handing:
+        if not released and not seen and clock == handing:
             thread.asleep, thread.at = True, FAR
             for core in self.cores:
                 if core.thread == thread.number and core.unseen:
@@ -312,7 +315,9 @@ class Chip:
         return core.state == "gated" or (core.state == "held" and cube.state == "gated")
 
     def idle(self, core: Core, shape: int) -> bool:
-        return all(one.state == "idle" and one.behind is None for one in self.cores_of(core, shape))
+        """Whether a block could start there at once; a slot is free when its block was seen done."""
+        cores = self.cores_of(core, shape)
+        return all(one.state == "idle" and one.behind is None and len(one.unseen) < 2 for one in cores)
 
     def place(self, task: int, core: Core, when: float, begin: float | None) -> None:
         row = int(self.job.first_block[task]) + self.handed[task]
@@ -339,7 +344,7 @@ class Chip:
                     if task < 0 or self.together[task]:
                         break
                     now = self.idle(core, shape)
-                    taken = any(c.behind for c in self.cores_of(core, shape)) or self.gated(core)
+                    taken = any(c.behind or c.unseen for c in self.cores_of(core, shape)) or self.gated(core)
                     if not now and (kind == "idle" or taken):
                         continue
                     clock = max(clock, float(self.times.ready[task]))  # a peer's turn may make it ready only then

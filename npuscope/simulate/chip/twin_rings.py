@@ -23,6 +23,7 @@ class TwinRings:
         )
         self.rings = [Ring(slots, heap) for slots, heap in rings.room.T.tolist()]
         self.kept = [0] * len(self.entry[RING])
+        self.free = [0.0] * len(self.entry[RING])
 
     def entries(self, task: int) -> range:
         """What submitting a task takes: tensors allocated before it, then the task itself."""
@@ -48,15 +49,19 @@ class TwinRings:
         for e in self.uses(task):
             self.kept[e] += 1
 
-    def drop(self, task: int) -> None:
+    def drop(self, task: int, clock: float) -> None:
         for e in self.uses(task):
             self.kept[e] -= 1
+            self.free[e] = max(self.free[e], clock)
 
-    def release(self, next: int) -> int:
+    def release(self, next: int, now: float) -> int:
         """First in, first out: what nobody keeps and whose scope has closed before task `next`; how many."""
         released = 0
         for ring in self.rings:
-            while ring.taken and not self.kept[ring.taken[0]] and self.entry[CLOSES][ring.taken[0]] <= next:
+            while ring.taken:
+                oldest = ring.taken[0]
+                if self.kept[oldest] or self.free[oldest] > now or self.entry[CLOSES][oldest] > next:
+                    break
                 ring.taken.popleft()
                 released += 1
         return released
