@@ -5,8 +5,6 @@ Whole programs, recorded, lowered and simulated; every expected slope is made of
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 import npuscope.tile as pl
@@ -20,6 +18,7 @@ TIMING = {name: constant.value * 1e9 for name, constant in CHIP.timing.items() i
 HBM = CHIP.timing["hbm_rate"].value / 1e9  # bytes per ns
 CUBES = int(CHIP.cores.cube.value)
 ROWS, COLUMNS = 64, 256
+ROUND = 3 * CUBES / 3 * TIMING["poll_core"]  # a thread reads a third of the cores one after the other
 
 
 def reading(turns: int) -> Program:
@@ -76,36 +75,31 @@ def tiny_blocks(blocks: int) -> Program:
     return program(tiny, tensor((blocks, 64), "FP32"), tensor((blocks, 64), "FP32"))
 
 
+def grows(walls: dict[int, float], expected: dict[int, float]) -> None:
+    """A wall is what is expected of its work, and the same fixed cost, in which an end may be seen a round late."""
+    fixed = [walls[work] - expected[work] for work in walls]
+    assert min(fixed) > 0
+    assert max(fixed) - min(fixed) < ROUND
+    # submitting, handing out to every core, the first pickup, first loads, last store, a round to see it: microseconds
+    assert max(fixed) < 15_000
+    assert min(expected.values()) > 10 * ROUND, "too short to tell"
+
+
 def test_a_memory_bound_program_grows_by_its_bytes_at_the_rate_of_hbm() -> None:
     # GIVEN a program that wants five times what HBM gives, and reads 50, 100 and 150 MB (L2 has 201)
-    tile = ROWS * COLUMNS * 4
-    work = {turns: 2 * CUBES * turns * tile for turns in (16, 32, 48)}
-    walls = {turns: simulate(reading(turns)).wall for turns in work}
-    # THEN what it takes beyond its bytes is the same: submitting, handing out, pickup, the first loads, the last add
-    fixed = [walls[turns] - bytes / HBM for turns, bytes in work.items()]
-    assert min(fixed) > 0
-    assert max(fixed) < 10_000
-    # and each byte more takes its time, within 1 %: an end is seen up to a turn of the scheduler late
-    for less, more in pairwise(work):
-        slope = (walls[more] - walls[less]) / (work[more] - work[less])
-        assert slope == pytest.approx(1 / HBM, rel=0.01)
+    bytes_ = {turns: 2 * CUBES * turns * ROWS * COLUMNS * 4 for turns in (16, 32, 48)}
+    # THEN
+    grows({turns: simulate(reading(turns)).wall for turns in bytes_}, {turns: n / HBM for turns, n in bytes_.items()})
 
 
 def test_a_cube_bound_program_grows_by_its_flop_at_the_peak_of_the_cube() -> None:
-    work = {turns: CUBES * turns * 2 * 128 * 128 * 256 for turns in (64, 128, 256)}
-    walls = {turns: simulate(multiplying(turns)).wall for turns in work}
+    flop = {turns: CUBES * turns * 2 * 128 * 128 * 256 for turns in (64, 128, 512)}
     assert CHIP.clock is not None
     peak = CUBES * CHIP.cube["bf16"].value * CHIP.clock.core.value / 1e9  # FLOP per ns of the chip
-    # K of 128 goes through L0 as two steps of 64: 2 x 21 cycles before 2 x 512 of work, 4.1 % above the peak's time.
-    # The end is seen when the scheduler polls, so a wall is up to a turn late: 1 % of the shortest difference.
-    expected = (1 + 2 * CHIP.core["l0_head"].value / 1024) / peak
-    for less, more in pairwise(work):
-        slope = (walls[more] - walls[less]) / (work[more] - work[less])
-        assert slope == pytest.approx(expected, rel=0.01)
-    fixed = [walls[turns] - flop * expected for turns, flop in work.items()]
-    assert min(fixed) > 0
-    assert max(fixed) < 10_000
-    assert max(fixed) - min(fixed) < 1_000
+    # K of 128 goes through L0 as two steps of 64: 2 x 21 cycles before 2 x 512 of work, 4.1 % above the peak's time
+    head = 1 + 2 * CHIP.core["l0_head"].value / 1024
+    walls = {turns: simulate(multiplying(turns)).wall for turns in flop}
+    grows(walls, {turns: n / peak * head for turns, n in flop.items()})
 
 
 def test_a_tiny_task_more_costs_the_orchestrator_s_time_for_it() -> None:
