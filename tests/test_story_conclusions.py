@@ -1,7 +1,4 @@
-"""What the stories in docs/stories conclude from simulated times is so, whatever the constants are fitted to.
-
-Their console blocks are executed as those of other pages are.
-"""
+"""What the stories in docs/stories conclude from simulated times is so, whatever the constants are fitted to."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
-STORIES = ROOT / "docs/stories"
 PROGRAM = [sys.executable, "-m", "npuscope"]
 A8W8 = "models/qwen3_14b/decode_a8w8.py"
 TILELET = "models/qwen3_32b_tilelet.py"
@@ -32,31 +26,6 @@ def answer(command: str) -> Any:
     run = npuscope(*shlex.split(f"{before} --json{dashes}{after}"))
     assert run.stdout, run.stderr
     return json.loads(run.stdout)
-
-
-def executed(page: str) -> list[tuple[str, str]]:
-    """Commands of a page's console blocks, each with the lines shown below it."""
-    found = re.findall(r"^```console\n(.*?)^```", (STORIES / page).read_text(), re.DOTALL | re.MULTILINE)
-    parts = [part for block in found for part in block.split("$ npuscope ")[1:]]
-    return [(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
-
-
-SHOWN = [(page, *part) for page in ("tilelet_findings.md", "a8w8_fan_out.md") for part in executed(page)]
-
-
-@pytest.mark.parametrize(("page", "command", "shown"), SHOWN, ids=[f"{p}-{n}" for n, (p, _, _) in enumerate(SHOWN)])
-def test_the_pages_show_what_is_printed(page: str, command: str, shown: str) -> None:
-    run = npuscope(*shlex.split(command))
-    printed = (run.stdout + run.stderr).splitlines()
-    assert printed
-    for line in shown.splitlines():
-        assert line.strip() in ("...", "") or line in printed, line
-
-
-def test_links_of_the_stories_lead_somewhere() -> None:
-    for page in STORIES.glob("*.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
 # Story 3: the tilelet

@@ -24,7 +24,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, RingSlots, print_json, print_text
+from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -37,7 +37,7 @@ class Level(StrEnum):
 def command(
     file: Annotated[str | None, typer.Argument(help="A tile program: a Python file.")] = None,
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
-    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    device: DeviceName = "ascend910b1",
     select: Annotated[list[str] | None, typer.Option(help="Only these rules: ids, or prefix*; comma or again.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules: ids, or prefix*; comma or again.")] = None,
     level: Annotated[Level, typer.Option(help="Exit 1 for a finding as bad as this or worse.")] = Level.warning,
@@ -46,9 +46,7 @@ def command(
         bool, typer.Option("--replay", help="Run another legal order and show which outputs change.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Which other order --replay takes.")] = 0,
-    program: Annotated[
-        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
-    ] = None,
+    program: ProgramNumber = None,
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, ProgramNumber, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -33,9 +33,7 @@ def command(
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute (and check the golden), or only record shapes.")
     ] = False,
-    program: Annotated[
-        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
-    ] = None,
+    program: ProgramNumber = None,
     deps: Annotated[
         str | None, typer.Option("--deps", help="Write the runtime's deps.json here and name_map.json beside it.")
     ] = None,

@@ -19,19 +19,17 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, RingSlots, print_json, print_text
+from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
     file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
-    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    device: DeviceName = "ascend910b1",
     kernel: Annotated[str | None, typer.Option(help="Only this kernel or function, with its tiles.")] = None,
     ring_slots: RingSlots = None,
-    program: Annotated[
-        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
-    ] = None,
+    program: ProgramNumber = None,
     values: Annotated[bool, typer.Option("--values/--shapes", help="Compute, or only record shapes.")] = False,
     dump: Annotated[
         str | None, typer.Option("--dump", help="Write --kernel's bodies before and after every pass here; - prints.")

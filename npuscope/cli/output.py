@@ -22,6 +22,12 @@ RingSlots = Annotated[
         "both ways each has half, at least 2. 8 is the compiler of July 2026.",
     ),
 ]
+DeviceName = Annotated[str, typer.Option("--device", help="The chip: a name, or a TOML file of your own.")]
+ProgramNumber = Annotated[
+    int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
+]
+Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
+PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]

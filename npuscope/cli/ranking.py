@@ -1,42 +1,65 @@
-"""What `rank` and `sweep` share: simulate all variants, print them in order, and say why the first one wins."""
+"""`rank` and `sweep` are one command: programs, each with every combination of settings, in order of their times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from npuscope.cli.output import print_json, print_text
+from npuscope.cli.output import (
+    DeviceName,
+    HtmlFile,
+    Jitter,
+    JsonFlag,
+    PlotFile,
+    ProgramNumber,
+    RingSlots,
+    print_json,
+    print_text,
+)  # fmt: skip
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from npuscope.simulate.variants import Variant
 
-Device = Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")]
-Program = Annotated[int | None, typer.Option("--program", help="Which of several that a file runs, counted from 0.")]
-RingSlots = Annotated[int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring.")]
-Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
-Results = Annotated[
-    str | None, typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run.")
-]
-Engine = Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Variants at a time; all cores unless given.")]
-Top = Annotated[int, typer.Option(min=1, help="Variants shown.")]
-Why = Annotated[bool, typer.Option("--why/--no-why", help="Compare the fastest with the first one named.")]
+AFTER = "npuscope.after"
+MOST = 100_000  # variants
 
 
-def rank_variants(
-    title: str,
-    variants: Sequence[Variant],
-    *,
-    results: str | None,
-    engine: str,
-    jobs: int | None,
-    top: int,
-    why: bool,
-    html: str | None,
-    json: bool,
+class Command(TyperCommand):
+    """Keeps what stands after -- apart: both the files and the programs' arguments may be many."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta[AFTER] = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS OF THE PROGRAMS]"]
+
+
+def command(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(help="Tile programs; the first is the baseline.", metavar="FILE...")],
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated.")
+    ] = None,
+    device: DeviceName = "ascend910b1",
+    program: ProgramNumber = None,
+    ring_slots: RingSlots = None,
+    jitter: Jitter = None,
+    results: Annotated[
+        str | None,
+        typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time; all cores unless given.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 20,
+    why: Annotated[bool, typer.Option("--why/--no-why", help="Compare the fastest with the first one named.")] = True,
+    html: HtmlFile = None,
+    plot: PlotFile = None,
+    json: JsonFlag = False,
 ) -> None:
     from pathlib import Path
 
@@ -44,29 +67,70 @@ def rank_variants(
     from npuscope.analysis.explanation import explain
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.report.html import compare_page
-    from npuscope.report.rank_text import rank_text, why_text
-    from npuscope.simulate.variants import outcomes, ranked, simulated
+    from npuscope.report.rank_page import rank_page
+    from npuscope.report.rank_text import rank_text, title_of, why_text
+    from npuscope.simulate.programs import chip_to_time
+    from npuscope.simulate.variants import Variant, outcomes, ranked, simulated
 
-    check_outputs([variant.file for variant in variants], results, html)
+    chip = chip_to_time(device)
+    argv = tuple(context.meta.get(AFTER, ()))
+    variants = _variants(files, setting or [], Variant("", "", argv, (), device, program, ring_slots, jitter))
+    check_outputs(files, results, html, plot)
     with progress_bar():
         found = outcomes(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
         able = [one for one in order if one.error is None]
-        comparison, names = None, ("", "")
+        comparison, pair = None, order[:2]
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
-            names = (slower[0].variant, able[0].variant)
-            pair = [next(v for v in variants if v.name == name) for name in names]
-            both = [explain(simulated(variant).trace) for variant in pair]
+            pair = [slower[0], able[0]]
+            both = [explain(simulated(next(v for v in variants if v.name == one.variant)).trace) for one in pair]
             comparison = compare_explained(both[0], both[1])
-        written = write_reports({} if comparison is None else {html: lambda: compare_page(names, comparison)})
+        names = (pair[0].variant, pair[-1].variant)
+        title = title_of(files, chip.name, found)
+        pages = {plot: lambda: rank_page(title, order, found[0], variants)}
+        if comparison is not None:
+            pages[html] = lambda: compare_page(names, comparison)
+        written = write_reports(pages)
     if json:
-        print_json([one.as_dict() for one in order])
+        settings = {variant.name: dict(variant.settings) for variant in variants}
+        print_json([{**one.as_dict(), "settings": settings[one.variant]} for one in order])
     else:
-        text = rank_text(title, order, found[0], top)
+        text = rank_text(title, order, found[0], top, variants)
         if comparison is not None and why:
-            text += f"\n\n{why_text(names, comparison)}"
+            text += f"\n\n{why_text(pair[0], pair[1], comparison)}"
         print_text(text, written)
     if not able:
         raise typer.Exit(1)
+
+
+def _variants(files: list[str], setting: list[str], alike: Variant) -> list[Variant]:
+    """Every file with every combination of values, in the order named; in all else they are alike."""
+    from dataclasses import replace
+    from itertools import product
+    from math import prod
+    from pathlib import Path
+
+    from npuscope.cli.output import names_of, values_of
+    from npuscope.errors import BadInput, NpuscopeError
+
+    grid = values_of(setting, "--set")
+    if len({Path(file).resolve() for file in files}) < len(files):
+        raise NpuscopeError("a program is named twice", remedy="Its variants are those of --set.")
+    if len(files) < 2 and not grid:
+        remedy = "Name several programs, or values to try with --set; npuscope simulate times one as it is."
+        raise NpuscopeError("one program is nothing to rank", remedy=remedy)
+    for file in files:
+        if not Path(file).is_file():
+            raise BadInput("no such file", path=file)
+    count = len(files) * prod(map(len, grid.values()))
+    if count > MOST:
+        raise NpuscopeError(f"{count:,} variants, more than {MOST:,}", remedy="Try fewer values at a time.")
+    found = []
+    for name, file in zip(names_of(files), files, strict=True):
+        for values in product(*grid.values()):
+            chosen = tuple(zip(grid, values, strict=True))
+            words = [name] * (len(files) > 1) + [f"{key}={value}" for key, value in chosen]
+            found.append(replace(alike, name=" ".join(words), file=str(Path(file).resolve()), settings=chosen))
+    return found

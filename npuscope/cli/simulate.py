@@ -19,14 +19,14 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import DeviceName, HtmlFile, Jitter, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
     file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
-    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    device: DeviceName = "ascend910b1",
     layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=value: an option, constant or variable of the program.")
@@ -34,21 +34,15 @@ def command(
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Write the trace here; `npuscope formats` lists the endings.")
     ] = None,
-    program: Annotated[
-        int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
-    ] = None,
-    ring_slots: Annotated[
-        int | None, typer.Option("--ring-slots", min=1, help="Depth of the cross-core ring, else the chip's.")
-    ] = None,
+    program: ProgramNumber = None,
+    ring_slots: RingSlots = None,
     values: Annotated[
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
     pipes: Annotated[
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
-    jitter: Annotated[
-        int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")
-    ] = None,
+    jitter: Jitter = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
     json: JsonFlag = False,

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_text
+from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, print_json, print_text
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -29,7 +29,7 @@ def command(
     batch: Annotated[int, typer.Option(help="Rows that decode together.")] = 16,
     context: Annotated[int, typer.Option(help="Tokens in the cache of every row before the first step.")] = 4096,
     tokens: Annotated[int, typer.Option(help="Steps; each makes the context longer by one.")] = 48,
-    device: Annotated[str, typer.Option(help="The chip: a name, or a TOML file of your own.")] = "ascend910b1",
+    device: DeviceName = "ascend910b1",
     areas: AreasFile = None,
     history: Annotated[str | None, typer.Option(help="Append the result to this file, a JSON line each.")] = None,
     plot: Annotated[str | None, typer.Option(help="Draw the history over commits as a page here.")] = None,

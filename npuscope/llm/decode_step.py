@@ -6,8 +6,6 @@ where its layers are to be counted, `--layers N`; what the user adds comes befor
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +14,14 @@ import numpy as np
 
 from npuscope.analysis.areas import Rules, area_of
 from npuscope.device.chip import Device
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX, POLLED
+from npuscope.simulate.programs import refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script import run_script
-
-
-class Refused(BadInput):
-    """A program that does not take the sizes it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +43,9 @@ class Step:
 def record(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
     """The one program that a script runs when it is asked for these sizes."""
     argv = [*arguments, *(word for name, value in asked.items() for word in (f"--{name}", str(value)))]
-    told = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(told):
-            run = run_script(file, argv, "shapes")
-    except SystemExit:
-        said = [line for line in told.getvalue().splitlines() if line.strip()]
-        raise Refused(
-            f"refuses {' '.join(argv)} ({said[-1].strip() if said else 'and says nothing'})",
-            path=file,
-            remedy="It must make one decode step and take --batch and --context (docs/tpot.md).",
-        ) from None
-    return run.recordings[the_one(run.recordings, None, file)]
+    with refusals(file, argv, "It must make one decode step and take --batch and --context (docs/tpot.md)."):
+        recordings = run_script(file, argv, "shapes").recordings
+    return recordings[the_one(recordings, None, file)]
 
 
 def simulated_step(recording: Recording, length: int, device: Device) -> Step:

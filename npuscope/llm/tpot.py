@@ -19,8 +19,9 @@ from npuscope.analysis.areas import Rules
 from npuscope.analysis.table import Tabular
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
-from npuscope.llm.decode_step import Refused, Step, groups_by_area, record, simulated_step
+from npuscope.llm.decode_step import Step, groups_by_area, record, simulated_step
 from npuscope.llm.run import BLOCK, MOST
+from npuscope.simulate.programs import Refused
 
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")

@@ -6,10 +6,12 @@ silences such an error lets the program through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
 
 from npuscope.device.chip import Device, load, names
-from npuscope.errors import NpuscopeError
+from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.findings import Finding
 from npuscope.lower.limits import broken
@@ -33,6 +35,10 @@ def chip_to_time(name: str) -> Device:
     return device
 
 
+class Refused(BadInput):
+    """A script that leaves before it runs a program, as where it does not take its arguments."""
+
+
 def program_of(
     file: str,
     argv: Sequence[str],
@@ -42,9 +48,24 @@ def program_of(
     mode: Mode = "shapes",
     settings: Mapping[str, str] | None = None,
 ) -> Program:
-    """Runs a script and gives the program it ran, or the one with this number where it ran several."""
+    """Runs a script and gives the program it ran, or the one with this number where it ran several.
+
+    A script that refuses its arguments tells so itself and leaves.
+    """
     recordings = run_script(file, argv, mode, settings=settings).recordings
     return Program(recordings[the_one(recordings, number, file)], device, lowering=lowering)
+
+
+@contextlib.contextmanager
+def refusals(file: str, argv: Sequence[str], remedy: str = "") -> Iterator[None]:
+    """Makes a script's leaving inside the block an error with the last of its own words."""
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            yield
+    except SystemExit:
+        said = [line.strip() for line in told.getvalue().splitlines() if line.strip()] or ["and says nothing"]
+        raise Refused(f"refuses {' '.join(argv) or 'to run'} ({said[-1]})", path=file, remedy=remedy) from None
 
 
 def unfit(program: Program) -> tuple[Finding, ...]:

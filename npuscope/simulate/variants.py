@@ -1,28 +1,28 @@
 """Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
 
-Finished variants stand in a file of JSON lines, each with a key made of the program's text, its settings, the chip's
-constants and npuscope's version, so that what has been simulated is not simulated again, and what has changed is.
+A variant's key is made of the program's text, its settings, the chip's constants and npuscope's own source, so that
+what has been simulated is not simulated again, and what has changed is.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
-from npuscope import __version__, progress
+import npuscope
 from npuscope import engine as workers
+from npuscope import progress
 from npuscope.device.listing import listed
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.memory import usages
 from npuscope.lower.passes import Options
 from npuscope.simulate.bound import bound_of
 from npuscope.simulate.jitter import with_jitter
-from npuscope.simulate.programs import chip_to_time, program_of, unfit
+from npuscope.simulate.programs import chip_to_time, program_of, refusals, unfit
+from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.tile.settings import UnknownSetting
 
@@ -48,39 +48,26 @@ class Variant:
         for path in (own, *sorted(own.parent.glob("*.py"))):
             told.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
-        rest = (__version__, self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter)
+        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter)
         told.update(repr(rest).encode())
         return told.hexdigest()[:24]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a variant: a time, or the error that keeps it from running; `memory` is the fullest of all."""
-
-    variant: str
-    key: str
-    wall_ns: int | None = None
-    tasks: int | None = None
-    blocks: int | None = None
-    bound: str | None = None
-    memory: dict[str, Any] | None = None  # function, space, share
-    error: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The contract of `rank` and `sweep --json`: what there is."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+@cache
+def _npuscope() -> str:
+    """npuscope as it is here, be it a checkout between two versions."""
+    own = Path(npuscope.__file__).parent
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(own.rglob("*.py")))).hexdigest()
 
 
 def simulated(variant: Variant) -> Simulated:
     """Runs one variant; raises NpuscopeError where it does not run or does not fit."""
     options = Options(ring_slots=variant.ring_slots)
     chip = chip_to_time(variant.device)
-    try:
+    with refusals(variant.file, variant.argv):
         program = program_of(
             variant.file, variant.argv, chip, options, variant.program, settings=dict(variant.settings)
         )
-    except SystemExit as stop:  # it refused its arguments
-        raise BadInput(f"the program left with code {stop.code} before it ran", path=variant.file) from stop
     errors = unfit(program)
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -101,9 +88,7 @@ def outcome(variant: Variant) -> Outcome:
         return Outcome(variant.name, variant.key, error=str(error))
     job, machine = one.prepared.job, one.prepared.machine
     fullest = max(usages(one.prepared.kernels), key=lambda usage: usage.share, default=None)
-    memory = None
-    if fullest is not None:
-        memory = {"function": fullest.function, "space": fullest.space.space, "share": fullest.share}
+    memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
     return Outcome(
         variant.name,
         variant.key,
@@ -119,14 +104,12 @@ def outcomes(
     variants: Sequence[Variant], results: Path | None = None, engine: str = "processes", jobs: int | None = None
 ) -> list[Outcome]:
     """What came of every variant, in their order; those in `results` are taken from there, the others added to it."""
-    known = {} if results is None else dict(_read(results))
-    found = {v.key: replace(known[v.key], variant=v.name) for v in variants if v.key in known}
-    missing = list({v.key: v for v in variants if v.key not in found}.values())
-    for one in _run(missing, len(variants) - len(missing), engine, jobs):
-        found[one.key] = one
-        if results is not None:
-            with results.open("a") as file:
-                file.write(json.dumps(one.as_dict()) + "\n")
+    with kept(results) as (known, add):
+        found = {v.key: known[v.key] for v in variants if v.key in known}
+        missing = list({v.key: v for v in variants if v.key not in found}.values())
+        for one in _run(missing, len(variants) - len(missing), engine, jobs):
+            found[one.key] = one
+            add(one)
     return [replace(found[variant.key], variant=variant.name) for variant in variants]
 
 
@@ -144,23 +127,20 @@ def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> It
         progress.report(what, done, total)
 
 
-def _read(path: Path) -> Iterator[tuple[str, Outcome]]:
-    """Results so far. A last line that an interrupt cut off is taken out."""
-    if not path.exists():
-        return
-    lines = path.read_text().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        path.write_text("".join(lines[:-1]))
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
-            one = Outcome(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            remedy = "Name the file that an earlier rank or sweep wrote, or a new one."
-            raise BadInput("not a result of rank or sweep", path=path, line=number, remedy=remedy) from error
-        yield one.key, one
-
-
 def ranked(found: Sequence[Outcome]) -> list[Outcome]:
     """The fastest first; those that do not run last, as they came."""
     return sorted(found, key=lambda one: (one.wall_ns is None, one.wall_ns or 0))
+
+
+def best_by_setting(variants: Sequence[Variant], found: Iterable[Outcome]) -> dict[str, dict[str, int | None]]:
+    """Per setting with several values the best time in nanoseconds of each; None where no variant with it runs."""
+    times = {one.variant: one.wall_ns for one in found}
+    best: dict[str, dict[str, int | None]] = {}
+    for variant in variants:
+        time = times[variant.name]
+        for name, value in variant.settings:
+            values = best.setdefault(name, {})
+            so_far = values.setdefault(value, time)
+            if time is not None:
+                values[value] = time if so_far is None else min(so_far, time)
+    return {name: values for name, values in best.items() if len(values) > 1}

@@ -11,7 +11,9 @@ from command import npuscope as entry
 from typer.testing import CliRunner
 
 from npuscope.cli import app
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.errors import CannotWrite, NpuscopeError
+from npuscope.simulate.results import kept
+from npuscope.simulate.variants import Variant, outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 # Rows of a matrix, ROWS at a time: fewer and larger tasks until a tile and its sum no longer fit into 184 KiB.
@@ -32,6 +34,10 @@ def program(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 program(np.zeros((1024, 256), np.float32), np.zeros((1024, 256), np.float32))
 """
+
+
+NUMBERS = ",".join(map(str, range(20)))
+TYPED = b'{"variant": "ROWS=16", "key": [], "wall_ns": "fast"}\n'
 
 
 @pytest.fixture
@@ -108,6 +114,49 @@ def test_programs_are_ranked_with_the_same_arguments() -> None:
     assert all(one["wall_ns"] > 0 for one in found.values())
 
 
+def test_each_setting_is_told_at_its_best_and_drawn(add: Path, tmp_path: Path) -> None:
+    # GIVEN a second setting that changes nothing
+    add.write_text(ADD.replace("ROWS = 16", "ROWS = 16\nNOTHING_AT_ALL_BUT_A_NAME_OF_SOME_LENGTH = '<b>'"))
+    page = tmp_path / "ranked.html"
+    names = ("--set", "ROWS=4,16,512", "--set", "NOTHING_AT_ALL_BUT_A_NAME_OF_SOME_LENGTH=<b>,1")
+    done = CliRunner().invoke(app, ["sweep", str(add), *names, "--jobs", "1", "--no-why", "--plot", str(page)])
+    assert done.exception is None, done.exception
+    # THEN the table fits a line, with the names of settings above it, and equal errors are told once
+    table, _, failed = done.stdout.partition("\ncannot run\n")
+    assert "variants are values of ROWS, NOTHING_AT_ALL_BUT_A_NAME_OF_SOME_LENGTH" in table
+    assert max(map(len, table.splitlines()[1:])) <= 100
+    best = [line.split() for line in table.splitlines()[-2:]]
+    assert best[0][:2] == ["ROWS", "16:"]
+    assert best[0][-3:] == ["512:", "cannot", "run"]
+    assert best[1][2].strip(",") == best[1][4], "both take as long"
+    assert failed.count("buffer usage") == 1
+    # and the page has a bar for each, with nothing that a name could smuggle in
+    drawn = page.read_text()
+    assert drawn.count("<rect") == 4 + 2 + 2
+    assert "<b>" not in drawn
+
+
+def test_programs_with_settings(add: Path) -> None:
+    (add.parent / "other.py").write_text(ADD.replace("1.0)", "2.0)"))
+    found = told("rank", add, add.parent / "other.py", "--set", "ROWS=16,4", "--jobs", 1)
+    assert {one["variant"] for one in found} == {f"{f}.py ROWS={n}" for f in ("add", "other") for n in (4, 16)}
+    assert found[0]["settings"] == {"ROWS": "16"}
+
+
+def test_a_file_of_results_has_one_writer(add: Path, tmp_path: Path) -> None:
+    results = tmp_path / "r.jsonl"
+    with kept(results), pytest.raises(CannotWrite, match="another rank or sweep is writing to it"):
+        outcomes([Variant("a", str(add))], results)
+
+
+def test_a_program_that_refuses_its_arguments_is_listed_with_its_words(add: Path) -> None:
+    add.write_text("import argparse\nargparse.ArgumentParser().parse_args()\n" + ADD)
+    done = CliRunner().invoke(app, ["sweep", str(add), "--set", "ROWS=16", "--jobs", "1", "--", "--what"])
+    assert done.exit_code == 1
+    assert "refuses --what (" in done.output
+    assert "unrecognized arguments: --what" in done.output
+
+
 def test_processes_and_ray_give_the_same(add: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
     here = told("sweep", add, "--set", "ROWS=4,16,512", "--jobs", 1)
@@ -138,14 +187,26 @@ def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
         (("sweep", "none.py", "--set", "ROWS=1"), "no such file"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "add.py"), "is an input"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "other.txt"), "not a result of rank or sweep"),
-        (("rank", "add.py"), "at least two different programs"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "short.txt"), "not a result of rank or sweep"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "binary"), "not a result of rank or sweep"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "typed.jsonl"), "typed.jsonl, line 1: not a result"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "."), "is a folder"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "none/r.jsonl"), "No such file or directory"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--plot", "p.html", "--html", "p.html"), "is another output"),
+        (("sweep", "add.py"), "one program is nothing to rank"),
+        (("sweep", "add.py", *(w for n in "ABCDEF" for w in ("--set", f"{n}={NUMBERS}"))), "64,000,000 variants, more"),
+        (("rank", "add.py"), "one program is nothing to rank"),
+        (("rank", "add.py", "./add.py"), "a program is named twice"),
         (("rank", "add.py", "none.py"), "no such file"),
         (("rank", "add.py", "other.txt", "--engine", "cloud"), "no engine 'cloud'"),
     ],
 )
 def test_refusals(add: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str) -> None:
     monkeypatch.chdir(add.parent)
-    Path("other.txt").write_text("hello\n")
+    others = {"other.txt": b"hello\n", "short.txt": b"hello", "binary": b"\xff\x00\n", "typed.jsonl": TYPED}
+    for name, content in others.items():
+        Path(name).write_bytes(content)
     done = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
-    assert isinstance(done.exception, NpuscopeError | BadInput)
+    assert isinstance(done.exception, NpuscopeError)
     assert told in str(done.exception)
+    assert {name: Path(name).read_bytes() for name in others} == others, "what is not ours stays as it is"

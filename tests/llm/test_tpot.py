@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from npuscope.analysis.areas import area_rules
 from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
-from npuscope.llm.decode_step import Refused, Step, record, simulated_step
+from npuscope.llm.decode_step import Step, record, simulated_step
 from npuscope.llm.programs import areas_beside, program_file
 from npuscope.llm.tpot import MOST_STEPS, Decoding, Tpot, lengths_to_simulate, tpot
+from npuscope.simulate.programs import Refused
 
 DECODE = program_file("qwen3-14b")
 CHIP = load("ascend910b1")

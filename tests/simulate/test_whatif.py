@@ -27,12 +27,12 @@ def layer(x: pl.Tensor[[384, 256], pl.FP32], y: pl.Out[pl.Tensor[[384, 256], pl.
     for n in pl.parallel(24):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="long"):
             part = x[n * 16 : n * 16 + 16, :]
-            for _ in pl.range(400):
+            for _ in pl.range(120):
                 part = pl.exp(part)
             y[n * 16 : n * 16 + 16, :] = part
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="last"):
         part = y[0:16, :]
-        for _ in pl.range(200):
+        for _ in pl.range(120):
             part = pl.exp(part)
         z[0:16, :] = part
     return z
@@ -67,10 +67,10 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
         gain = by_name[kernel]
         assert gain.half_ns is not None
         assert gain.nothing_ns < gain.half_ns < base.wall_ns
-    # `last` is one block at the very end: the run is shorter by what it takes, within two rounds of polling 24 cores
+    # `last` is one block at the very end: the run is shorter by what it takes, within a round of polling (24 cores)
     times, task = base.times, base.prepared.job.task_of
     took = float((times.end - times.start)[task == task.max()][0])
-    assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=4_800.0)
+    assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=24 * base.prepared.machine.poll)
     everything = by_name["all of the scheduler"].nothing_ns
     assert everything <= min(by_name[name].nothing_ns for name in (*COSTS, "submit"))
 

@@ -1,0 +1,66 @@
+"""The `$ npuscope …` sessions of README, docs and stories: where they stand, where they run, what they print.
+
+A page's commands run in one folder that has what pages speak of: `models/`, `demo_out/`, the real captures where this
+machine has them, and the page's own programs. `...` stands for lines left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"  # the real captures
+PROGRAM = (sys.executable, "-m", "npuscope")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Fenced blocks of a language; "" for those that name none."""
+    return [block for found, block in FENCE.findall(text) if found == language]
+
+
+def sessions(block: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a block, each with the lines shown below it."""
+    for part in re.split(r"^\$ npuscope ", block, flags=re.MULTILINE)[1:]:
+        command, *shown = part.rstrip("\n").split("\n")
+        yield command, shown
+
+
+def prepare(folder: Path) -> Path:
+    """A place to run commands of all pages in."""
+    here = folder / "here"
+    here.mkdir()
+    shutil.copytree(ROOT / "models", here / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    if DATA.is_dir():
+        for link, target in (("shared/data", DATA), ("ascend", DATA / "ascend")):
+            (folder / link).parent.mkdir(exist_ok=True)
+            (folder / link).symlink_to(target)
+        for capture in (DATA / "pypto").iterdir():
+            (here / capture.name).symlink_to(capture)
+    printed("demo --keep demo_out", here)
+    (here / "budget.toml").write_text(blocks((ROOT / "docs/gate.md").read_text(), "toml")[0])
+    return here
+
+
+def own_programs(page: str, here: Path) -> None:
+    """Writes the programs that a page shows, named by their first line."""
+    for program in blocks(page, "python"):
+        if name := re.match(r"# (\w+\.py)\n", program):
+            (here / name[1]).write_text(program)
+
+
+def printed(command: str, here: Path, timeout: float = 600) -> list[str]:
+    """What a command prints, be it an error. The limit leaves room for compiling the simulator first."""
+    words = [*PROGRAM, *shlex.split(command)]
+    run = subprocess.run(words, cwd=here, capture_output=True, text=True, timeout=timeout)
+    return (run.stdout + run.stderr).splitlines()
+
+
+def left_out(line: str) -> bool:
+    return line.strip() in ("...", "")
