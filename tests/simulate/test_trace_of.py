@@ -83,11 +83,21 @@ def test_models_keep_every_invariant(prepared: Prepared) -> None:
     keeps(run(prepared))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_so_they_do_with_noise_and_on_other_chips(prepared: Prepared, seed: int) -> None:
-    random = Random(seed)
-    other = prepared.machine._replace(clusters=random.randrange(1, 24), limit=random.uniform(50, 2000))
-    keeps(with_jitter(run(replace(prepared, machine=other)), seed))
+@pytest.mark.parametrize("seed", range(5))
+def test_so_they_do_with_other_times_and_noise_on_other_chips(prepared: Prepared, seed: int) -> None:
+    # GIVEN kinds of blocks up to a hundred times as short or long, more that starts early or together, another chip
+    draw = np.random.default_rng(seed)
+    job, tasks = prepared.job, len(prepared.job.shape)
+    factor = np.exp(draw.uniform(-5, 5, (len(job.run), 1)))
+    other = job._replace(
+        run=job.run * factor,
+        draws=job.draws / factor * draw.uniform(0, 3),
+        early=(draw.random(tasks) < 0.3).astype(np.int64),
+        together=((draw.random(tasks) < 0.1) & (job.shape != NONE)).astype(np.int64),
+    )
+    chip = prepared.machine._replace(clusters=int(draw.integers(1, 25)), limit=draw.uniform(50, 2000))
+    # THEN
+    keeps(with_jitter(run(replace(prepared, job=other, machine=chip)), seed))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 24))
