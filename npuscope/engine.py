@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 from npuscope.errors import NpuscopeError
@@ -57,7 +58,7 @@ def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Ite
     from multiprocessing import get_context
 
     # a fork would copy the locks of Polars' threads in whatever state they are
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
             yield from pool.map(partial(_guarded, work), pieces)
         except BrokenProcessPool as error:
@@ -70,9 +71,20 @@ def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Ite
             raise
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; the parent answers it."""
+def _begin() -> None:
+    """Ctrl-C reaches every process of a terminal; the parent answers it. A killed parent takes its workers along."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Without it a worker would wait for ever for work of a parent that was killed: it holds that pipe open itself."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:

@@ -147,7 +147,7 @@ def speeds(job: Job, limit: float, rows: Ints) -> Floats:
     elif rates[-1] > limit:
         return job.run[kinds, -1] * rates[-1] / limit
     else:
-        slow = float(np.interp(limit, rates[::-1], SLOW[::-1]))
+        slow = float(np.interp(1 / limit, 1 / rates, SLOW))  # times are straight lines between slow-downs, not rates
     return np.array([np.interp(slow, SLOW, job.run[kind]) for kind in kinds])
 
 

@@ -6,8 +6,9 @@ there. As Graham showed of such rules, more cores can then make a fixed graph la
 1. both runs keep every rule of the chip (rules.py), and the engine's twin has the same times, and
 2. it is gone if the larger machine makes the smaller one's choices (which block runs where, in what order): replay.py.
 
-Where no choice can go wrong (a chain), nothing may be slower at all; where blocks are equal and the memory is not
-short, only by the scheduler's own grain: two turns of a thread, one to hand out to its cores and one to see them done.
+Where no choice can go wrong nothing is slower but by the scheduler's grain: a thread reads every core it has, so that
+its round gets longer with the clusters. A chain loses up to two rounds per task, and nothing if reading takes no time;
+equal blocks, while the memory is not short, lose two turns of a thread: one to hand out, one to see them done.
 """
 
 from __future__ import annotations
@@ -83,25 +84,35 @@ def test_on_the_whole_a_larger_machine_is_faster(more: tuple[str, float]) -> Non
     for seed in range(400):
         made, small = random_job(seed, 20), machine(2, limit=20.0)
         ratios.append(last(made, larger(small, *more)) / last(made, small))
-    # THEN twice as much helps most, never doubles the speed or more, and harms few of them and by little
+    # THEN twice as much helps most, never doubles the speed or more, and harms few of them, and by little
+    slower = np.array(ratios) > 1.01
     assert np.median(ratios) < 0.95
     assert min(ratios) > 0.49
-    assert np.mean(np.array(ratios) > 1) < 0.1
+    assert np.mean(slower) < 0.1
     assert max(ratios) < 1.3
 
 
-@given(SHAPES, st.integers(1, 20), st.floats(500, 30_000), st.floats(0, 30), st.integers(1, 5), MORE)
-def test_a_chain_is_never_slower(
-    shape: int, tasks: int, length: float, draw: float, clusters: int, more: tuple[str, float]
+def round_of(chip: Machine) -> float:
+    """How long a thread takes to read each of its cores once."""
+    return 3 * -(-chip.clusters // chip.threads) * chip.poll
+
+
+@given(SHAPES, st.integers(1, 20), st.floats(500, 30_000), st.floats(0, 30), st.integers(1, 5), MORE, st.booleans())
+@settings(max_examples=200)
+def test_a_chain_is_slower_by_rounds_of_reading_alone(
+    shape: int, tasks: int, length: float, draw: float, clusters: int, more: tuple[str, float], reads: bool
 ) -> None:
     made, small = chain(tasks, length, shape=shape, bytes=draw * length), machine(clusters, limit=10.0)
-    assert last(made, larger(small, *more)) <= last(made, small)
+    small = small if reads else small._replace(poll=0.0)
+    large = larger(small, *more)
+    lost = 2 * tasks * round_of(large) if more[0] == "clusters" else 0.0
+    assert last(made, large) <= last(made, small) + lost
 
 
 def two_turns(chip: Machine, shape: int) -> float:
-    """The scheduler's grain: what a thread needs for one block on each of its cores, twice."""
+    """What a thread needs for one block on each of its cores of a kind, twice."""
     cores = -(-chip.clusters // chip.threads) * (2 if shape == AIV else 1)
-    return 2 * cores * (chip.poll + chip.complete + chip.dispatch)
+    return 2 * (round_of(chip) + cores * (chip.complete + chip.dispatch))
 
 
 @given(SHAPES, st.integers(1, 40), st.floats(500, 30_000), st.integers(1, 7), st.integers(1, 6), st.booleans())
@@ -139,12 +150,13 @@ def test_more_clusters_and_a_later_end_shown_by_hand() -> None:
     #                                                    cube 2  C
     assert two.core.tolist() == [0, 1, 0, 1]
     assert three.core.tolist() == [0, 1, 2, 0]
-    # to the nanosecond: A is submitted after 0.5 µs, seen in the thread's next turn of its 0.05 µs, handed out in 0.3,
-    # picked up in 2.45; C and D begin 0.28 after what they wait behind
-    assert two.start.tolist() == [3_250, 3_750, 203_530, 104_030]
-    assert three.start.tolist() == [3_250, 3_750, 4_250, 203_530]
-    assert np.max(two.end) == 304_030
-    assert np.max(three.end) == 403_530
+    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3 and hands out in 0.3, and the
+    # next thread sees what is left when it is over. A starts at 0.5 + 0.6 + 2.45, its core's first pickup; what waits
+    # behind a block starts 0.28 after its end.
+    assert two.start.tolist() == [3_550, 4_150, 203_550 + 280, 104_150 + 280]
+    assert three.start.tolist() == [3_550, 4_150, 4_750, 203_550 + 280]
+    assert np.max(two.end) == 304_430
+    assert np.max(three.end) == 403_830
     # and the third cluster would have cost nothing had D been put behind B
     chip = machine(2)
     assert end_with_the_same_choices(made, chip, two, chip.limit) == pytest.approx(np.max(two.finish))

@@ -36,12 +36,12 @@ def test_blocks_are_slowed_down_alike_and_only_as_much_as_they_must(seed: int, t
             continue
         spans = speeds(made, limit, rows)
         got_on[rows] += (end - begin) / spans
-        # together they take what there is and no more; where they are slowed down, nearly all of it (a block's time
-        # is a straight line between two slow-downs that were timed, so its rate is a little below that of a line)
+        # together they take what there is and no more; where they are slowed down, all of it, or a little less where
+        # blocks that need the memory differently run together
         takes = float(np.sum(bytes_[rows] / spans))
         assert takes <= limit * (1 + 1e-9)
         if np.sum(made.draws[made.block_class[rows], 0]) > limit:
-            assert takes >= 0.9 * limit
+            assert takes >= 0.97 * limit
     # and every block has done its work exactly when it ends
     np.testing.assert_allclose(got_on, 1, rtol=1e-6)
 
