@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains
 from npuscope.device.chip import load
 from npuscope.lower.checked import Options, check
@@ -57,7 +58,15 @@ def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base)
     by_name = found(gains)
-    assert {"long", "last", *COSTS, "submit", "all of the scheduler", "HBM shared by blocks"} == by_name.keys()
+    assert {
+        "long",
+        "last",
+        *COSTS,
+        "submit",
+        "all of the scheduler",
+        "HBM shared by blocks",
+        PRODUCERS,
+    } == by_name.keys()
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)
     for kernel in ("long", "last"):
@@ -68,6 +77,9 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
     times, task = base.times, base.prepared.job.task_of
     took = float((times.end - times.start)[task == task.max()][0])
     assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=150.0)
+    # `last` waits for all of `long`; without that it runs beside them
+    assert by_name[PRODUCERS].half_ns is None
+    assert by_name[PRODUCERS].nothing_ns < base.wall_ns
     everything = by_name["all of the scheduler"].nothing_ns
     assert everything <= min(by_name[name].nothing_ns for name in (*COSTS, "submit"))
 
