@@ -4,6 +4,7 @@
     python benchmarks/validate.py --only c185      rows whose key begins so
     python benchmarks/validate.py --write          also writes docs/validation.md
     python benchmarks/validate.py --fit            fits constants of [timing] to the calibrating rows and prints them
+    python benchmarks/validate.py --fit --write    also writes them into the device files
 
 Rows, and which of them calibrate, are in validation/rows.toml; the programs are in validation/ and models/.
 """
@@ -28,7 +29,7 @@ ROWS = Path(__file__).parent / "validation" / "rows.toml"
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement. Of a change `measured` is after over before."""
+    """One measurement. Of a change `measured` is after over before. `beside`: another form of a row, not counted."""
 
     key: str
     what: str
@@ -37,6 +38,7 @@ class Row:
     measured: float
     pair: tuple[float, float] | None
     decides: str
+    beside: bool
 
     @property
     def change(self) -> bool:
@@ -73,7 +75,8 @@ def rows() -> list[Row]:
     for row in tomllib.loads(ROWS.read_text())["row"]:
         pair = (row["before"], row["after"]) if "before" in row else None
         measured = pair[1] / pair[0] if pair else row["measured"]
-        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, row.get("decides", "")))
+        told = (row.get("decides", ""), row.get("beside", False))
+        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, *told))
     return found
 
 
@@ -81,16 +84,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="910b1")
     parser.add_argument("--only", default="", help="rows whose key begins so")
-    parser.add_argument("--write", action="store_true", help="write docs/validation.md")
+    parser.add_argument("--write", action="store_true", help="write docs/validation.md, or what was fitted")
     parser.add_argument("--fit", action="store_true", help="fit constants to the calibrating rows and print them")
     options = parser.parse_args()
     if options.fit:
-        from validation.fit import fit
+        from validation.fit import fit, put
 
-        fitted = fit(load(options.device), {row.key: row.measured for row in rows() if row.decides})
+        before = load(options.device)
+        fitted = fit(before, {row.key: row.measured for row in rows() if row.decides})
         for name, constant in fitted.timing.items():
-            if constant != load(options.device).timing[name]:
-                print(f"{name} = {constant.value:.4g} {constant.unit}")
+            if constant != before.timing[name]:
+                print(f"{name}: {before.timing[name].value:.4g} → {constant.value:.4g} {constant.unit}")
+        if options.write:
+            put(fitted)
         return
     bench, results = Bench(load(options.device)), []
     begun = perf_counter()

@@ -3,21 +3,30 @@
 In three stages, because they hardly touch one another: transfers of a core; the orchestrator's cost per task; HBM
 together with the scheduler's cost per block and a block's entry. Each stage walks one constant at a time, with ever
 smaller steps, while the sum of squared errors falls: logarithms of predicted over measured, of shares the difference.
+The stages are gone through a second time with the smallest step, for what they do touch.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
+from pathlib import Path
+from time import perf_counter
 
 import msgspec
 from validation.predictions import Bench, predict
 
-from npuscope.device.chip import Device
+from npuscope.device.chip import Device, load
 
 SHARES = ("gemm_6144_MTE2", "layer_idle_AIC")  # percent
 SUBMIT = ("submit_base", "submit_argument")
+STEPS = (1.3, 1.1, 1.03)
+FILES = Path(__file__).resolve().parents[2] / "npuscope" / "device"
+SAME = ("ascend950",)  # files that repeat the fitted constants
+BY_BANDWIDTH = ("ascend910b2", "ascend910b3", "ascend910b4", "ascend950")  # whose hbm_rate is in proportion
 
 
 @dataclass(frozen=True)
@@ -49,9 +58,9 @@ def _of(measured: Mapping[str, float], *keys: str) -> dict[str, float]:
 
 
 def changed(device: Device, values: Mapping[str, float]) -> Device:
-    """The device with other values in [timing]."""
+    """The device with other values in [timing], of three digits each."""
     timing = {
-        name: msgspec.structs.replace(constant, value=values.get(name, constant.value))
+        name: msgspec.structs.replace(constant, value=float(f"{values[name]:.3g}")) if name in values else constant
         for name, constant in device.timing.items()
     }
     return msgspec.structs.replace(device, timing=timing)
@@ -66,22 +75,69 @@ def loss(device: Device, stage: Stage) -> float:
     return total
 
 
+@dataclass
+class Progress:
+    """A line on stderr that says how far the fit is."""
+
+    begun: float
+    tried: int = 0
+
+    def told(self, stage: Stage, best: float) -> None:
+        self.tried += 1
+        line = f"{stage.name}: {self.tried} tried in {perf_counter() - self.begun:.0f} s, best {best:.5f}"
+        if sys.stderr.isatty():
+            print(f"\r{line:70}", end="", file=sys.stderr, flush=True)
+        elif self.tried % 10 == 0:
+            print(line, file=sys.stderr, flush=True)
+
+
 def fit(device: Device, measured: Mapping[str, float]) -> Device:
-    for stage in stages(measured):
-        best = loss(device, stage)
-        print(f"{stage.name}: {best:.5f} at first")
-        for step in (1.3, 1.1, 1.04):
-            better = True
-            while better:
-                better = False
-                for names, (least, most) in stage.free.items():
-                    for factor in (step, 1 / step):
-                        if not least <= device.timing[names[0]].value * factor <= most:
-                            continue
-                        tried = changed(device, {name: device.timing[name].value * factor for name in names})
-                        now = loss(tried, stage)
-                        if now < best:
-                            device, best, better = tried, now, True
-                            told = ", ".join(f"{name} {device.timing[name].value:.4g}" for name in names)
-                            print(f"  {best:.5f}  {told}", flush=True)
+    progress = Progress(perf_counter())
+    for steps in (STEPS, STEPS[-1:]):
+        for stage in stages(measured):
+            device = _walked(device, stage, steps, progress)
+    print(file=sys.stderr)
     return device
+
+
+def _walked(device: Device, stage: Stage, steps: tuple[float, ...], progress: Progress) -> Device:
+    best = loss(device, stage)
+    progress.told(stage, best)
+    known = {_values(device, stage)}
+    for step in steps:
+        better = True
+        while better:
+            better = False
+            for names, (least, most) in stage.free.items():
+                for factor in (step, 1 / step):
+                    tried = changed(device, {name: device.timing[name].value * factor for name in names})
+                    if not least <= tried.timing[names[0]].value <= most or _values(tried, stage) in known:
+                        continue
+                    known.add(_values(tried, stage))
+                    now = loss(tried, stage)
+                    if now < best:
+                        device, best, better = tried, now, True
+                    progress.told(stage, best)
+    return device
+
+
+def _values(device: Device, stage: Stage) -> tuple[float, ...]:
+    return tuple(device.timing[name].value for names in stage.free for name in names)
+
+
+def put(fitted: Device) -> None:
+    """Writes the constants into the device's file and into those that take them over."""
+    before = load(fitted.name)
+    values = {name: one.value for name, one in fitted.timing.items() if one != before.timing[name]}
+    for name in (fitted.name, *SAME):
+        _replaced(name, values)
+    for name in BY_BANDWIDTH:
+        _replaced(name, {"hbm_rate": fitted.timing["hbm_rate"].value * load(name).bandwidth / fitted.bandwidth})
+
+
+def _replaced(name: str, values: Mapping[str, float]) -> None:
+    file = FILES / f"{name}.toml"
+    text = file.read_text()
+    for constant, value in values.items():
+        text = re.sub(rf"(?m)^({constant} = {{ value = )[^,]+,", rf"\g<1>{float(f'{value:.3g}')!r},", text)
+    file.write_text(text)

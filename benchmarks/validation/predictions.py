@@ -12,6 +12,7 @@ from validation.variants import MODELS, folder
 
 from npuscope.device.chip import Device
 from npuscope.lower.program import Program
+from npuscope.simulate.chip.classes import STEPS
 from npuscope.simulate.chip.job import MIX, SLOW
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.run import Simulated, simulate
@@ -21,6 +22,8 @@ from npuscope.tile.script import run_script
 HERE = Path(__file__).parent
 PIPES = {"MTE2": 0, "MTE1": 1, "M": 2, "FIXP": 3}
 DECODE = {"qkv": (5120, 768), "o": (512, 5120), "gate_up": (5120, 3200), "down": (1600, 5120), "lm_head": (5120, 9496)}
+A8W8_CONTEXT = "128"
+A8W8_CHANGES = {"npair": ("--fuse-out-proj-npair",), "qk_norm": ("--fused-qkv-dequant", "--fused-qk-norm")}
 US = 1e3  # nanoseconds
 
 Value = float | tuple[float, float]
@@ -100,7 +103,7 @@ def pipe_share(run: Simulated, pipe: str) -> float:
     kind = int(job.block_class[-1])
     slow = float(np.interp(np.mean(run.times.end - run.times.start), job.run[kind], SLOW))
     stream, share = classes.entries[kind]
-    timing = time_block(classes.streams[stream], 1 + share / 16 * (slow - 1))
+    timing = time_block(classes.streams[stream], 1 + share / STEPS * (slow - 1))
     return 100 * float(timing.busy[PIPES[pipe]]) / US / kernel_time(run)
 
 
@@ -131,8 +134,29 @@ def _step(bench: Bench) -> Simulated:
     return bench.run(folder("") / "decode.py", "--layers", "40", "--max-seq", "4096")
 
 
-def _a8w8(bench: Bench) -> Simulated:
-    return bench.run(folder("") / "decode_a8w8.py", "--layers", "40", "--max-seq", "4096")
+def _fused(bench: Bench) -> Value:
+    """The step, and the step with what four layers save ten times over: barriers take long to record."""
+    before, after = (bench.layer(variant, "--layers", "4").wall / US for variant in ("", "attention_fused"))
+    return _step(bench).wall / US, _step(bench).wall / US - 10 * (before - after)
+
+
+def _a8w8(bench: Bench, *argv: str) -> Simulated:
+    """The step of the tracking issue; the row's form is the serialised one."""
+    return bench.run(folder("") / "decode_a8w8.py", "--layers", "40", "--context", A8W8_CONTEXT, *argv)
+
+
+def _a8w8_row(key: str, bench: Bench) -> Value:
+    name = key.removeprefix("a8w8_apart_").removeprefix("a8w8_")
+    serialised = () if key.startswith("a8w8_apart_") else ("--serialised",)
+    run = _a8w8(bench, *serialised)
+    if name in A8W8_CHANGES:
+        return run.wall / US**2, _a8w8(bench, *serialised, *A8W8_CHANGES[name]).wall / US**2
+    return A8W8[name](run)
+
+
+def _in_flight(run: Simulated) -> float:
+    """Records from hand-out to completion at any one time."""
+    return float(np.sum((run.times.finish - run.times.dispatch) * _records(run))) / run.wall
 
 
 def _dispatch_finish(run: Simulated) -> float:
@@ -145,7 +169,7 @@ def _high(bench: Bench) -> float:
 
 
 def _in_layer(bench: Bench) -> float:
-    return on_core(bench.layer("even"), "fa_fused")
+    return on_core(bench.layer("", "--context", "4096"), "fa_fused")
 
 
 def _standalone(bench: Bench) -> float:
@@ -170,14 +194,17 @@ def _stages(kernel: str) -> Callable[[Bench], Value]:
     )
 
 
-FAMILIES = {"gemm_": _gemm, "decode_": _decode, "layer_idle_": _idle}
+A8W8: dict[str, Callable[[Simulated], float]] = {
+    "step": lambda run: run.wall / US**2,
+    "records": lambda run: float(np.sum(_records(run))),
+    "run": mean_run,
+    "dispatch_finish": _dispatch_finish,
+    "in_flight": _in_flight,
+}
+FAMILIES = {"gemm_": _gemm, "decode_": _decode, "layer_idle_": _idle, "a8w8_": _a8w8_row}
 ROWS: dict[str, Callable[[Bench], Value]] = {
     "layer": lambda b: b.layer().wall / US,
     "step": lambda b: _step(b).wall / US**2,
-    "a8w8": lambda b: _a8w8(b).wall / US**2,
-    "a8w8_records": lambda b: float(np.sum(_records(_a8w8(b)))),
-    "a8w8_run": lambda b: mean_run(_a8w8(b)),
-    "a8w8_dispatch_finish": lambda b: _dispatch_finish(_a8w8(b)),
     "attention_cce": _high,
     "attention_in_layer": _in_layer,
     "attention_gap": lambda b: (_in_layer(b), _high(b)),
@@ -221,6 +248,7 @@ ROWS: dict[str, Callable[[Bench], Value]] = {
         mean_run(b.own("rope_heads.py", "--heads", "apart"), "rope"),
         mean_run(b.own("rope_heads.py", "--heads", "together"), "rope"),
     ),
+    "c756": _fused,
     "c719_task": lambda b: (
         mean_run(b.own("int8_store.py", "--tile", "256"), "quantise"),
         mean_run(b.own("int8_store.py", "--tile", "512"), "quantise"),

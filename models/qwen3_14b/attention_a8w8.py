@@ -69,7 +69,7 @@ def make_attention(model: Qwen3, flags: Flags) -> Any:
         else:
             for h in pl.parallel(KV_HEADS):
                 with pl.at(
-                    level=pl.Level.CORE_GROUP, name_hint="v_norm", deps=[qkv_tids], no_dep_args=[v_normed]
+                    level=pl.Level.CORE_GROUP, name_hint="v_norm", deps=[qkv_tids], no_dep_args=flags.apart(v_normed)
                 ) as v_tid:
                     v_normed = v_scaled(v_proj, wv_scale, act_scales, inv_rms, v_normed, layer, h)
                 norm_tids[h] = v_tid
@@ -109,7 +109,7 @@ def make_attention(model: Qwen3, flags: Flags) -> Any:
                 for kv in pl.parallel(KV_HEADS):
                     with pl.at(
                         level=pl.Level.CORE_GROUP, name_hint="qk_norm", deps=[qkv_tids],
-                        no_dep_args=[q_pre_rope, k_pre_rope],
+                        no_dep_args=flags.apart(q_pre_rope, k_pre_rope),
                     ) as qk_tid:  # fmt: skip
                         q_heads, k_head = normed_head(
                             q_proj, k_proj, wq_scale, wk_scale, act_scales, inv_rms, q_gamma, k_gamma, layer, kv

@@ -83,6 +83,7 @@ def main() -> None:
         specs=specs(model, options.seed),
         golden_fn=decode.make_golden(model, golden_a8w8.step),
         compare_fn=decode.tolerances(model) | decode_layer_a8w8.tolerances(model, names=()),
+        runtime_cfg={"ring_heap": decode_layer_a8w8.RING_HEAP},
     )
     print(result)
     raise SystemExit(0 if result.passed else 1)

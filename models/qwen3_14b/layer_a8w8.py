@@ -1,8 +1,8 @@
 """The A8W8 decode layer as an inline function, in the variants of flags.py.
 
 By default 324 tasks: QKV 28 (20 + 4 + 4 N tiles), out_proj 40, MLP 224 (68 gate, 68 up, 68 silu, 20 down), 32 others.
-Tasks that write parts of one tensor opt out of its dependencies (`no_dep_args`); those who read it wait for all of them
-by id. Hidden states are kept in the storage type between layers.
+Tasks that write parts of one tensor opt out of its dependencies (`no_dep_args`), unless the flag `serialised` is set;
+those who read it wait for all of them by id. Hidden states are kept in the storage type between layers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def make_layer(model: Qwen3, flags: Flags) -> Any:
             gamma_tids[0] = gamma_tid
         else:
             for s in pl.parallel(SLABS):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="x_gamma", no_dep_args=[normed]) as gamma_tid:
+                with pl.at(
+                    level=pl.Level.CORE_GROUP, name_hint="x_gamma", no_dep_args=flags.apart(normed)
+                ) as gamma_tid:
                     normed = x_gamma(hidden, input_rms_weight, normed, layer, s * SLAB)
                 gamma_tids[s] = gamma_tid
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="rms_recip"):
@@ -100,15 +102,15 @@ def make_layer(model: Qwen3, flags: Flags) -> Any:
             qkv_tids[2] = v_tid
         else:
             for n in pl.parallel(Q_TILES):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_proj", no_dep_args=[q_proj]) as q_tid:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_proj", no_dep_args=flags.apart(q_proj)) as q_tid:
                     q_proj = project(normed_i8, wq, wq_scale, act_scales, q_proj, layer, n * TN)
                 qkv_tids[n] = q_tid
             for n in pl.parallel(KV_TILES):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj", no_dep_args=[k_proj]) as k_tid:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj", no_dep_args=flags.apart(k_proj)) as k_tid:
                     k_proj = project(normed_i8, wk, wk_scale, act_scales, k_proj, layer, n * TN)
                 qkv_tids[Q_TILES + n] = k_tid
             for n in pl.parallel(KV_TILES):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj", no_dep_args=[v_proj]) as v_tid:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj", no_dep_args=flags.apart(v_proj)) as v_tid:
                     v_proj = project(normed_i8, wv, wv_scale, act_scales, v_proj, layer, n * TN)
                 qkv_tids[Q_TILES + KV_TILES + n] = v_tid
 
@@ -129,7 +131,9 @@ def make_layer(model: Qwen3, flags: Flags) -> Any:
             out_tids[0] = out_tid
         else:
             for n in pl.parallel(OUT_TASKS):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="out_proj", no_dep_args=[attn_proj]) as out_tid:
+                with pl.at(
+                    level=pl.Level.CORE_GROUP, name_hint="out_proj", no_dep_args=flags.apart(attn_proj)
+                ) as out_tid:
                     for sub in pl.range(OUT_SUBS):
                         n0 = (n * OUT_SUBS + sub) * OUT_N
                         attn_proj = out_part(attn_i8, attn_scales, wo, wo_scale, attn_proj, layer, n0)

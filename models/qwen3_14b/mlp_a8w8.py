@@ -80,7 +80,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
             ready = pl.array.create(2, pl.TASK_ID)
             if DUAL:
                 with pl.at(
-                    level=pl.Level.CORE_GROUP, name_hint="gate_up_dual_proj", no_dep_args=[gate, up]
+                    level=pl.Level.CORE_GROUP, name_hint="gate_up_dual_proj", no_dep_args=flags.apart(gate, up)
                 ) as dual_tid:
                     gate_acc, up_acc = dual(mlp_whole, w_gate, w_up, hidden_row, n0)
                     rows = mlp_scales[:, 0:1]
@@ -90,18 +90,18 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                     up = pl.assemble(up, dequantise(up_acc, up_columns, rows), [0, n0])
                 ready[0] = dual_tid
             else:
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_proj", no_dep_args=[gate]) as gate_tid:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_proj", no_dep_args=flags.apart(gate)) as gate_tid:
                     gate_acc = tile(mlp_whole, w_gate, 0, hidden_row, n0)
                     gate_columns = pl.slice(w_gate_scale, [1, MLP_N], [layer, n0])
                     gate = pl.assemble(gate, dequantise(gate_acc, gate_columns, mlp_scales[:, 0:1]), [0, n0])
                 ready[0] = gate_tid
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="up_proj", no_dep_args=[up]) as up_tid:
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="up_proj", no_dep_args=flags.apart(up)) as up_tid:
                     up_acc = tile(mlp_whole, w_up, 0, hidden_row, n0)
                     up_columns = pl.slice(w_up_scale, [1, MLP_N], [layer, n0])
                     up = pl.assemble(up, dequantise(up_acc, up_columns, mlp_scales[:, 0:1]), [0, n0])
                 ready[1] = up_tid
             with pl.at(
-                level=pl.Level.CORE_GROUP, name_hint="silu", deps=[ready], no_dep_args=[mlp_act, gate, up]
+                level=pl.Level.CORE_GROUP, name_hint="silu", deps=[ready], no_dep_args=flags.apart(mlp_act, gate, up)
             ) as silu_tid:
                 scale = inv_rms[:, 0:1]
                 for i in pl.range(MLP_N // SILU_CHUNK):
@@ -116,7 +116,7 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                 for k in pl.range(DOWN_SPLITS):
                     with pl.at(
                         level=pl.Level.CORE_GROUP, name_hint="down_dual_proj", deps=[activated],
-                        no_dep_args=[mlp_act, down],
+                        no_dep_args=flags.apart(mlp_act, down),
                     ) as down_tid:  # fmt: skip
                         down = down_pair(
                             mlp_act, w_down, down, k * K_PART, inter_row + k * K_PART, n * 2 * DOWN_N, k * ROWS
@@ -129,14 +129,17 @@ def make_mlp(model: Qwen3, flags: Flags) -> Any:
                 for k in pl.range(DOWN_SPLITS):
                     with pl.at(
                         level=pl.Level.CORE_GROUP, name_hint="down_proj", deps=[activated, seed_tid],
-                        no_dep_args=[mlp_act, down],
+                        no_dep_args=flags.apart(mlp_act, down),
                     ) as down_tid:  # fmt: skip
                         down = down_atomic(mlp_act, w_down, down, k * K_PART, inter_row + k * K_PART, n * DOWN_N)
                     down_tids[n * DOWN_SPLITS + k] = down_tid
         else:
             for n in pl.parallel(DOWN_TILES):
                 with pl.at(
-                    level=pl.Level.CORE_GROUP, name_hint="down_proj", deps=[activated], no_dep_args=[mlp_act, down]
+                    level=pl.Level.CORE_GROUP,
+                    name_hint="down_proj",
+                    deps=[activated],
+                    no_dep_args=flags.apart(mlp_act, down),
                 ) as down_tid:
                     n0 = n * DOWN_N
                     acc = pl.matmul(

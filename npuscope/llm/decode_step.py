@@ -16,7 +16,7 @@ from npuscope.analysis.areas import Rules, area_of
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
-from npuscope.simulate.chip.job import MIX
+from npuscope.simulate.chip.job import MIX, POLLED
 from npuscope.simulate.programs import refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.graph.outputs import the_one
@@ -71,7 +71,7 @@ def measured(run: Simulated, length: int) -> Step:
         mean_dispatch_to_finish_us=held / records / 1e3,
         overhead=1 - ran / held,
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
-        schedulers_busy=float(np.sum(times.loops[:, 2:5])) / wall / run.prepared.machine.threads,
+        schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, Floats, Ints, Job, Machine, Times
+from npuscope.simulate.chip.job import AIC, AIV, MIX, POLLED, Floats, Ints, Job, Machine, Times
 
 FULL = 0.9  # of the cores of a kind
 LIMITS = ("memory", "cube", "vector", "scheduler", "orchestrator", "dependency")
@@ -83,7 +83,7 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
         shares,
         float(np.sum(run[cube])) / (machine.clusters * whole),
         float(np.sum((run * each)[vector])) / (2 * machine.clusters * whole),
-        float(np.sum(times.loops[:, 2:5])) / (machine.threads * whole),
+        float(np.sum(times.loops[:, POLLED:])) / (machine.threads * whole),
         float(np.sum(times.submitted - times.began)) / whole,
     )
 

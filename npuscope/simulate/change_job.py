@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from npuscope.simulate.chip.job import NONE, Floats, Ints, Job
+from npuscope.simulate.chip.job import ENDLESS, NONE, Floats, Ints, Job
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
@@ -64,7 +64,8 @@ def with_pairs(job: Job, pairs: Pairs) -> Job:
 def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
     """Each group of tasks as one task with the blocks and the edges of all; None where one would wait for itself.
 
-    A merged task takes the longest time of its members to submit.
+    A merged task takes the longest time of its members to submit. What it would take of the rings is not known: it
+    never waits for room.
     """
     lead = np.arange(len(job.shape))
     for group in groups:
@@ -92,6 +93,7 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
             early=np.array([int(np.min(job.early[group])) for group in members], np.int64),
             together=job.together[leads],
             waits_host=np.array([place[int(lead[t])] if t >= 0 else -1 for t in waits], np.int64),
+            rings=ENDLESS,
         ),
         ((place[a], place[b]) for a, b in pairs),
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from npuscope.errors import NpuscopeError
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.lower.lint import ring
 from npuscope.lower.passes import Options
 from npuscope.lower.program import Program
 from npuscope.simulate.chip import engine
@@ -49,12 +50,19 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
     """Runs what was prepared, or a changed job or machine in its place."""
     times, wall = run_chip(job or prepared.job, machine or prepared.machine)
     if wall < 0:
-        raise NpuscopeError(
-            f"{prepared.program.recording.program} cannot go on: tasks wait for one another, or the orchestrator for "
-            "room that a task it has not submitted would give",
-            remedy="npuscope check tells which scope outgrows its ring.",
-        )
+        raise _stuck(prepared.program)
     return Simulated(prepared, times, wall)
+
+
+def _stuck(program: Program) -> NpuscopeError:
+    """Why nobody can go on: as a rule a scope that outgrows its ring."""
+    for finding in ring.check(program):
+        return BadInput(finding.message, path=finding.file, line=finding.line, remedy=finding.fix)
+    return NpuscopeError(
+        f"{program.recording.program} cannot go on: the orchestrator waits for room in a ring, or for what a task "
+        "writes, and nobody is at work",
+        remedy="A larger ring may help: ring_heap, ring_task_window in runtime_cfg, or PTO2_RING_HEAP and so on.",
+    )
 
 
 def is_compiled() -> bool:

@@ -1,10 +1,11 @@
 """A simulated run as a Trace: the lanes, markers, times and edges that a capture of the runtime has.
 
 Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vector cores. A mixed block has a slice on
-its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to
-an idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Phase1 (seeing ends and what they
-make ready), Phase2 (blocks that start together) and Phase4 (handing out). Wiring and release, Phase3 and Drain, take
-no time of their own in the model.
+its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to an
+idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Drain (room of rings given back, left
+over from the turn before), Phase1 (seeing ends and what they make ready), Phase3b (tasks that do nothing), Phase2
+(blocks that start together) and Phase4 (handing out). There is no Phase3: the runtime that is modelled wires a task
+when the orchestrator submits it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from npuscope.simulate.chip.job import MIX, Times
+from npuscope.simulate.chip.job import (
+    BEGIN,
+    COMPLETED,
+    DISPATCHED,
+    MIX,
+    POLLED,
+    RELEASED,
+    RETIRED,
+    THREAD,
+    Times,
+)
 from npuscope.simulate.chip.prepare import Prepared
 from npuscope.tile.graph.timeless import timeless_trace
 from npuscope.trace.core import Trace
@@ -22,7 +33,6 @@ from npuscope.trace.meta import Meta
 from npuscope.trace.phases import phase_of
 
 FORMAT = "simulated"
-POLLED, COMPLETED, HANDED = range(2, 5)  # columns of `Times.loops`
 
 
 def trace_of(prepared: Prepared, times: Times) -> Trace:
@@ -87,23 +97,24 @@ def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
 
 def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Any, Any]]:
     """Label, begin and end of what the turns of the scheduler's loops did."""
-    loops = times.loops
-    seen = loops[:, 1] + loops[:, POLLED] + loops[:, COMPLETED]
-    end = seen + loops[:, HANDED]
+    parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, DISPATCHED]
+    begin, released, _, seen, retired, handed = np.cumsum(times.loops[:, parts].T, axis=0)
     together = np.sort(times.dispatch[prepared.job.together[prepared.job.task_of] == 1])
-    synced = np.searchsorted(together, end, "right") > np.searchsorted(together, seen, "left")
+    synced = np.searchsorted(together, handed, "right") > np.searchsorted(together, retired, "left")
     return [
-        ("Phase1", loops[:, 1], seen),
-        ("Phase2", seen, np.where(synced, end, seen)),
-        ("Phase4", seen, np.where(synced, seen, end)),
+        ("Drain", begin, released),
+        ("Phase1", released, seen),
+        ("Phase3b", seen, retired),
+        ("Phase2", retired, np.where(synced, handed, retired)),
+        ("Phase4", retired, np.where(synced, retired, handed)),
     ]
 
 
 def _scheduler(prepared: Prepared, times: Times) -> pl.DataFrame:
     """Each thread from the first moment: waiting for its first turn, then one slice per phase that took time."""
-    thread = times.loops[:, 0].astype(np.int64)
+    thread = times.loops[:, THREAD].astype(np.int64)
     first = np.full(prepared.machine.threads, np.max(times.finish, initial=0.0))
-    np.minimum.at(first, thread, times.loops[:, 1])
+    np.minimum.at(first, thread, times.loops[:, BEGIN])
     everyone = np.arange(prepared.machine.threads)
     frames = [_marked("Scheduling", everyone, np.zeros(len(first)), first, everyone)]
     for label, begin, end in _phases(prepared, times):

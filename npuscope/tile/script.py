@@ -103,7 +103,7 @@ def _code(value: Any) -> int:
 
 @contextlib.contextmanager
 def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
-    before, path, folder = sys.argv, list(sys.path), os.getcwd()
+    before, path, folder, environment = sys.argv, list(sys.path), os.getcwd(), dict(os.environ)
     modules = set(sys.modules)
     sys.argv = [str(file), *argv]
     sys.path.insert(0, str(file.resolve().parent))
@@ -112,6 +112,9 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
     finally:
         sys.argv, sys.path = before, path
         os.chdir(folder)
+        for name in os.environ.keys() - environment.keys():  # settings of its run (`PTO2_RING_HEAP`) are its own
+            del os.environ[name]
+        os.environ.update(environment)
         # A script's own helpers (`import config`) must not be found by the next script.
         here = str(file.resolve().parent)
         for name in set(sys.modules) - modules:

@@ -80,6 +80,7 @@ VARIANTS = {
     "pairs of out_proj tiles": Flags(fuse_out_proj_npair=True),
     "row maxima as a row": Flags(quant_rowmax_transpose=True),
     "SPMD": Flags(spmd=True),
+    "serialised": Flags(serialised=True),
     "split K, atomic": Flags(down_splitk_atomic=True),
 }
 SAME_SUMS = [name for name in VARIANTS if name not in ("as found", "after the fixes", "split K, atomic")]

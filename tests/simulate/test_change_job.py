@@ -10,14 +10,10 @@ from hypothesis import strategies as st
 
 from npuscope.simulate.change_job import dropped, merged, pairs_of, scaled, with_pairs
 from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.job import NONE, Job
-from tests.simulate.jobs import job, machine
+from npuscope.simulate.chip.job import NONE
+from tests.simulate.jobs import equal, job, machine
 
 RANDOM, TASKS = st.randoms(use_true_random=False), st.integers(2, 25)
-
-
-def equal(a: Job, b: Job) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 @given(RANDOM, TASKS)

@@ -1,4 +1,7 @@
-"""One core: the compiled run and the same code as plain Python agree; a slower memory makes no block faster."""
+"""One core: the compiled run and the same code as plain Python agree; a slower memory makes no block faster.
+
+Also what scalar reads, barriers, lanes and atomic adds cost.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
+from npuscope.simulate.chip.prepare import prepare
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.core.stream import stream_of
 from tests.lower.kernels import lowered, tensor
@@ -34,3 +38,101 @@ def test_compiled_and_plain_agree(slow: float) -> None:
     np.testing.assert_array_equal(compiled.stalls, plain.stalls)
     assert compiled.cube < compiled.vector  # the vector core stores what the cube hands it
     assert time_block(stream, slow * 2).duration > compiled.duration
+
+
+def scalars(apart: int):
+    """64 elements of 4 bytes that lie so far apart, one after the other."""
+
+    @pl.jit
+    def listed(lengths: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="listed"):
+            for n in pl.range(64):
+                pl.write(out, [n], pl.read(lengths, [n * apart]))
+        return out
+
+    program, _ = lowered(listed, tensor((64 * apart,), "INT32"), tensor((64,), "INT32"))
+    prepared = prepare(program)
+    return float(prepared.job.run[0, 0]), program.device.timing
+
+
+def test_a_scalar_read_waits_once_per_line() -> None:
+    # 64 elements are 4 lines of 64 bytes, or at every second element 8; the loop and its accesses take as long.
+    dense, timing = scalars(1)
+    every_second, _ = scalars(2)
+    line = timing["scalar_read"].value * 1e9
+    assert every_second - dense == pytest.approx(4 * line)
+    # And not much else: two accesses and a turn for each of 64.
+    cycles = timing["scalar_access"].value * 3 * 64 / 1.85
+    assert dense == pytest.approx(4 * line + cycles + timing["block_start"].value * 1e9, rel=0.05)
+
+
+def meeting(first: int, second: int, barriers: bool = True):
+    """Two blocks: one has `first` and then 1 square root to draw, the other 1 and then `second`."""
+
+    @pl.jit
+    def phases(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for block in pl.spmd(2, name_hint="phases"):
+            tile = x[0:16, :]
+            for _ in pl.range(first if block == 0 else 1):
+                tile = pl.sqrt(tile)
+            if barriers:
+                pl.system.syncall(core_type="aiv_only", mode="soft")
+            for _ in pl.range(1 if block == 0 else second):
+                tile = pl.sqrt(tile)
+            out = pl.assemble(out, tile, [block * 16, 0])
+        return out
+
+    program, _ = lowered(phases, tensor((16, 64), "FP32"), tensor((32, 64), "FP32"))
+    job = prepare(program).job
+    return [float(job.run[kind, 0]) for kind in job.block_class], program.device
+
+
+def test_a_phase_ends_with_the_slowest_block_of_its_launch() -> None:
+    runs, device = meeting(21, 31)
+    both, _ = meeting(21, 1)
+    alone, _ = meeting(1, 1)
+    # Draws in a row depend on one another. A square root of 16 rows of 64 fp32, 16 repeats, takes 14 + 32 + 25 cycles.
+    draw = (14 + 2 * 16 + 25) / 1.85
+    assert runs[0] + 30 * draw == pytest.approx(runs[1], rel=1e-3)  # it has nobody to wait for after the barrier
+    assert both[0] - alone[0] == pytest.approx(20 * draw)
+    assert runs[1] - alone[1] == pytest.approx(50 * draw)  # 20 waited for, 30 of its own
+    free, _ = meeting(1, 1, barriers=False)
+    assert alone[0] - free[0] >= device.timing["barrier"].value / 1.85
+
+
+@pl.jit
+def summed(x: pl.Tensor, out: pl.InOut[pl.Tensor], adds: bool):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="summed"):
+        how = pl.AtomicType.Add if adds else pl.AtomicType.None_
+        out = pl.assemble(out, pl.exp(x[:, :]), [0, 0], atomic=how)
+    return out
+
+
+def test_an_atomic_add_reads_what_it_adds_to() -> None:
+    read = {}
+    for adds in (False, True):
+        program, found = lowered(summed, tensor((16, 128), "FP32"), tensor((16, 128), "FP32"), adds)
+        read[adds] = stream_of(found[0], program.device).read
+    assert read[False] == 16 * 128 * 4
+    assert read[True] == 2 * 16 * 128 * 4
+
+
+@pl.jit
+def by_lanes(x: pl.Tensor, out: pl.Out[pl.Tensor], lanes: bool):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="halves"):
+        if lanes:
+            for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+                out = pl.assemble(out, pl.exp(x[lane * 16 : lane * 16 + 16, :]), [lane * 16, 0])
+        else:
+            out = pl.assemble(out, pl.exp(x[0:16, :]), [0, 0])
+    return out
+
+
+def test_the_two_lanes_of_a_core_group_run_at_the_same_time() -> None:
+    took = {}
+    for lanes in (False, True):
+        program, found = lowered(by_lanes, tensor((32, 128), "FP32"), tensor((32, 128), "FP32"), lanes)
+        stream = stream_of(found[0], program.device)
+        took[lanes] = time_block(stream).duration
+        assert stream.read == (2 if lanes else 1) * 16 * 128 * 4
+    assert took[True] == pytest.approx(took[False], abs=40)  # one turn of the loop is issued

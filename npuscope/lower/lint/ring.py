@@ -11,20 +11,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
-from math import prod
 from typing import NamedTuple
 
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
 from npuscope.lower.races.scopes import Path, path_of
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.lower.rings import entries_of, limits_of
+from npuscope.tile.rings import NAMES
 
-TOLD = {  # limit of the runtime -> what is too much, and the setting that moves the limit
-    "task_window": ("{total:,} tasks are submitted in one scope, {limit:,} is one too many", "ring_task_window"),
-    "heap": ("{total:,} bytes of tensors are made in one scope, its ring has {limit:,}", "ring_heap"),
-    "dep_pool": ("tasks of one scope wait for {total:,} others, its ring has room for {limit:,}", "ring_dep_pool"),
-    "tensormap": ("{total:,} written tensors are remembered at once, the map has room for {limit:,}", ""),
+TOLD = {  # limit of the runtime -> what is too much
+    "task_window": "{total:,} tasks are submitted in one scope, {limit:,} is one too many",
+    "heap": "{total:,} bytes of tensors are made in one scope, its ring has {limit:,}",
+    "dep_pool": "tasks of one scope wait for {total:,} others, its ring has room for {limit:,}",
+    "tensormap": "{total:,} written tensors are remembered at once, the map has room for {limit:,}",
+}
+ERROR = {  # what the runtime says then
+    "task_window": "SCOPE_DEADLOCK",
+    "heap": "HEAP_RING_DEADLOCK",
+    "dep_pool": "DEP_POOL_OVERFLOW",
+    "tensormap": "TENSORMAP_OVERFLOW",
 }
 
 
@@ -38,21 +44,22 @@ class _Need(NamedTuple):
 
 
 def check(program: Program) -> Iterator[Finding]:
-    limits = {name: int(constant.value) for name, constant in program.device.runtime.items()}
-    if "rings" not in limits:
+    if "rings" not in program.device.runtime:
         return
     paths = [path_of(program.recording, task) for task in program.recording.tasks]
-    stores = {"task_window": _tasks, "heap": _bytes, "dep_pool": _waits, "tensormap": _entries}
-    for name, needs_of in stores.items():
-        needs = list(needs_of(program, paths))
-        if name in limits and sum(need.amount for need in needs) >= limits[name]:
-            held = _open(needs) if name == "tensormap" else _held(needs, limits["rings"])
-            for one in held.values():
-                yield from _exceeding(program, name, one, limits[name])
+    for name, needs_of in {"task_window": _tasks, "heap": _bytes, "dep_pool": _waits}.items():
+        limits, needs = limits_of(program, name), list(needs_of(program, paths))
+        if limits and sum(need.amount for need in needs) >= min(limits):
+            for path, held in _held(needs, len(limits) - 1).items():
+                yield from _exceeding(program, name, held, limits[min(len(path), len(limits) - 1)])
+    runtime = {name: int(constant.value) for name, constant in program.device.runtime.items()}
+    if "tensormap" in runtime:
+        for held in _open(list(_entries(program, paths))).values():
+            yield from _exceeding(program, "tensormap", held, runtime["tensormap"])
     deepest = max(range(len(paths)), key=lambda n: len(paths[n]), default=None)
-    if deepest is not None and len(paths[deepest]) > limits.get("scope_depth", len(paths[deepest])):
+    if deepest is not None and len(paths[deepest]) > runtime.get("scope_depth", len(paths[deepest])):
         task = program.recording.tasks[deepest]
-        what = f"{len(paths[deepest])} scopes are open at once, the runtime allows {limits['scope_depth']}"
+        what = f"{len(paths[deepest])} scopes are open at once, the runtime allows {runtime['scope_depth']}"
         yield _finding(program, what, "Take loops apart, or put them into the task.", task.site, task.kernel)
 
 
@@ -60,11 +67,11 @@ def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> I
     room = limit - (name == "task_window")
     for need, used in zip(needs, accumulate(need.amount for need in needs), strict=True):
         if used > room:
-            what, setting = TOLD[name]
-            told = what.format(total=sum(need.amount for need in needs), limit=limit)
-            larger = f", or give the run a larger {setting}" if setting else ""
+            told = TOLD[name].format(total=sum(need.amount for need in needs), limit=limit)
+            larger = f", or give the run a larger {NAMES[name]} (PTO2_{NAMES[name].upper()})" if name in NAMES else ""
             fix = f"Split the scope: make a part of it a pl.scope() of its own or the body of a loop{larger}."
-            yield _finding(program, f"{told}: here it waits for itself, for ever", fix, need.site, need.kernel)
+            message = f"{told}: here it waits for itself, for ever ({ERROR[name]})"
+            yield _finding(program, message, fix, need.site, need.kernel)
             return
 
 
@@ -94,22 +101,14 @@ def _open(needs: list[_Need]) -> dict[Path, list[_Need]]:
 
 def _tasks(program: Program, paths: list[Path]) -> Iterator[_Need]:
     """Task slots in order of submission; an allocation takes one too."""
-    recording = program.recording
-    made: dict[int, list[int]] = defaultdict(list)
-    for allocation in program.graph.allocations:
-        made[allocation.before_task].append(allocation.buffers[0])
-    for task, path in zip(recording.tasks, paths, strict=True):
-        for id in made.get(task.id, ()):
-            yield _Need(path_of(recording, recording.buffers[id]), 1, recording.buffers[id].site, "")
-        yield _Need(path, 1, task.site, task.kernel)
+    for entry in entries_of(program):
+        yield _Need(entry.path, 1, entry.site, program.recording.tasks[entry.task].kernel if entry.is_task else "")
 
 
 def _bytes(program: Program, paths: list[Path]) -> Iterator[_Need]:
-    recording = program.recording
-    for allocation in program.graph.allocations:
-        for buffer in (recording.buffers[id] for id in allocation.buffers):
-            size = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
-            yield _Need(path_of(recording, buffer), size, buffer.site, "")
+    for entry in entries_of(program):
+        if entry.bytes:
+            yield _Need(entry.path, entry.bytes, entry.site, "")
 
 
 def _waits(program: Program, paths: list[Path]) -> Iterator[_Need]:

@@ -16,6 +16,15 @@ Path = tuple[Hashable, ...]  # scopes open around something, outermost first: ne
 
 def path_of(recording: Recording, made: Task | Buffer) -> Path:
     """The scopes that a task was submitted in, or a tensor created in."""
+    return _opened(recording, made) or ("function",)
+
+
+def depth_of(recording: Recording, made: Task | Buffer) -> int:
+    """How many scopes the program has open there; the runtime has one more of its own around everything."""
+    return len(_opened(recording, made))
+
+
+def _opened(recording: Recording, made: Task | Buffer) -> Path:
     found: list[Hashable] = ["function"] if recording.auto_scope else []
     manual, done = not recording.auto_scope, 0
     for scope in made.scopes:
@@ -25,4 +34,4 @@ def path_of(recording: Recording, made: Task | Buffer) -> Path:
         manual, done = manual or scope.manual, scope.turns
     if not manual:
         found += [(turn.loop, turn.turn) for turn in made.turns[done:] if turn.kind != "unroll"]
-    return tuple(found) or ("function",)
+    return tuple(found)

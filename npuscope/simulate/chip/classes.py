@@ -1,4 +1,8 @@
-"""Kinds of blocks: bodies with what they find in L2, timed at every slow-down of the memory."""
+"""Kinds of blocks: bodies with what they find in L2, timed at every slow-down of the memory.
+
+An atomic add reads what it adds to, so it counts as a read beside the write. Blocks that meet at barriers are a kind
+per launch: a phase between two barriers takes as long as it takes the slowest of the launch's blocks.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,14 @@ from npuscope.simulate.chip.l2 import SMALL, Cache
 from npuscope.simulate.chip.lines import distinct_lines
 from npuscope.simulate.core.costs import NS, line_bytes
 from npuscope.simulate.core.pipes import Timing, time_block
+from npuscope.simulate.core.scalar import fresh_lines
 from npuscope.simulate.core.stream import Stream, stream_of
 from npuscope.tile.dtypes import BY_NAME
 from npuscope.tile.record.model import Access, BlockGroup, Task
 
-STEPS = 16  # shares of a block's bytes that come from HBM are told apart in so many steps
+STEPS = 64  # shares of a block's bytes that come from HBM are told apart in so many steps
+Kind = tuple[int, int]  # stream, share of HBM
+Launch = frozenset[Kind]  # kinds that meet at barriers; empty where there are none
 
 
 @dataclass(frozen=True)
@@ -39,10 +46,11 @@ class Classes:
 
     program: Program
     kernels: dict[tuple[str, int, str, int], Kernel]
-    known: dict[tuple[int, int], int] = field(default_factory=dict)  # stream, share of HBM -> class
+    known: dict[tuple[Kind, Launch], int] = field(default_factory=dict)  # -> class
     streams: list[Stream] = field(default_factory=list)
     timed: dict[tuple[int, float], Timing] = field(default_factory=dict)
-    entries: list[tuple[int, int]] = field(default_factory=list)
+    entries: list[Kind] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)  # of each entry
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
@@ -54,19 +62,24 @@ class Classes:
         self._line = int(self.device.core["gm_line"].value)
         self._distinct: dict[tuple[int, int], int] = {}
 
-    def stream(self, key: tuple[str, int, str, int]) -> int:
+    def stream(self, task: Task, group: BlockGroup) -> int:
+        key = (task.kernel, group.body, task.split, task.ring_slots)
         if key not in self._numbers:
             kernel = self.kernels[key]
             self._numbers[key] = len(self.streams)
-            self.streams.append(stream_of(kernel, self.device))
+            buffers = (self.program.recording.buffers[argument.buffer] for argument in task.arguments)
+            sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
+            line = int(self.device.core["scalar_line"].value)
+            fresh = fresh_lines(kernel.lowered, group.offsets, sizes, line)
+            self.streams.append(stream_of(kernel, self.device, fresh))
             self._reads.append(tuple(_reads(kernel, self.device, self.program)))
         return self._numbers[key]
 
     def of(self, task: Task) -> Ints:
         """The class of every block, in the order of blocks."""
-        found = np.zeros(max(task.blocks, 1), np.int64)
+        kinds: dict[int, Kind] = {}
         for group in task.groups:
-            number = self.stream((task.kernel, group.body, task.split, task.ring_slots))
+            number = self.stream(task, group)
             total = sum(reads.bytes for reads in self._reads[number])
             missed = np.zeros(len(group.blocks))
             for reads in self._reads[number]:
@@ -81,12 +94,16 @@ class Classes:
                     if not self._cache.touch((buffer.id, place, number, reads.argument), once):
                         missed[n] += once
             for n, at in enumerate(group.blocks.tolist()):
-                share = round(STEPS * missed[n] / total) if total else 0
-                found[at] = self._class(number, share)
+                kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
         for argument in task.arguments:
             if argument.writes:
                 buffer = self.program.recording.buffers[argument.buffer]
                 self._cache.touch(buffer.id, min(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes, self._whole))
+        meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
+        launch = frozenset(kinds.values() if meets else ())
+        found = np.zeros(max(task.blocks, 1), np.int64)
+        for at, kind in kinds.items():
+            found[at] = self._class(kind, launch)
         return found
 
     def _once(self, number: int, reads: Reads, group: BlockGroup) -> int:
@@ -97,29 +114,38 @@ class Classes:
             self._distinct[key] = min(distinct_lines(boxes, reads.size, self._line) * self._line, reads.bytes)
         return self._distinct[key]
 
-    def _class(self, stream: int, share: int) -> int:
-        key = (stream, share)
+    def _class(self, kind: Kind, launch: Launch) -> int:
+        key = (kind, launch)
         if key not in self.known:
             self.known[key] = len(self.entries)
-            self.entries.append(key)
+            self.entries.append(kind)
+            self.launches.append(launch)
         return self.known[key]
 
     def tables(self) -> tuple[Floats, Floats]:
         """`run` and `draws` of every class."""
         start = self.device.timing["block_start"].value * NS
         run, draws = np.zeros((len(self.entries), len(SLOW))), np.zeros((len(self.entries), len(SLOW)))
-        for number, (stream, share) in enumerate(self.entries):
-            part = share / STEPS
+        for number, (kind, launch) in enumerate(zip(self.entries, self.launches, strict=True)):
+            stream, share = kind
             for n, slow in enumerate(SLOW):
-                timing = self._timed(stream, 1 + part * (slow - 1))
-                run[number, n] = timing.duration + start
-                draws[number, n] = self.streams[stream].read * part / run[number, n]
+                waited = self._waited(kind, launch, slow) if launch else 0.0
+                run[number, n] = self._timed(kind, slow).duration + waited + start
+                draws[number, n] = self.streams[stream].read * share / STEPS / run[number, n]
         return run, draws
 
-    def _timed(self, stream: int, slow: float) -> Timing:
-        key = (stream, slow)
+    def _waited(self, kind: Kind, launch: Launch, slow: float) -> float:
+        """How long a block waits at its barriers for the slowest of the launch, phase by phase."""
+        phases = [np.diff(self._timed(one, slow).met, prepend=0.0) for one in sorted(launch)]
+        own = np.diff(self._timed(kind, slow).met, prepend=0.0)
+        return float(np.sum(np.max(phases, axis=0) - own))
+
+    def _timed(self, kind: Kind, slow: float) -> Timing:
+        """At a slow-down of HBM, of which a block feels its share."""
+        stream, share = kind
+        key = (stream, 1 + share / STEPS * (slow - 1))
         if key not in self.timed:
-            self.timed[key] = time_block(self.streams[stream], slow)
+            self.timed[key] = time_block(self.streams[stream], key[1])
         return self.timed[key]
 
 
@@ -136,7 +162,7 @@ def _places(offsets: tuple[Ints, ...], reads: Reads, blocks: int, line: int) -> 
 
 
 def _reads(kernel: Kernel, device: Device, program: Program) -> list[Reads]:
-    """Per argument what a body loads of it."""
+    """Per argument what a body loads of it or adds to."""
     line = int(device.core["gm_line"].value)
     task = program.recording.tasks[kernel.task]
     size: dict[int, int] = {}
@@ -148,9 +174,9 @@ def _reads(kernel: Kernel, device: Device, program: Program) -> list[Reads]:
             if isinstance(item, Repeat):
                 walk(item.items, times * item.count)
                 continue
-            if item.plane != "load":
-                continue
             for n, access in enumerate(item.accesses):
+                if item.plane != "load" and (item.plane != "store" or access.mode != "add"):
+                    continue
                 dtype = program.recording.buffers[task.arguments[access.argument].buffer].dtype
                 sizes[access.argument] = BY_NAME[dtype].bytes
                 moved = line_bytes(access, sizes[access.argument], line) * times

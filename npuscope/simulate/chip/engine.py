@@ -6,14 +6,26 @@ events every running block gets on at the speed that the shared memory allows.
 
 from __future__ import annotations
 
-import numpy as np
-
-from npuscope.simulate.chip.job import MIX, NONE, Job, Machine, Times, new_times
+from npuscope.simulate.chip.job import (
+    BEGIN,
+    COMPLETED,
+    DISPATCHED,
+    MIX,
+    NONE,
+    POLLED,
+    RELEASED,
+    RETIRED,
+    THREAD,
+    Job,
+    Machine,
+    Times,
+    new_times,
+)
 from npuscope.simulate.chip.memory import add_up, set_spans
+from npuscope.simulate.chip.rings import has_room, release, take_room
 from npuscope.simulate.chip.scheduler import (
     find_together,
     finish,
-    gated,
     hand_out,
     make_ready,
     stage,
@@ -39,7 +51,6 @@ from npuscope.simulate.chip.state import (
     LAST,
     MISSING,
     NEXT,
-    OLDEST,
     ORCHESTRATING,
     OWNER,
     PERIOD,
@@ -62,11 +73,15 @@ ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
 @compiled
 def run(job: Job, machine: Machine, times: Times, s: State) -> float:
-    """Runs until all tasks are done; the time then, or -1 where nobody can go on."""
-    now, events = 0.0, 0
+    """Runs until all tasks are done; when the last was seen done, or -1 where nobody can go on."""
+    now, last, events, due, threads = 0.0, 0.0, 0, s.clock[DUE], s.thread[AT]
     while s.number[FINISHED] < len(job.shape):
-        blocks = np.min(s.clock[DUE])
-        when = min(blocks, np.min(s.thread[AT]))
+        blocks = FAR
+        for core in range(len(due)):
+            blocks = min(blocks, due[core])
+        when = blocks
+        for thread in range(machine.threads):
+            when = min(when, threads[thread])
         if s.number[NEXT] < len(job.shape):
             when = min(when, s.orchestrator[0])
         if when >= FAR:
@@ -81,73 +96,75 @@ def run(job: Job, machine: Machine, times: Times, s: State) -> float:
         if s.orchestrator[0] <= now:
             orchestrate(job, machine, times, s, now)
         for thread in range(machine.threads):
-            if s.thread[AT, thread] <= now:
-                loop(job, machine, times, s, thread, now)
-    return now
+            if threads[thread] <= now:
+                last = max(last, loop(job, machine, times, s, thread, now))
+    return last
 
 
 @compiled
 def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """Blocks that are due start or end; what waited behind one that ended goes on."""
-    ended = False
-    for core in range(s.core.shape[1]):
-        if s.clock[DUE, core] > now:
+    cores, clock, rates, draws, clusters = s.core, s.clock, s.rates, job.draws, machine.clusters
+    first, last = clusters, -1  # clusters where something ended
+    for core in range(cores.shape[1]):
+        if clock[DUE, core] > now:
             continue
-        task = s.core[TASK, core]
-        row = job.first_block[task] + s.core[BLOCK, core]
+        task = cores[TASK, core]
+        row = job.first_block[task] + cores[BLOCK, core]
         kind = job.block_class[row]
-        if s.core[STATE, core] == WAITING:
-            s.core[STATE, core] = RUNNING
-            s.core[KIND, core] = kind
-            s.clock[SPAN, core] = job.run[kind, 0]
-            s.clock[DUE, core] = now + job.run[kind, 0]
+        if cores[STATE, core] == WAITING:
+            cores[STATE, core] = RUNNING
+            cores[KIND, core] = kind
+            clock[SPAN, core] = job.run[kind, 0]
+            clock[DUE, core] = now + job.run[kind, 0]
             times.start[row] = now
-            for n in range(len(s.rates)):
-                s.rates[n] += job.draws[kind, n]
+            for n in range(len(rates)):
+                rates[n] += draws[kind, n]
             continue
-        ended = True
+        cluster = core if core < clusters else (core - clusters) // 2
+        first, last = min(first, cluster), max(last, cluster)
         times.end[row] = now
-        for n in range(len(s.rates)):
-            s.rates[n] -= job.draws[kind, n]
-        s.unseen[s.core[UNSEEN_COUNT, core], core] = row
-        s.core[UNSEEN_COUNT, core] += 1
-        s.core[STATE, core] = IDLE
-        s.core[TASK, core] = -1
-        s.clock[DUE, core] = FAR
+        for n in range(len(rates)):
+            rates[n] -= draws[kind, n]
+        s.unseen[cores[UNSEEN_COUNT, core], core] = row
+        cores[UNSEEN_COUNT, core] += 1
+        cores[STATE, core] = IDLE
+        cores[TASK, core] = -1
+        clock[DUE, core] = FAR
         if job.shape[task] == MIX:
-            for vector in range(machine.clusters + 2 * core, machine.clusters + 2 * core + 2):
-                s.core[STATE, vector] = IDLE
-                s.core[TASK, vector] = -1
-        wake(s, s.core[OWNER, core], now + machine.fin)
-    if ended:
-        promote(job, machine, times, s, now)
+            for vector in range(clusters + 2 * core, clusters + 2 * core + 2):
+                cores[STATE, vector] = IDLE
+                cores[TASK, vector] = -1
+        wake(s.thread, cores[OWNER, core], now + machine.fin)
+    for cluster in range(first, last + 1):
+        for n in range(3):
+            core = cluster if n == 0 else clusters + 2 * cluster + n - 1
+            if cores[BEHIND, core] >= 0 and cores[STATE, core] == IDLE:
+                promote(job, machine, times, s, core, now)
 
 
 @compiled
-def promote(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
-    """What waited behind a block that ended goes on by itself; a mixed block when all its cores are free."""
-    for core in range(s.core.shape[1]):
-        task = s.core[BEHIND, core]
-        if task < 0 or s.core[STATE, core] != IDLE or (job.shape[task] == MIX and core >= machine.clusters):
-            continue
-        if job.shape[task] == MIX:
-            vector = machine.clusters + 2 * core
-            if s.core[STATE, vector] != IDLE or s.core[STATE, vector + 1] != IDLE:
-                continue
-            for n in range(vector, vector + 2):
-                s.core[BEHIND, n] = -1
-                s.core[TASK, n] = task
-                s.core[STATE, n] = HELD
-        s.core[TASK, core] = task
-        s.core[BLOCK, core] = s.core[BEHIND_BLOCK, core]
-        s.core[BEHIND, core] = -1
-        if s.core[BEHIND_GATED, core] == 1 and s.todo[MISSING, task] > 0:
-            s.core[STATE, core] = GATED
-        else:
-            s.core[STATE, core] = WAITING
-            # A thread's turn takes time: what it hands out or makes ready may be on its way still.
-            sent = max(times.dispatch[job.first_block[task] + s.core[BLOCK, core]], times.ready[task])
-            s.clock[DUE, core] = max(now + machine.switch, sent + machine.visible)
+def promote(job: Job, machine: Machine, times: Times, s: State, core: int, now: float) -> None:
+    """What waits behind a block that ended goes on by itself; a mixed block when all its cores are free."""
+    cores, task = s.core, s.core[BEHIND, core]
+    if job.shape[task] == MIX:
+        vector = machine.clusters + 2 * core
+        if core >= machine.clusters or cores[STATE, vector] != IDLE or cores[STATE, vector + 1] != IDLE:
+            return
+        for n in range(vector, vector + 2):
+            cores[BEHIND, n] = -1
+            cores[TASK, n] = task
+            cores[STATE, n] = HELD
+    cores[TASK, core] = task
+    cores[BLOCK, core] = cores[BEHIND_BLOCK, core]
+    cores[BEHIND, core] = -1
+    if cores[BEHIND_GATED, core] == 1 and s.todo[MISSING, task] > 0:
+        cores[STATE, core] = GATED
+    else:
+        cores[STATE, core] = WAITING
+        # A thread's turn takes time: what it hands out or makes ready may be on its way still.
+        sent = max(times.dispatch[job.first_block[task] + cores[BLOCK, core]], times.ready[task])
+        s.clock[DUE, core] = max(now + machine.switch, sent + machine.visible)
 
 
 @compiled
@@ -162,64 +179,56 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         s.number[ORCHESTRATING] = 0
         s.number[NEXT] += 1
         if s.todo[MISSING, task] == 0:
-            times.ready[task] = now
+            times.ready[task] = max(now, times.ready[task])
             make_ready(job, s, task)
             for thread in range(machine.threads):
-                wake(s, thread, now)
+                wake(s.thread, thread, now)
         else:
             stage(job, s, task)
             for thread in range(machine.threads):
-                wake(s, thread, now)
+                wake(s.thread, thread, now)
     if s.number[NEXT] < len(job.shape):
-        if may_submit(job, machine, s):
+        if may_submit(job, s):
             task = s.number[NEXT]
-            times.began[task] = now
+            take_room(job.rings, s, task)
+            host = job.waits_host[task]  # it may be done only later in a thread's turn that is under way
+            times.began[task] = max(now, s.seen[host] if host >= 0 else 0.0)
             s.number[ORCHESTRATING] = 1
-            s.orchestrator[0] = now + job.submit[task]
+            s.orchestrator[0] = times.began[task] + job.submit[task]
         else:
             s.orchestrator[0] = FAR  # the scheduler wakes it
 
 
 @compiled
-def may_submit(job: Job, machine: Machine, s: State) -> bool:
+def may_submit(job: Job, s: State) -> bool:
     task = s.number[NEXT]
     host = job.waits_host[task]
-    return bool((host < 0 or s.todo[COMPLETE, host] == 1) and task - s.number[OLDEST] < machine.window)
+    return bool((host < 0 or s.todo[COMPLETE, host] == 1) and has_room(job.rings, s, task))
 
 
 @compiled
-def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> None:
-    """One turn of a scheduler thread."""
-    clock, polled, seen = now, 0.0, 0
+def go_on(job: Job, s: State, clock: float) -> None:
+    """The orchestrator goes on if it waited for what has happened."""
+    if s.number[NEXT] < len(job.shape) and s.orchestrator[0] >= FAR and may_submit(job, s):
+        s.orchestrator[0] = clock
+
+
+@compiled
+def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> float:
+    """One turn of a scheduler thread; when it last saw a task done, 0 if it saw none."""
+    begin = now + machine.release * release(job.rings, s, now)
+    go_on(job, s, begin)
+    polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
+    retiring = clock
     if thread == 0:
         while s.ends[NONE, 0] < s.ends[NONE, 1]:
             task = s.queue[NONE, s.ends[NONE, 0]]
             s.ends[NONE, 0] += 1
             seen += 1
-            clock = finish(job, machine, times, s, task, max(clock, times.ready[task]) + machine.dummy)
-    for core in range(s.core.shape[1]):
-        if s.core[OWNER, core] != thread:
-            continue
-        if s.core[UNSEEN_COUNT, core] == 0 and (s.core[STATE, core] == IDLE or gated(machine, s, core)):
-            continue
-        clock += machine.poll
-        polled += machine.poll
-        while s.core[UNSEEN_COUNT, core] > 0 and times.end[s.unseen[0, core]] + machine.fin <= clock:
-            row = s.unseen[0, core]
-            for n in range(s.core[UNSEEN_COUNT, core] - 1):
-                s.unseen[n, core] = s.unseen[n + 1, core]
-            s.core[UNSEEN_COUNT, core] -= 1
-            seen += 1
-            clock += machine.complete
-            times.finish[row] = clock
-            task = job.task_of[row]
-            s.todo[DONE, task] += 1
-            if s.todo[DONE, task] == job.blocks[task]:
-                clock = finish(job, machine, times, s, task, clock)
-    while s.number[OLDEST] < len(job.shape) and s.todo[COMPLETE, s.number[OLDEST]] == 1:
-        s.number[OLDEST] += 1
-    if s.number[NEXT] < len(job.shape) and s.orchestrator[0] >= FAR and may_submit(job, machine, s):
-        s.orchestrator[0] = clock
+            done = max(clock, times.ready[task]) + machine.dummy
+            s.seen[task] = done
+            clock = finish(job, machine, times, s, task, done)
+    go_on(job, s, clock)
     handing = clock
     find_together(job, s)
     if s.number[TOGETHER] >= 0:
@@ -228,21 +237,50 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if seen == 0 and clock == handing:
+    if begin == now and seen == 0 and clock == handing:
         sleep(machine, times, s, thread, now)
-        return
+        return 0.0
     if s.number[ROWS] < len(times.loops):
-        times.loops[s.number[ROWS], 0] = thread
-        times.loops[s.number[ROWS], 1] = now
-        times.loops[s.number[ROWS], 2] = polled
-        times.loops[s.number[ROWS], 3] = handing - now - polled
-        times.loops[s.number[ROWS], 4] = clock - handing
+        row = times.loops[s.number[ROWS]]
+        row[THREAD], row[BEGIN], row[POLLED], row[COMPLETED] = thread, now, polled, retiring - begin - polled
+        row[RETIRED], row[DISPATCHED], row[RELEASED] = handing - retiring, clock - handing, begin - now
     s.number[ROWS] += 1
     s.thread[ASLEEP, thread] = 0
     s.thread[AT, thread] = max(clock, now + machine.loop)
     for peer in range(machine.threads):  # what became ready may be for a peer's cores
         if peer != thread:
-            wake(s, peer, clock)
+            wake(s.thread, peer, clock)
+    return done
+
+
+@compiled
+def poll(
+    job: Job, machine: Machine, times: Times, s: State, thread: int, now: float
+) -> tuple[float, float, int, float]:
+    """Looks at the thread's cores: time spent looking, when it is through, blocks seen done, when the last task was."""
+    clock, polled, seen, done = now, 0.0, 0, 0.0
+    cores, own, unseen, ends = s.core, s.own, s.unseen, times.end
+    for n in range(own.shape[1]):
+        core = own[thread, n]
+        if core < 0:
+            break
+        clock += machine.poll
+        polled += machine.poll
+        while cores[UNSEEN_COUNT, core] > 0 and ends[unseen[0, core]] + machine.fin <= clock:
+            row = unseen[0, core]
+            for place in range(cores[UNSEEN_COUNT, core] - 1):
+                unseen[place, core] = unseen[place + 1, core]
+            cores[UNSEEN_COUNT, core] -= 1
+            seen += 1
+            clock += machine.complete
+            times.finish[row] = clock
+            task = job.task_of[row]
+            s.todo[DONE, task] += 1
+            s.seen[task] = max(s.seen[task], clock)
+            if s.todo[DONE, task] == job.blocks[task]:
+                done = s.seen[task]  # a peer whose turn is under way may see its block later
+                clock = finish(job, machine, times, s, task, done)
+    return polled, clock, seen, done
 
 
 @compiled
@@ -250,9 +288,11 @@ def sleep(machine: Machine, times: Times, s: State, thread: int, now: float) -> 
     """Nothing to do: the thread keeps polling and acts in the turn after something happened."""
     s.thread[ASLEEP, thread] = 1
     s.thread[AT, thread] = FAR
-    for core in range(s.core.shape[1]):
-        if s.core[OWNER, core] == thread and s.core[UNSEEN_COUNT, core] > 0:
-            wake(s, thread, max(times.end[s.unseen[0, core]] + machine.fin, now + s.thread[PERIOD, thread]))
+    cores, own = s.core, s.own
+    for n in range(own.shape[1]):
+        core = own[thread, n]
+        if core >= 0 and cores[UNSEEN_COUNT, core] > 0:
+            wake(s.thread, thread, max(times.end[s.unseen[0, core]] + machine.fin, now + s.thread[PERIOD, thread]))
 
 
 def run_chip(job: Job, machine: Machine) -> tuple[Times, float]:

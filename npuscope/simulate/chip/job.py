@@ -35,7 +35,27 @@ class Machine(NamedTuple):
     stage: float
     dummy: float
     loop: float  # a scheduler turn that polls nobody
-    window: int  # tasks between the oldest that is not done and the newest
+    release: float  # per task or tensor whose room a ring gets back
+
+
+class Rings(NamedTuple):
+    """What submitting takes of the runtime's rings. An entry is a task, or an allocation of tensors before it.
+
+    Entries are in order of submission, a task's own is the last of its rows. A ring gives room back first in, first
+    out: of an entry whose task and users are done and whose scope has closed. Users are counted when submitted.
+    """
+
+    first_entry: Ints  # per task; empty where the rings can never be full
+    entry: Ints  # rows RING, BYTES, CLOSES (the first task submitted after its scope has closed), FOLLOWER in its ring
+    first_use: Ints  # per task
+    use: Ints  # entries that a task keeps until it is done
+    room: Ints  # rows SLOTS, HEAP; a column per ring
+
+
+RING, BYTES, CLOSES, FOLLOWER = range(4)
+SLOTS, HEAP = range(2)
+_NONE = np.zeros(0, np.int64)
+ENDLESS = Rings(_NONE, np.zeros((4, 0), np.int64), _NONE, _NONE, np.zeros((2, 0), np.int64))
 
 
 class Job(NamedTuple):
@@ -55,6 +75,7 @@ class Job(NamedTuple):
     waits_host: Ints  # the task that the orchestrator waits for before it submits this one; -1 for none
     run: Floats  # [class, slow-down]
     draws: Floats  # [class, slow-down]
+    rings: Rings = ENDLESS
 
 
 class Times(NamedTuple):
@@ -71,11 +92,14 @@ class Times(NamedTuple):
     submitted: Floats  # per task: when the orchestrator was done with it
     began: Floats  # per task: when it began with it
     ready: Floats  # per task: when the last producer was seen done
-    loops: Floats  # rows of the scheduler's loops that did something: thread, start, polled, completed, dispatched
+    loops: Floats  # rows of the scheduler's turns that did something: THREAD, BEGIN and how long each part took
+
+
+THREAD, BEGIN, POLLED, COMPLETED, RETIRED, DISPATCHED, RELEASED = range(7)  # columns of `Times.loops`
 
 
 def new_times(job: Job) -> Times:
     """Times of a run that has not begun."""
     blocks, tasks = len(job.block_class), len(job.shape)
     zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
-    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 5))])
+    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 7))])

@@ -16,13 +16,17 @@ from npuscope.simulate.compiled import compiled
 
 @compiled
 def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
-    """Between which two slow-downs the memory is: index, share towards the next, and a factor beyond the last."""
+    """Between which two slow-downs the memory is: index, share towards the next, and a factor beyond the last.
+
+    A block's time grows evenly between the two, so that of equal blocks one over the rate does; mixtures then take a
+    little less than the limit, never more.
+    """
     if rates[0] <= limit:
         return 0, 0.0, 1.0
     last = len(rates) - 1
     for g in range(1, last + 1):
         if rates[g] <= limit:
-            return g - 1, (rates[g - 1] - limit) / (rates[g - 1] - rates[g]), 1.0
+            return g - 1, (rates[g - 1] / limit - 1) / (rates[g - 1] / rates[g] - 1), 1.0
     return last - 1, 1.0, rates[last] / limit
 
 
@@ -30,12 +34,16 @@ def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
 def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
     """How long the block on each core runs from start to end at the present slow-down, and when it is then due."""
     g, share, factor = slow_down(s.rates, machine.limit)
-    for core in range(s.core.shape[1]):
-        if s.core[STATE, core] == RUNNING:
-            kind = s.core[KIND, core]
-            span = (job.run[kind, g] + share * (job.run[kind, g + 1] - job.run[kind, g])) * factor
-            s.clock[DUE, core] = now + (s.clock[DUE, core] - now) / s.clock[SPAN, core] * span
-            s.clock[SPAN, core] = span
+    if s.slow[0] == s.slow[1] == g == share == 0 and s.slow[2] == factor == 1:
+        return  # nobody was or is slowed down
+    s.slow[0], s.slow[1], s.slow[2] = g, share, factor
+    cores, clock, run = s.core, s.clock, job.run
+    for core in range(cores.shape[1]):
+        if cores[STATE, core] == RUNNING:
+            kind = cores[KIND, core]
+            span = (run[kind, g] + share * (run[kind, g + 1] - run[kind, g])) * factor
+            clock[DUE, core] = now + (clock[DUE, core] - now) / clock[SPAN, core] * span
+            clock[SPAN, core] = span
 
 
 @compiled

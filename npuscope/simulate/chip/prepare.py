@@ -12,6 +12,7 @@ from npuscope.lower.passes import Options
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.classes import Classes
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
+from npuscope.simulate.chip.ring_entries import rings_of
 from npuscope.simulate.core.costs import NS
 from npuscope.tile.record.model import Recording
 
@@ -66,6 +67,7 @@ def prepare(program: Program, options: Options = Options()) -> Prepared:
         waits_host=_host_waits(program.recording),
         run=run,
         draws=draws,
+        rings=rings_of(program, edges),
     )
     return Prepared(program, found, classes, job, machine_of(program.device))
 
@@ -89,7 +91,7 @@ def machine_of(device: Device) -> Machine:
         stage=ns["early_stage"],
         dummy=ns["dummy"],
         loop=ns["idle_loop"],
-        window=int(device.runtime["task_window"].value),
+        release=ns["release_entry"],
     )
 
 

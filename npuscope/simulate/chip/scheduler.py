@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Floats, Ints, Job, Machine, Times
+from npuscope.simulate.chip.rings import count_users
 from npuscope.simulate.chip.state import (
     ASLEEP,
     AT,
@@ -36,6 +37,7 @@ from npuscope.simulate.chip.state import (
     TASK,
     TOGETHER,
     UNREADY,
+    UNSEEN_COUNT,
     USED,
     WAITING,
     State,
@@ -46,13 +48,13 @@ BELOW = 1e-9
 
 
 @compiled
-def wake(s: State, thread: int, when: float) -> None:
-    """An idle thread sees what happened when it next comes round its loop."""
-    if s.thread[ASLEEP, thread] == 1:
-        turns = np.ceil((when - s.thread[LAST, thread]) / s.thread[PERIOD, thread] - BELOW)
-        at = s.thread[LAST, thread] + max(turns, 0.0) * s.thread[PERIOD, thread]
-        if at < s.thread[AT, thread]:
-            s.thread[AT, thread] = max(at, when)
+def wake(threads: Floats, thread: int, when: float) -> None:
+    """An idle thread sees what happened when it next comes round its loop. (`threads` is the state's `thread`.)"""
+    if threads[ASLEEP, thread] == 1:
+        turns = np.ceil((when - threads[LAST, thread]) / threads[PERIOD, thread] - BELOW)
+        at = threads[LAST, thread] + max(turns, 0.0) * threads[PERIOD, thread]
+        if at < threads[AT, thread]:
+            threads[AT, thread] = max(at, when)
 
 
 @compiled
@@ -65,15 +67,12 @@ def make_ready(job: Job, s: State, task: int) -> None:
 @compiled
 def stage(job: Job, s: State, task: int) -> None:
     """A task all of whose missing producers are early and handed out may be put on a core before they are done."""
-    fit = (
-        s.todo[SUBMITTED, task] == 1
-        and s.todo[MISSING, task] > 0
-        and s.todo[UNREADY, task] == 0
-        and s.todo[STAGED, task] == 0
-    )
-    if fit and job.shape[task] != NONE and job.together[task] == 0:
-        shape = job.shape[task]
-        s.todo[STAGED, task] = 1
+    todo = s.todo
+    if todo[UNREADY, task] > 0 or todo[MISSING, task] == 0 or todo[SUBMITTED, task] == 0 or todo[STAGED, task] == 1:
+        return
+    shape = job.shape[task]
+    if shape != NONE and job.together[task] == 0:
+        todo[STAGED, task] = 1
         s.queue[EARLY + shape, s.ends[EARLY + shape, 1]] = task
         s.ends[EARLY + shape, 1] += 1
 
@@ -81,25 +80,35 @@ def stage(job: Job, s: State, task: int) -> None:
 @compiled
 def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock: float) -> float:
     """A task is done: its consumers have one producer less to wait for."""
-    s.todo[COMPLETE, task] = 1
+    todo, out = s.todo, job.out
+    todo[COMPLETE, task] = 1
     s.number[FINISHED] += 1
+    count_users(job.rings, s, task, -1, clock)
+    late = 1 - job.early[task]
     for n in range(job.first_out[task], job.first_out[task + 1]):
-        consumer = job.out[n]
+        consumer = out[n]
         clock += machine.resolve
-        s.todo[MISSING, consumer] -= 1
-        if job.early[task] == 0:
-            s.todo[UNREADY, consumer] -= 1
-        if s.todo[MISSING, consumer] > 0:
+        times.ready[consumer] = max(times.ready[consumer], clock)  # a peer may have resolved another one later
+        todo[MISSING, consumer] -= 1
+        todo[UNREADY, consumer] -= late
+        if todo[MISSING, consumer] > 0:
             stage(job, s, consumer)
-        elif s.todo[SUBMITTED, consumer] == 1:
-            times.ready[consumer] = clock
-            if s.todo[STAGED, consumer] == 1:
-                for core in range(s.core.shape[1]):
-                    if s.core[TASK, core] == consumer and s.core[STATE, core] == GATED:
-                        s.core[STATE, core] = WAITING
-                        s.clock[DUE, core] = clock + machine.visible
+        elif todo[SUBMITTED, consumer] == 1:
+            if todo[STAGED, consumer] == 1:
+                ring_bell(job, machine, times, s, consumer)
             make_ready(job, s, consumer)
     return clock
+
+
+@compiled
+def ring_bell(job: Job, machine: Machine, times: Times, s: State, task: int) -> None:
+    """Blocks of a task that wait on their cores for its producers start; one may be on its way there still."""
+    cores = s.core
+    for core in range(cores.shape[1]):
+        if cores[TASK, core] == task and cores[STATE, core] == GATED:
+            cores[STATE, core] = WAITING
+            sent = times.dispatch[job.first_block[task] + cores[BLOCK, core]]
+            s.clock[DUE, core] = max(times.ready[task], sent) + machine.visible
 
 
 @compiled
@@ -112,32 +121,37 @@ def publish(job: Job, s: State, task: int) -> None:
 
 
 @compiled
-def idle(machine: Machine, s: State, shape: int, core: int) -> bool:
-    """Whether a block of this shape could start on a core at once."""
-    if s.core[STATE, core] != IDLE or s.core[BEHIND, core] >= 0:
+def idle(clusters: int, cores: Ints, shape: int, core: int) -> bool:
+    """Whether a block of this shape could start on a core at once. (`cores` is the state's `core`.)
+
+    A core has two slots, and a slot is free when the scheduler has seen its block done.
+    """
+    if cores[STATE, core] != IDLE or cores[BEHIND, core] >= 0 or cores[UNSEEN_COUNT, core] > 1:
         return False
     if shape == MIX:
-        for vector in range(machine.clusters + 2 * core, machine.clusters + 2 * core + 2):
-            if s.core[STATE, vector] != IDLE or s.core[BEHIND, vector] >= 0:
+        for vector in range(clusters + 2 * core, clusters + 2 * core + 2):
+            if cores[STATE, vector] != IDLE or cores[BEHIND, vector] >= 0 or cores[UNSEEN_COUNT, vector] > 1:
                 return False
     return True
 
 
 @compiled
-def gated(machine: Machine, s: State, core: int) -> bool:
+def gated(clusters: int, cores: Ints, core: int) -> bool:
     """Whether the block at a core's front waits for its bell: it cannot be done."""
-    cube = core if core < machine.clusters else (core - machine.clusters) // 2
-    return bool(s.core[STATE, core] == GATED or (s.core[STATE, core] == HELD and s.core[STATE, cube] == GATED))
+    if cores[STATE, core] == HELD:
+        return bool(cores[STATE, (core - clusters) // 2] == GATED)
+    return bool(cores[STATE, core] == GATED)
 
 
 @compiled
-def room_behind(machine: Machine, s: State, shape: int, core: int) -> bool:
+def room_behind(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
-    if s.core[BEHIND, core] >= 0 or gated(machine, s, core):
+    if cores[BEHIND, core] >= 0 or cores[UNSEEN_COUNT, core] > 0 or gated(clusters, cores, core):
         return False
     if shape == MIX:
-        vector = machine.clusters + 2 * core
-        return bool(s.core[BEHIND, vector] < 0 and s.core[BEHIND, vector + 1] < 0)
+        for vector in range(clusters + 2 * core, clusters + 2 * core + 2):
+            if cores[BEHIND, vector] >= 0 or cores[UNSEEN_COUNT, vector] > 0:
+                return False
     return True
 
 
@@ -180,55 +194,56 @@ def place_behind(
 @compiled
 def next_ready(job: Job, s: State, shape: int) -> int:
     """The first ready task of a shape that still has blocks to hand out; -1 where there is none."""
-    while s.ends[shape, 0] < s.ends[shape, 1]:
-        task = s.queue[shape, s.ends[shape, 0]]
-        if s.todo[HANDED, task] < job.blocks[task]:
+    queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
+    while ends[shape, 0] < ends[shape, 1]:
+        task = queue[shape, ends[shape, 0]]
+        if todo[HANDED, task] < blocks[task]:
             return int(task)
-        s.ends[shape, 0] += 1
+        ends[shape, 0] += 1
     return -1
 
 
 @compiled
 def next_early(job: Job, s: State, shape: int) -> int:
-    while s.ends[EARLY + shape, 0] < s.ends[EARLY + shape, 1]:
-        task = s.queue[EARLY + shape, s.ends[EARLY + shape, 0]]
-        if s.todo[MISSING, task] > 0 and s.todo[HANDED, task] < job.blocks[task]:
+    queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
+    while ends[EARLY + shape, 0] < ends[EARLY + shape, 1]:
+        task = queue[EARLY + shape, ends[EARLY + shape, 0]]
+        if todo[MISSING, task] > 0 and todo[HANDED, task] < blocks[task]:
             return int(task)
-        s.ends[EARLY + shape, 0] += 1
+        ends[EARLY + shape, 0] += 1
     return -1
 
 
 @compiled
 def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
     """Whether another thread has an idle place of this shape."""
-    first = machine.clusters if shape == AIV else 0
-    last = 3 * machine.clusters if shape == AIV else machine.clusters
-    found = False
-    for core in range(first, last):
-        found = found or (s.core[OWNER, core] != thread and idle(machine, s, shape, core))
-    return found
+    cores, clusters = s.core, machine.clusters
+    first = clusters if shape == AIV else 0
+    last = 3 * clusters if shape == AIV else clusters
+    for core in range(first, last):  # noqa: SIM110 (compiled)
+        if cores[OWNER, core] != thread and idle(clusters, cores, shape, core):
+            return True
+    return False
 
 
 @compiled
 def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> float:
     """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks."""
+    cores, own, clusters = s.core, s.own, machine.clusters
     for kind in range(3):
         for turn in range(3):
             shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
-            if (next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)) < 0:
+            task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
+            if task < 0 or (kind == 1 and peer_idle(machine, s, shape, thread)):
                 continue
-            if kind == 1 and peer_idle(machine, s, shape, thread):
-                continue
-            first = machine.clusters if shape == AIV else 0
-            last = 3 * machine.clusters if shape == AIV else machine.clusters
-            for core in range(first, last):
-                if s.core[OWNER, core] != thread:
+            for n in range(own.shape[1]):
+                core = own[thread, n]
+                if core < 0 or (core >= clusters) != (shape == AIV):
                     continue
-                task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
                 if task < 0 or job.together[task] == 1:
                     break
-                now = idle(machine, s, shape, core)
-                if not now and (kind == 0 or not room_behind(machine, s, shape, core)):
+                now = idle(clusters, cores, shape, core)
+                if not now and (kind == 0 or not room_behind(clusters, cores, shape, core)):
                     continue
                 clock = max(clock, times.ready[task])  # a peer whose turn is under way may make it ready only then
                 if kind != 2:
@@ -240,9 +255,10 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                 elif kind == 2:
                     place(job, machine, times, s, task, core, clock, -1.0)
                 else:
-                    pickup = machine.pickup if s.core[USED, core] == 1 else machine.pickup_first
+                    pickup = machine.pickup if cores[USED, core] == 1 else machine.pickup_first
                     place(job, machine, times, s, task, core, clock, clock + pickup)
                 publish(job, s, task)
+                task = next_early(job, s, shape) if kind == 2 else next_ready(job, s, shape)
             if kind == 0 and shape == MIX and next_ready(job, s, MIX) >= 0:
                 break  # mixed work remains: single tasks leave idle cores to it
     return clock
@@ -257,7 +273,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
     last = 3 * machine.clusters if shape == AIV else machine.clusters
     room = 0
     for core in range(first, last):
-        if idle(machine, s, shape, core):
+        if idle(machine.clusters, s.core, shape, core):
             room += 1
     wanted = min(job.blocks[task], last - first)
     if room < wanted:
@@ -266,7 +282,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
     clock = max(clock, times.ready[task])
     begin = clock + turns * machine.dispatch + machine.pickup
     for core in range(first, last):
-        if s.todo[HANDED, task] < wanted and idle(machine, s, shape, core):
+        if s.todo[HANDED, task] < wanted and idle(machine.clusters, s.core, shape, core):
             when = clock + (s.todo[HANDED, task] // machine.threads + 1) * machine.dispatch
             place(job, machine, times, s, task, core, when, begin)
     job.together[task] = 0  # blocks beyond the chip's places follow as usual

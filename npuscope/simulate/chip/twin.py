@@ -15,6 +15,7 @@ import numpy as np
 
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times, new_times
 from npuscope.simulate.chip.scheduler import BELOW
+from npuscope.simulate.chip.twin_rings import TwinRings
 
 FAR = float("inf")
 
@@ -57,6 +58,7 @@ class Chip:
         self.unready = job.producers.tolist()
         self.handed = [0] * len(job.shape)
         self.done = [0] * len(job.shape)
+        self.seen = [0.0] * len(job.shape)
         self.complete = [False] * len(job.shape)
         self.submitted = [False] * len(job.shape)
         self.staged = [False] * len(job.shape)
@@ -68,11 +70,14 @@ class Chip:
         self.submitting = False
         self.orchestrator = 0.0
         self.now = 0.0
+        self.last = 0.0
+        self.slow = (0, 0.0, 1.0)
+        self.rings = TwinRings(job.rings)
 
     # --- time
 
     def run(self) -> float:
-        """Until all is done; -1 where nobody can go on."""
+        """Until all is done: when the last was seen done; -1 where nobody can go on."""
         while not all(self.complete):
             due = min(core.due for core in self.cores)
             when = min([due, *(thread.at for thread in self.threads)])
@@ -89,7 +94,7 @@ class Chip:
             for thread in self.threads:
                 if thread.at <= when:
                     self.turn(thread)
-        return self.now
+        return self.last
 
     def share_memory(self) -> None:
         """All running blocks are slowed down alike until they take no more than the memory gives."""
@@ -102,9 +107,12 @@ class Chip:
             below = [n for n in range(1, len(rates)) if rates[n] <= limit]
             if below:
                 g = below[0] - 1
-                share = (rates[g] - limit) / (rates[g] - rates[g + 1])
+                share = (rates[g] / limit - 1) / (rates[g] / rates[g + 1] - 1)
             else:
                 g, share, factor = len(rates) - 2, 1.0, rates[-1] / limit
+        if (g, share, factor) == self.slow == (0, 0.0, 1.0):
+            return
+        self.slow = (g, share, factor)
         for core, kind in zip(running, kinds, strict=True):
             span = (self.job.run[kind, g] + share * (self.job.run[kind, g + 1] - self.job.run[kind, g])) * factor
             core.due = self.now + (core.due - self.now) / core.span * span
@@ -159,8 +167,7 @@ class Chip:
 
     def may_submit(self) -> bool:
         host = self.job.waits_host[self.next]
-        oldest = next((n for n, done in enumerate(self.complete) if not done), len(self.complete))
-        return bool((host < 0 or self.complete[host]) and self.next - oldest < self.machine.window)
+        return bool((host < 0 or self.complete[host]) and self.rings.have_room(self.next))
 
     def orchestrate(self) -> None:
         if self.submitting:
@@ -170,7 +177,7 @@ class Chip:
             self.submitting = False
             self.next += 1
             if self.missing[task] == 0:
-                self.times.ready[task] = self.now
+                self.times.ready[task] = max(self.now, self.times.ready[task])
                 self.ready[self.job.shape[task]].append(task)
             else:
                 self.stage(task)
@@ -178,11 +185,19 @@ class Chip:
                 self.wake(thread, self.now)
         if self.next < len(self.job.shape):
             if self.may_submit():
-                self.times.began[self.next] = self.now
+                self.rings.take(self.next)
+                host = int(self.job.waits_host[self.next])  # it may be done only later in a turn that is under way
+                begin = max(self.now, self.seen[host] if host >= 0 else 0.0)
+                self.times.began[self.next] = begin
                 self.submitting = True
-                self.orchestrator = self.now + float(self.job.submit[self.next])
+                self.orchestrator = begin + float(self.job.submit[self.next])
             else:
                 self.orchestrator = FAR
+
+    def go_on(self, clock: float) -> None:
+        """The orchestrator goes on if it waited for what has happened."""
+        if self.next < len(self.job.shape) and self.orchestrator == FAR and self.may_submit():
+            self.orchestrator = clock
 
     # --- the scheduler
 
@@ -206,18 +221,21 @@ class Chip:
 
     def finish(self, task: int, clock: float) -> float:
         self.complete[task] = True
+        self.last = max(self.last, clock)
+        self.rings.drop(task, clock)
         for consumer in self.consumers(task):
             clock += self.machine.resolve
+            self.times.ready[consumer] = max(self.times.ready[consumer], clock)
             self.missing[consumer] -= 1
             if not self.job.early[task]:
                 self.unready[consumer] -= 1
             if self.missing[consumer] > 0:
                 self.stage(consumer)
             elif self.submitted[consumer]:
-                self.times.ready[consumer] = clock
                 for core in self.cores:
                     if core.task == consumer and core.state == "gated":
-                        core.state, core.due = "waiting", clock + self.machine.visible
+                        sent = float(max(self.times.ready[consumer], self.times.dispatch[core.row]))
+                        core.state, core.due = "waiting", sent + self.machine.visible
                 self.ready[self.job.shape[consumer]].append(consumer)
         return clock
 
@@ -228,16 +246,12 @@ class Chip:
                 self.stage(consumer)
 
     def turn(self, thread: Thread) -> None:
-        clock, polled, seen = self.now, 0.0, 0
-        machine = self.machine
-        if thread.number == 0:
-            while self.ready[NONE]:
-                seen += 1
-                task = self.ready[NONE].popleft()
-                clock = self.finish(task, max(clock, float(self.times.ready[task])) + machine.dummy)
+        polled, seen, machine = 0.0, 0, self.machine
+        released = self.rings.release(self.next, self.now)
+        clock = self.now + machine.release * released
+        self.go_on(clock)
         for core in self.cores:
-            nothing = core.state == "idle" or self.gated(core)
-            if core.thread != thread.number or (nothing and not core.unseen):
+            if core.thread != thread.number:
                 continue
             clock += machine.poll
             polled += machine.poll
@@ -248,10 +262,16 @@ class Chip:
                 self.times.finish[row] = clock
                 task = int(self.job.task_of[row])
                 self.done[task] += 1
+                self.seen[task] = max(self.seen[task], clock)
                 if self.done[task] == self.job.blocks[task]:
-                    clock = self.finish(task, clock)
-        if self.next < len(self.job.shape) and self.orchestrator == FAR and self.may_submit():
-            self.orchestrator = clock
+                    clock = self.finish(task, self.seen[task])  # a peer in its turn may see its block later
+        if thread.number == 0:
+            while self.ready[NONE]:
+                seen += 1
+                task = self.ready[NONE].popleft()
+                self.seen[task] = max(clock, float(self.times.ready[task])) + machine.dummy
+                clock = self.finish(task, self.seen[task])
+        self.go_on(clock)
         handing = clock
         for shape in (MIX, AIC, AIV):
             first = self.next_of(self.ready[shape])
@@ -259,7 +279,7 @@ class Chip:
                 self.draining = first
         clock = self.start_together(clock) if self.draining >= 0 else self.hand_out(thread, clock)
         thread.last, thread.period = self.now, max(machine.loop, polled)
-        if not seen and clock == handing:
+        if not released and not seen and clock == handing:
             thread.asleep, thread.at = True, FAR
             for core in self.cores:
                 if core.thread == thread.number and core.unseen:
@@ -295,7 +315,9 @@ class Chip:
         return core.state == "gated" or (core.state == "held" and cube.state == "gated")
 
     def idle(self, core: Core, shape: int) -> bool:
-        return all(one.state == "idle" and one.behind is None for one in self.cores_of(core, shape))
+        """Whether a block could start there at once; a slot is free when its block was seen done."""
+        cores = self.cores_of(core, shape)
+        return all(one.state == "idle" and one.behind is None and len(one.unseen) < 2 for one in cores)
 
     def place(self, task: int, core: Core, when: float, begin: float | None) -> None:
         row = int(self.job.first_block[task]) + self.handed[task]
@@ -322,7 +344,7 @@ class Chip:
                     if task < 0 or self.together[task]:
                         break
                     now = self.idle(core, shape)
-                    taken = any(c.behind for c in self.cores_of(core, shape)) or self.gated(core)
+                    taken = any(c.behind or c.unseen for c in self.cores_of(core, shape)) or self.gated(core)
                     if not now and (kind == "idle" or taken):
                         continue
                     clock = max(clock, float(self.times.ready[task]))  # a peer's turn may make it ready only then

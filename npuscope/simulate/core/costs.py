@@ -73,7 +73,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     if one.pipe == "V":
         return Cost(_vector(one, lowered, device) * cycle)
     if one.pipe == "S" and any(access.mode == "read" for access in one.accesses):  # nobody waits for a write
-        return Cost(device.timing["scalar_read"].value * NS)
+        return Cost(device.timing["scalar_read"].value * NS)  # where its line is not in the data cache
     return Cost(0.0)
 
 

@@ -2,7 +2,8 @@
 
 An instruction starts when the scalar unit has issued it, its pipe is free, its operands are ready and its slot has no
 reader left. Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The
-same function runs compiled and as plain Python.
+scalar unit issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done.
+The same function runs compiled and as plain Python.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled, compiled_with_arrays
 from npuscope.simulate.core.stream import (
+    BARRIER,
     BEGIN,
     DEEP,
     END,
     PIPES,
+    PLACE,
     READS,
     RUN,
     Floats,
@@ -26,6 +29,7 @@ from npuscope.simulate.core.stream import (
 
 ISSUE, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
 REASONS = (*PIPES, "issue", "slot")
+CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
 MOST_NESTED = 32
 
 
@@ -38,6 +42,7 @@ class Timing:
     vector: float
     busy: Floats
     stalls: Floats
+    met: Floats  # when the block came to each barrier
 
 
 @dataclass(frozen=True)
@@ -75,10 +80,10 @@ def _run(
     slots: Ints,
     first_slot: Ints,
     loops: int,
-    step: float,
     slow: float,
     busy: Floats,
     stalls: Floats,
+    met: Floats,
     trace_ints: Ints,
     trace_floats: Floats,
 ) -> tuple[float, float, int]:
@@ -98,6 +103,7 @@ def _run(
     depth = 0
     row = 0
     traced = 0
+    barriers = 0
     while row < len(code):
         kind = code[row, 0]
         if kind == BEGIN:
@@ -109,13 +115,20 @@ def _run(
         if kind == END:
             turn[code[row, 1]] += 1
             left[depth - 1] -= 1
-            issued[0] += step
-            issued[1] += step
+            issued[0] += costs[row, 2]
+            issued[1] += costs[row, 2]
             if left[depth - 1] > 0:
                 row = at[depth - 1] + 1
             else:
                 depth -= 1
                 row += 1
+            continue
+        if kind == BARRIER:
+            met[barriers] = np.max(free)
+            free[:] = met[barriers] + costs[row, 0]
+            issued[:] = free[0]
+            barriers += 1
+            row += 1
             continue
         result = code[row, 2]
         pipe = code[row, 1]
@@ -131,7 +144,7 @@ def _run(
         reason = ISSUE
         if kind == RUN:
             unit = 0 if pipe < 5 else 1
-            issued[unit] += step
+            issued[unit] += costs[row, 2]
             start = issued[unit]
             if free[pipe] > start:
                 start = free[pipe]
@@ -163,6 +176,8 @@ def _run(
             stalls[pipe, reason] += wait
         free[pipe] = end
         busy[pipe] += cost
+        if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
+            issued[0 if pipe == CUBE_SCALAR else 1] = end
         for n in range(READS):
             value = code[row, 4 + n]
             if value < 0:
@@ -195,7 +210,7 @@ def _run(
     return cube, vector, traced
 
 
-_run_compiled = compiled(_run)
+_run_compiled = compiled_with_arrays(_run)
 
 
 def time_block(stream: Stream, slow: float = 1.0, plain: bool = False) -> Timing:
@@ -212,6 +227,7 @@ def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000) -> tuple
 def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing, Lane]:
     busy = np.zeros(len(PIPES))
     stalls = np.zeros((len(PIPES), len(REASONS)))
+    met = np.zeros(stream.barriers)
     ints, floats = np.zeros((most, 3), np.int64), np.zeros((most, 2))
     run = _run if plain else _run_compiled
     cube, vector, count = run(
@@ -223,13 +239,13 @@ def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing,
         stream.slots,
         stream.first_slot,
         stream.loops,
-        stream.step,
         slow,
         busy,
         stalls,
+        met,
         ints,
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
     lane = Lane(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
-    return Timing(max(cube, vector), cube, vector, busy, stalls), lane
+    return Timing(max(cube, vector), cube, vector, busy, stalls, met), lane

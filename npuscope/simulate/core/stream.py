@@ -6,6 +6,7 @@ own), storages a slot per copy, which is busy until its last reader is done. Not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +16,12 @@ from npuscope.device.chip import Device
 from npuscope.lower.memory import Kernel
 from npuscope.lower.model import Instruction, Items, Lowered
 from npuscope.simulate.core.costs import NS, Cost, cost_of
+from npuscope.simulate.core.scalar import only_scalars
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
-RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND = range(6)
+RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER = range(7)
 READS = 4  # most operands of an instruction
 DEEP = 4  # most pipelined loops around a storage
 
@@ -29,7 +31,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stream:
-    """`code` rows: kind, pipe, result, loop or count, then the operands; `costs` rows: fixed and memory nanoseconds."""
+    """`code` rows: kind, pipe, result, loop or count, then the operands.
+
+    `costs` rows, in nanoseconds: fixed, memory, and what the scalar unit takes to issue it (of a loop, a turn).
+    """
 
     code: Ints
     costs: Floats
@@ -39,27 +44,33 @@ class Stream:
     slots: Ints  # slot of each copy of each storage, from `first_slot`
     first_slot: Ints
     loops: int
-    step: float  # nanoseconds of the scalar unit per instruction
     sites: Ints  # of each row
-    read: int  # bytes of GM in whole lines, over the whole body
+    read: int  # bytes of GM in whole lines, over the whole body; what is added to is read as well
     written: int
     flops: int
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
+    barriers: int = 0  # that a block comes to
 
 
-def stream_of(kernel: Kernel, device: Device) -> Stream:
-    return _Writer(kernel, device).stream()
+def stream_of(kernel: Kernel, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
+    """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
+    return _Writer(kernel, device, fresh or {}).stream()
 
 
 class _Writer:
-    def __init__(self, kernel: Kernel, device: Device) -> None:
-        self.kernel, self.device = kernel, device
+    def __init__(self, kernel: Kernel, device: Device, fresh: Mapping[int, int]) -> None:
+        self.kernel, self.device, self.fresh = kernel, device, fresh
         self.lowered: Lowered = kernel.lowered
         self.rows: list[tuple[int, ...]] = []
-        self.costs: list[tuple[float, float]] = []
+        self.costs: list[tuple[float, float, float]] = []
         self.sites: list[int] = []
         self.names: list[str] = []
-        self.read = self.written = self.flops = 0
+        self.read = self.written = self.flops = self.barriers = 0
+        assert device.clock is not None
+        cycle = NS / device.clock.core.value
+        self.step = device.timing["scalar_step"].value * cycle
+        self.access = device.timing["scalar_access"].value * cycle
+        self.barrier = device.timing["barrier"].value * cycle
         self.known: dict[Instruction, Cost] = {}
         self.loops = 0
 
@@ -68,23 +79,21 @@ class _Writer:
         count = len(self.lowered.values)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
         copies, turns, first, slots = self._slots(max(count, 1))
-        assert self.device.clock is not None
-        step = self.device.timing["scalar_step"].value * NS / self.device.clock.core.value
         return Stream(
             np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
-            np.array(self.costs or [(0.0, 0.0)], np.float64),
+            np.array(self.costs or [(0.0, 0.0, 0.0)], np.float64),
             storage,
             copies,
             turns,
             slots,
             first,
             self.loops + 1,
-            step,
             np.array(self.sites or [0], np.int64),
             self.read,
             self.written,
             self.flops,
             tuple(self.names),
+            self.barriers,
         )
 
     def _items(self, items: Items, times: int) -> None:
@@ -96,11 +105,13 @@ class _Writer:
             for carry in item.carries:
                 if carry.first is not None:
                     self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
-            self._row((BEGIN, item.loop, -1, item.count), (), item.site)
+            turns = 1 if item.kind == "split_aiv" else item.count  # both lanes at once, each on its own vector core
+            self._row((BEGIN, item.loop, -1, turns), (), item.site)
             self._items(item.items, times * item.count)
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
-            self._row((END, item.loop, -1, item.count), (), item.site)
+            turn = self.access if only_scalars(item.items) else self.step
+            self._row((END, item.loop, -1, turns), (), item.site, issue=turn)
 
     def _instruction(self, one: Instruction, times: int) -> None:
         result = -1 if one.result is None else one.result
@@ -109,19 +120,29 @@ class _Writer:
             result = one.attribute("tile")  # type: ignore[assignment]
         elif one.name == "pop":
             reads = [result]
+        if one.name == "syncall":
+            self.barriers += times
+            self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
+            return
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
             return
         cost = self.known.get(one)
         if cost is None:
             cost = self.known[one] = cost_of(one, self.lowered, self.device)
+        issue = self.step
+        if one.pipe == "S":
+            issue = self.access
+            cost = Cost(cost.fixed * self.fresh.get(one.first_access, times) / times)
         self.flops += one.flops * times
         if one.plane in ("load", "store"):
             if one.plane == "load":
                 self.read += cost.lines * times
             else:
                 self.written += cost.lines * times
-        self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost)
+                if any(access.mode == "add" for access in one.accesses):
+                    self.read += cost.lines * times
+        self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost, issue)
         self.names[-1] = self._name(one)
 
     def _name(self, one: Instruction) -> str:
@@ -129,10 +150,12 @@ class _Writer:
         tile = one.result if one.result is not None else next(iter(one.reads), None)
         return one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
 
-    def _row(self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0)) -> None:
+    def _row(
+        self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
+    ) -> None:
         kept = reads[:READS]
         self.rows.append((*head, *kept, *(-1,) * (READS - len(kept))))
-        self.costs.append((cost.fixed, cost.memory))
+        self.costs.append((cost.fixed, cost.memory, issue))
         self.sites.append(site)
         self.names.append("")
 

@@ -2,7 +2,8 @@
 
 Order: inputs → golden → the program, executed and recorded on the CPU → every output compared. Nothing is
 compiled and no device is used, so `compile_cfg`, `runtime_cfg` and `runtime_dir` are accepted without effect, except
-that `compile_cfg["distributed_config"]` says how many ranks there are.
+that `compile_cfg["distributed_config"]` says how many ranks there are, and that the sizes of rings in `runtime_cfg` are
+recorded for `npuscope check` and `simulate`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
 from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
+from npuscope.tile.rings import asked_for
 
 NOTICED = 5  # findings of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset(
@@ -52,7 +54,9 @@ RUNTIME_KEYS = frozenset(
         "log_level",
         "profiling",
         "pto_isa_commit",
+        "ring_dep_pool",
         "ring_heap",
+        "ring_task_window",
     }
 )
 COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_config", "dump_passes", "platform"})
@@ -161,13 +165,14 @@ def run(
     execute = executor or _driver.executor or default_executor()
     if (ranks := (compile_cfg or {}).get("distributed_config")) is not None:
         execute = partial(execute, config=ranks)
-    if compile_only or _driver.shapes:
-        result = _record_shapes(program, specs, chosen(seed), execute)
-    else:
-        kept = None if not save_data else _default_folder(program) if save_data is True else Path(save_data)
-        source = _Source(golden_fn, None if golden_data is None else Path(golden_data), kept, chosen(seed))
-        judge = _Judge(rtol, atol, compare_fn or {})
-        result = _run(program, specs, source, judge, execute)
+    with asked_for(runtime_cfg or {}):
+        if compile_only or _driver.shapes:
+            result = _record_shapes(program, specs, chosen(seed), execute)
+        else:
+            kept = None if not save_data else _default_folder(program) if save_data is True else Path(save_data)
+            source = _Source(golden_fn, None if golden_data is None else Path(golden_data), kept, chosen(seed))
+            judge = _Judge(rtol, atol, compare_fn or {})
+            result = _run(program, specs, source, judge, execute)
     result = replace(result, execution_time=time.perf_counter() - start, golden_fn=golden_fn)
     if result.passed:
         print(f"[RUN] {result}", flush=True)

@@ -18,6 +18,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.tile.rings import RingSizes
+
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
 Core = Literal["AIC", "AIV", "MIX", "none"]
 Mode = Literal["values", "shapes"]
@@ -258,3 +260,4 @@ class Recording:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = field(default=())
     auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop
+    rings: RingSizes = field(default=RingSizes())  # what the run asked for

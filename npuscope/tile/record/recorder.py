@@ -36,6 +36,7 @@ from npuscope.tile.record.model import (
     TileType,
     Turn,
 )
+from npuscope.tile.rings import ring_sizes
 
 Key = tuple[Any, ...]
 Direction = Literal["In", "Out", "InOut"]
@@ -231,6 +232,7 @@ class _Finish:
             findings=findings,
             notes=tuple(dict.fromkeys(rec.notes)),
             auto_scope=rec.auto_scope,
+            rings=ring_sizes(),
         )
 
     def _site(self, number: int) -> int:

@@ -1,0 +1,62 @@
+"""What the tasks of a program take of the rings, as the arrays that the chip runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+
+from npuscope.lower.program import Program
+from npuscope.lower.rings import Entry, entries_of, limits_of
+from npuscope.simulate.chip.job import ENDLESS, Ints, Rings
+
+
+def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
+    """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done."""
+    slots, heap = limits_of(program, "task_window"), limits_of(program, "heap")
+    entries = list(entries_of(program)) if slots and heap else []
+    if not entries or _never_full(entries, slots, heap):
+        return ENDLESS
+    tasks = program.recording.tasks
+    own = {entry.task: n for n, entry in enumerate(entries) if entry.is_task}
+    maker = {buffer: n for n, entry in enumerate(entries) for buffer in entry.buffers}
+    uses: list[set[int]] = [
+        {maker[argument.buffer] for argument in task.arguments if argument.buffer in maker} for task in tasks
+    ]
+    for producer, consumer in edges:
+        uses[consumer].add(own[producer])
+    ring = np.array([entry.ring for entry in entries], np.int64)
+    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), _followers(ring, len(slots))]
+    return Rings(
+        first_entry=np.array([0, *(own[task.id] + 1 for task in tasks)], np.int64),
+        entry=np.array(rows, np.int64),
+        first_use=np.cumsum([0, *map(len, uses)], dtype=np.int64),
+        use=np.array([entry for one in uses for entry in sorted(one)], np.int64),
+        room=np.array([slots, heap], np.int64),
+    )
+
+
+def _never_full(entries: list[Entry], slots: tuple[int, ...], heap: tuple[int, ...]) -> bool:
+    """Whether the rings would hold everything at once."""
+    ring = [entry.ring for entry in entries]
+    taken = np.bincount(ring, minlength=len(slots))
+    bytes_ = np.bincount(ring, [entry.bytes for entry in entries], len(heap))
+    return bool(np.all(taken < np.array(slots)) and np.all(bytes_ <= np.array(heap)))
+
+
+def _closes(entries: list[Entry]) -> Ints:
+    """The first task that is submitted after the scope of each entry has closed."""
+    last: dict[tuple[Hashable, ...], int] = {}
+    for entry in entries:
+        for depth in range(1, len(entry.path) + 1):
+            last[entry.path[:depth]] = entry.task + entry.is_task
+    return np.array([last[entry.path] for entry in entries], np.int64)
+
+
+def _followers(ring: Ints, rings: int) -> Ints:
+    """The next entry in the same ring, the number of entries after the last."""
+    followers = np.full(len(ring), len(ring), np.int64)
+    for number in range(rings):
+        mine = np.flatnonzero(ring == number)
+        followers[mine[:-1]] = mine[1:]
+    return followers
