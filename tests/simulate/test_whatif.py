@@ -29,11 +29,14 @@ def layer(x: pl.Tensor[[384, 256], pl.FP32], y: pl.Out[pl.Tensor[[384, 256], pl.
     for n in pl.parallel(24):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="long"):
             part = x[n * 16 : n * 16 + 16, :]
-            for _ in pl.range(20):
+            for _ in pl.range(120):
                 part = pl.exp(part)
             y[n * 16 : n * 16 + 16, :] = part
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="last"):
-        z[0:16, :] = pl.exp(y[0:16, :])
+        part = y[0:16, :]
+        for _ in pl.range(120):
+            part = pl.exp(part)
+        z[0:16, :] = part
     return z
 
 layer(np.ones((384, 256), np.float32), np.zeros((384, 256), np.float32), np.zeros((16, 256), np.float32))
@@ -89,10 +92,10 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
         assert gain.half_ns is not None
         assert gain.nothing_ns <= gain.half_ns < base.wall_ns  # at half, `long` is no longer what is waited for
     assert by_name["last"].nothing_ns < (by_name["last"].half_ns or 0)
-    # `last` is one block at the very end: the run is shorter by what it takes, within a turn of polling
+    # `last` is one block at the very end: the run is shorter by what it takes, within a round of polling (24 cores)
     times, task = base.times, base.prepared.job.task_of
     took = float((times.end - times.start)[task == task.max()][0])
-    assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=150.0)
+    assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=24 * base.prepared.machine.poll)
     # `last` waits for all of `long`; without that it runs beside them
     assert by_name[PRODUCERS].half_ns is None
     assert by_name[PRODUCERS].nothing_ns < base.wall_ns
