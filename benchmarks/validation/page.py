@@ -44,7 +44,7 @@ difference); #90 is fitted by its two times, not only by its ratio; the first `h
 settled late: attention (hand-out to completion), the writers of #558 (first layer, not last), the tasks before #90 (a norm added).
 
 Since then, again with all rows in view: an element that the scalar unit reads waits for GM once per line of its data cache (before, every element paid; and the scalar unit
-did not wait); a barrier inside a task takes time; the two vector lanes of `pl.split_aiv` run side by side; an atomic add reads what it adds to; a scheduler thread polls all
+did not wait); a barrier inside a task takes time; the two vector lanes of `pl.split_aiv` run side by side; an atomic add reads what it adds to; a tile that a vector core hands to the cube waits for one sync of `hand_over`, not for two (attention then misses by more, the layer by less); a scheduler thread polls all
 of its cores, as its documentation says, and not only those that run something (it was tried on the idle shares, #558, #602 and A8W8 before it was adopted: #558 and the share of the whole chip came nearer, the other shares and the layer went further off). #756, dropped before as
 not representable, is back. The A8W8 step is simulated in another form, chosen after its miss had been seen ([below](#the-a8w8-step-in-two-forms)). The two A8W8 experiments were added when their
 results were known, and are counted whatever they show. #719 has 6 tasks, which its report's other figures call for, in place of 24, and its wall is a mean over noise: with 24 and every core polled the change fell below a round of polling and vanished. After that `--fit --write` was run from end to end, starting from the constants of before; what it found is in the device

@@ -115,15 +115,18 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
 
 
 def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
-    """A tile through the ring: on chip, or written to GM and read back, where it is still in L2."""
+    """A tile through the ring: on chip, or written to GM and read back, where it is still in L2.
+
+    Who takes it waits for one sync, whichever way it goes; who gives it does not wait.
+    """
     number = one.reads[0] if one.name == "push" else one.result
     value = lowered.values[number]  # type: ignore[index]
     cycle = NS / _clock(device)
-    wait = device.timing["hand_over"].value * cycle
     if one.pipe == "FIXP":
         return Cost(_drain(*matrix(value.shape), device) * cycle)
+    sync = device.timing["hand_over"].value * cycle if one.name == "pop" else 0.0
     rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
-    return Cost(wait + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS)
+    return Cost(sync + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS)
 
 
 def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
