@@ -87,6 +87,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write docs/validation.md, or what was fitted")
     parser.add_argument("--fit", action="store_true", help="fit constants to the calibrating rows and print them")
     options = parser.parse_args()
+    if options.write and options.only:
+        parser.error("--write needs all rows: leave out --only")
     if options.fit:
         from validation.fit import fit, put
 

@@ -15,6 +15,7 @@ from npuscope.lower.program import Program
 from npuscope.simulate.chip.classes import STEPS
 from npuscope.simulate.chip.job import MIX, SLOW
 from npuscope.simulate.core.pipes import time_block
+from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script import run_script
@@ -64,6 +65,11 @@ class Bench:
 def kernel_time(run: Simulated) -> float:
     """µs from the first hand-out to the last end: what a kernel profiler times."""
     return float(np.max(run.times.end) - np.min(run.times.dispatch)) / US
+
+
+def mean_wall(run: Simulated) -> float:
+    """µs, the mean of runs with noise: of a program so short that a scheduler's round of polling is a tenth of it."""
+    return float(np.mean([with_jitter(run, seed).wall for seed in range(32)])) / US
 
 
 def rows_of(run: Simulated, kernel: str) -> np.ndarray:
@@ -253,5 +259,8 @@ ROWS: dict[str, Callable[[Bench], Value]] = {
         mean_run(b.own("int8_store.py", "--tile", "256"), "quantise"),
         mean_run(b.own("int8_store.py", "--tile", "512"), "quantise"),
     ),
-    "c719_wall": lambda b: (b.wall("int8_store.py", "--tile", "256"), b.wall("int8_store.py", "--tile", "512")),
+    "c719_wall": lambda b: (
+        mean_wall(b.own("int8_store.py", "--tile", "256")),
+        mean_wall(b.own("int8_store.py", "--tile", "512")),
+    ),
 }

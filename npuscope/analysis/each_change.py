@@ -20,6 +20,7 @@ from npuscope.trace.intervals import Ints
 
 MOST_KERNELS = 40  # replayed, those with the most core time
 WAITS = "every wait for the scheduler"
+PRODUCERS = "every wait for a producer"
 
 
 def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
@@ -47,6 +48,9 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     gains.append(Gain("scheduler", WAITS, "delays before starts and after ends", half, nothing))
     for what, how, jobs in _waits(work, ready, model):
         gains.append(Gain("scheduler", what, how, wall(jobs[0]), wall(jobs[1])))
+    if unchanged.has_edges:
+        none = replace(model, src=model.src[:0], dst=model.dst[:0])
+        gains.append(Gain("dependency", PRODUCERS, "a bound: tasks start in order on free cores", None, wall(none)))
     order = (
         "Tasks keep their cores."
         if unchanged.has_edges

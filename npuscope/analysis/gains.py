@@ -10,7 +10,7 @@ import polars as pl
 
 from npuscope.analysis.table import Tabular, microseconds, percent
 
-Kind = Literal["kernel", "scheduler", "memory", "finding"]
+Kind = Literal["kernel", "dependency", "scheduler", "memory", "finding"]
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from html import escape
+from math import ceil
 
 import polars as pl
 
 WIDEST = 56  # characters of a text cell
+LEVELS = " ▁▂▃▄▅▆▇█"
 MOST = 20  # rows printed of a long table
 
 
@@ -91,6 +93,12 @@ def microseconds(ns: float | None) -> str:
 
 def percent(share: float | None) -> str:
     return "–" if share is None or share != share else f"{share:.1%}"
+
+
+def levels(shares: Iterable[float]) -> str:
+    """Shares of one as a row of bars, a character each; what is not nothing can be seen."""
+    most = len(LEVELS) - 1
+    return "".join(LEVELS[min(max(ceil(share * most - 0.01), 0), most)] for share in shares)
 
 
 def times(ratio: float | None) -> str:

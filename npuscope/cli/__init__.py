@@ -80,7 +80,7 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 still shows the numbers
     # an ordinary exit, so that half-written files are cleared away
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _leave)
     try:
         app()
     except NpuscopeError as error:
@@ -106,6 +106,12 @@ def main() -> None:
         if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
             raise
         _admit(error)
+
+
+def _leave(*_: object) -> None:
+    """Leaves once: `timeout` signals a process and then its group."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def _admit(error: BaseException) -> None:

@@ -32,6 +32,10 @@ HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
 
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="NAME=value: an option, constant or variable of the program.")
+]
+
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
 
 PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
@@ -87,7 +91,7 @@ def print_text(text: str, written: Iterable[str] = ()) -> None:
 
 
 def check_outputs(inputs: list[str], *outputs: str | None) -> None:
-    """Refuse outputs that would overwrite an input or one another, before any work is done."""
+    """Refuse outputs that would overwrite an input or one another, or have no place, before any work is done."""
     from pathlib import Path
 
     from npuscope.errors import CannotWrite
@@ -103,6 +107,8 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
         place = resolved(path)
         if place in taken:
             raise CannotWrite(taken[place], path=path, remedy="Name another file.")
+        if not place.parent.is_dir():
+            raise CannotWrite("no such folder", path=place.parent, remedy="Make it first.")
         taken[place] = "is another output of this command"
 
 
@@ -143,8 +149,25 @@ def pairs_of(options: list[str], option: str) -> dict[str, str]:
         left, sign, right = text.rpartition("=")
         if not sign or not left or not right:
             raise NpuscopeError(f"{option} takes name=value, not '{text}'")
+        if left in pairs:
+            raise NpuscopeError(f"{option} names {left} twice")
         pairs[left] = right
     return pairs
+
+
+def settings_of(options: list[str]) -> dict[str, str]:
+    """`--set NAME=value` as a mapping."""
+    from npuscope.errors import NpuscopeError
+
+    found: dict[str, str] = {}
+    for text in options:
+        name, _, value = text.partition("=")
+        if not name.isidentifier() or not value:
+            raise NpuscopeError(f"--set takes NAME=value, not '{text}'")
+        if name in found:
+            raise NpuscopeError(f"--set names {name} twice")
+        found[name] = value
+    return found
 
 
 def values_of(options: list[str], option: str) -> dict[str, list[str]]:

@@ -19,7 +19,17 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, HtmlFile, Jitter, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
+from npuscope.cli.output import (
+    DeviceName,
+    HtmlFile,
+    Jitter,
+    JsonFlag,
+    ProgramNumber,
+    RingSlots,
+    SetOption,
+    print_json,
+    print_text,
+)
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -28,9 +38,7 @@ def command(
     arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
     device: DeviceName = "ascend910b1",
     layers: Annotated[int | None, typer.Option(min=1, help="The program's own --layers, if it has one.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="NAME=value: an option, constant or variable of the program.")
-    ] = None,
+    setting: SetOption = None,
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="Write the trace here; `npuscope formats` lists the endings.")
     ] = None,
@@ -48,7 +56,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import explain
-    from npuscope.cli.output import check_outputs, pairs_of, write_reports
+    from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lower.passes import Options
     from npuscope.report.html import report_page
@@ -61,11 +69,11 @@ def command(
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
 
-    if pipes is not None and (html is not None or jitter is not None):
-        raise NpuscopeError("--html and --jitter are about the run, not about the inside of a block")
+    if pipes is not None and jitter is not None:
+        raise NpuscopeError("--jitter is about the run, not about the inside of a block")
     check_outputs([file], out, html)
     target = None if out is None else check_target(out)
-    settings = pairs_of(setting or [], "--set") | ({} if layers is None else {"LAYERS": str(layers)})
+    settings = settings_of([*(setting or []), *([] if layers is None else [f"LAYERS={layers}"])])
     chip = chip_to_time(device)
     options = Options(ring_slots=ring_slots)
     with progress_bar():
@@ -82,10 +90,11 @@ def command(
             block = inside(simulated, pipes)
             if out is not None:
                 block.trace().write(out, target)
+            written = write_reports({html: lambda: report_page(f"{file}: {pipes}", explain(block.trace()))})
             if json:
                 print_json(pipes_dict(file, block))
             else:
-                print_text(pipes_text(file, block), [out] if out else [])
+                print_text(pipes_text(file, block), [*([out] if out else []), *written])
             return
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)

@@ -43,20 +43,20 @@ def command(
     from npuscope.llm.programs import areas_beside, program_file
     from npuscope.llm.tpot import Decoding, tpot
     from npuscope.llm.tpot_history import append, check_place, entry_of, read_history
-    from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.tpot_page import tpot_page
-    from npuscope.report.tpot_text import tpot_text
+    from npuscope.report.tpot_text import since_text, tpot_text
+    from npuscope.simulate.programs import chip_to_time
 
     if plot is not None and history is None:
         raise NpuscopeError("--plot draws a history", remedy="Name its file with --history.")
     decoding, file = Decoding(batch, context, tokens), program_file(model)
     check_outputs([file], history, plot)
-    for output in filter(None, (history, plot)):
-        check_place(output)
+    if history is not None:
+        check_place(history)
     known = read_history(history) if history is not None else []
     rules = area_rules(areas or areas_beside(file))
     with progress_bar():
-        result = replace(tpot(file, arguments or [], decoding, chip_to_lower_for(device), rules), model=model)
+        result = replace(tpot(file, arguments or [], decoding, chip_to_time(device), rules), model=model)
     if history is not None:
         entry = entry_of(result, file)
         append(history, entry)
@@ -65,4 +65,5 @@ def command(
     if json:
         print_json(result.as_dict())
     else:
-        print_text(tpot_text(result), filter(None, (history, plot)))
+        text = tpot_text(result) if history is None else f"{tpot_text(result)}\n{since_text(known, entry)}"
+        print_text(text, filter(None, (history, plot)))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json
+from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, SetOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def command(
     remove: Annotated[list[str] | None, typer.Option(help="A kernel that is not there.")] = None,
     cores: Annotated[list[str] | None, typer.Option(help="Another number of cores, as AIC=48.")] = None,
     dispatch_cost: Annotated[float, typer.Option(help="Factor on every wait for the scheduler.")] = 1.0,
-    device: Annotated[str, typer.Option(help="A program's chip: a name, or a TOML file.")] = "ascend910b1",
-    program: Annotated[int | None, typer.Option(help="Which of several that the file runs, counted from 0.")] = None,
+    setting: SetOption = None,
+    device: DeviceName = "ascend910b1",
+    program: ProgramNumber = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
@@ -62,17 +63,19 @@ def command(
     )
     asked = any((merge, scale, halve, remove, cores, dispatch_cost != 1.0))
     is_program = path.endswith(".py")
-    if arguments and not is_program:
-        raise NpuscopeError("a capture takes no arguments", path=path, remedy="Those after -- are a tile program's.")
+    if (arguments or setting) and not is_program:
+        remedy = "Those after -- and --set are a tile program's."
+        raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
     with progress_bar():
         if asked:
-            result = whatif(_simulated(path, arguments, device, program).trace if is_program else read(path), change)
+            trace = _simulated(path, arguments, setting, device, program).trace if is_program else read(path)
+            result = whatif(trace, change)
             told, text = result.as_dict(), str(result)
         elif is_program:
             from npuscope.lower.checked import Options, check
             from npuscope.simulate.whatif import whatif_each as simulated_each
 
-            base = _simulated(path, arguments, device, program)
+            base = _simulated(path, arguments, setting, device, program)
             found = check(base.prepared.program, Options(races=False)).findings
             gains = simulated_each(base, [one.finding for one in found])
             told, text = gains.as_dict(), gains_text(gains)
@@ -85,13 +88,12 @@ def command(
         print(text)
 
 
-def _simulated(path: str, arguments: list[str] | None, device: str, number: int | None) -> Simulated:
-    from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.lower.program import Program
+def _simulated(
+    path: str, arguments: list[str] | None, setting: list[str] | None, device: str, number: int | None
+) -> Simulated:
+    from npuscope.cli.output import settings_of
+    from npuscope.simulate.programs import chip_to_time, program_of
     from npuscope.simulate.run import simulate
-    from npuscope.tile.graph.outputs import the_one
-    from npuscope.tile.script import run_script
 
-    chip = chip_to_lower_for(device)
-    recordings = run_script(path, arguments or [], "shapes").recordings
-    return simulate(Program(recordings[the_one(recordings, number, path)], chip))
+    settings = settings_of(setting or [])
+    return simulate(program_of(path, arguments or [], chip_to_time(device), number=number, settings=settings))

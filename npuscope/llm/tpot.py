@@ -22,6 +22,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.llm.decode_step import Step, groups_by_area, record, simulated_step
 from npuscope.llm.run import BLOCK, MOST
 from npuscope.simulate.programs import Refused
+from npuscope.tile.record.model import Recording
 
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
@@ -58,6 +59,7 @@ class Tpot(Tabular):
     simulated: tuple[Step, ...]
     layers: int | None
     groups: dict[str, int]
+    notes: tuple[str, ...] = ()
 
     def over_tokens(self, measure: str) -> list[float]:
         """A measure of `Step` at every step."""
@@ -94,6 +96,7 @@ class Tpot(Tabular):
             **{f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS},
             **{name: self.mean(name) for name in MEANS},
             "groups": self.groups,
+            "notes": list(self.notes),
             "groups_per": "step" if self.layers is None else "layer",
             "simulated": self.frame().to_dicts(),
             "token_ms": token_ms,
@@ -114,7 +117,34 @@ def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device
         steps.append(simulated_step(recording, length, device))
     whole = groups_by_area(recording, rules)
     layers, groups = _per_layer(file, arguments, decoding, whole, rules)
-    return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()))
+    notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
+    return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()), notes)
+
+
+def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike: dict[str, int]) -> tuple[str, ...]:
+    """Sentences about sizes that make no difference: what the program records is compared with that of another size."""
+    last = decoding.lengths[-1]
+    asked = {"batch": decoding.batch, "context": last, **alike}
+    others = {"batch": (1 if decoding.batch > 1 else 16,), "context": (2 * last + BLOCK, last - BLOCK)}
+    known = record(file, arguments, asked)
+    found = []
+    for name, sizes in others.items():
+        for size in (size for size in sizes if size > 0):
+            try:
+                other = record(file, arguments, {**asked, name: size})
+            except NpuscopeError:  # a size that it does not take
+                continue
+            if _work(other) == _work(known):
+                same = f"the program's tasks are the same for {size:,} as for {asked[name]:,}"
+                found.append(f"--{name} makes no difference: {same}.")
+            break
+    return tuple(found)
+
+
+def _work(recording: Recording) -> tuple[Any, ...]:
+    """What its tasks do, wherever their data lies."""
+    tasks = [(t.kernel, t.deps, [(g.body, len(g.blocks)) for g in t.groups]) for t in recording.tasks]
+    return tasks, recording.bodies
 
 
 def lengths_to_simulate(decoding: Decoding, most: int = MOST_STEPS) -> list[int]:

@@ -31,9 +31,9 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
 def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
     try:
         entry = json.loads(line)
-        if not isfinite(float(entry["ms_per_token"])):
+        if not isfinite(float(entry["ms_per_token"])) or not isinstance(entry.get("arguments", []), list):
             raise ValueError
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise BadInput(
             "not a history of times per token: a line must be a JSON object with ms_per_token",
             path=path,
@@ -47,8 +47,6 @@ def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
 def check_place(path: str | Path) -> None:
     """Refuses a file that could not be written, before a long simulation."""
     file = Path(path)
-    if not file.parent.is_dir():
-        raise CannotWrite("no such folder", path=file.parent, remedy="Make it first.")
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise CannotWrite("not a file that can be written", path=path, remedy="Name another file.")
 
@@ -61,10 +59,12 @@ def entry_of(result: Tpot, file: str) -> dict[str, Any]:
 
 
 def append(path: str | Path, entry: dict[str, Any]) -> None:
-    """One more line, in one write."""
+    """One more line, in one write, also after a last line that was left without an end."""
+    line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
     try:
-        with open(path, "ab") as file:
-            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        with open(path, "a+b") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+            file.write(line if file.read(1) in (b"\n", b"") else b"\n" + line)
     except OSError as error:
         raise CannotWrite(error.strerror or str(error), path=path) from error
 
@@ -99,3 +99,8 @@ def settings_told(entry: dict[str, Any]) -> str:
     model = str(entry.get("model", "?")) + (f" {arguments}" if arguments else "")
     sizes = [f"{name} {entry[name]}" for name in SETTINGS[3:] if entry.get(name) is not None]
     return ", ".join([model, *sizes, str(entry.get("device", "?"))])
+
+
+def commit_told(entry: dict[str, Any]) -> str:
+    """A commit, with a plus where files differed from it."""
+    return f"{entry.get('commit') or '–'}{'+' if entry.get('changed') else ''}"

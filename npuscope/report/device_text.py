@@ -4,39 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from textwrap import wrap
 from typing import Any
 
-from npuscope.analysis.table import aligned, printable, short
+from npuscope.analysis.table import aligned, printable
 from npuscope.device.chip import Device
 from npuscope.device.listing import Difference, Row
 
-SOURCE = 72  # characters of a source in a table; JSON has all of it
+WIDTH = 100  # characters of a line
 
 
 def device_text(device: Device, rows: Sequence[Row]) -> str:
     """What `npuscope device show` prints."""
     inherits = f", derived from {device.inherits}" if device.inherits else ""
     head = f"{printable(device.name)}: {printable(device.title)}{inherits}, {len(rows)} constants"
-    cells = [[row.place, _number(row.value), row.unit, row.confidence, short(row.source, SOURCE)] for row in rows]
-    return "\n".join([head, *_table(["place", "value", "unit", "confidence", "source"], cells)])
+    numbers, sources = _sources([row.source for row in rows])
+    cells = [
+        [row.place, _number(row.value), row.unit, row.confidence, number]
+        for row, number in zip(rows, numbers, strict=True)
+    ]
+    return "\n".join([head, *_table(["place", "value", "unit", "confidence", "source"], cells), *sources])
 
 
 def diff_text(a: Device, b: Device, found: Sequence[Difference]) -> str:
     """What `npuscope device diff` prints."""
     head = f"{printable(a.name)} and {printable(b.name)} differ in {len(found)} constants"
+    told = [(one, one.b or one.a) for one in found]
+    numbers, sources = _sources([row.source for _, row in told if row])
     cells = [
         [
             one.place,
             *(_number(row.value) if row else "–" for row in (one.a, one.b)),
             f"{one.b.value / one.a.value:.3g}x" if one.a and one.b and one.a.value else "–",
-            (one.b or one.a).unit,  # type: ignore[union-attr]
-            (one.b or one.a).confidence,  # type: ignore[union-attr]
-            short((one.b or one.a).source, SOURCE),  # type: ignore[union-attr]
+            row.unit if row else "–",
+            row.confidence if row else "–",
+            number,
         ]
-        for one in found
+        for (one, row), number in zip(told, numbers, strict=True)
     ]
     columns = ["place", printable(a.name), printable(b.name), "ratio", "unit", "confidence", "source"]
-    return "\n".join([head, *_table(columns, cells)]) if found else head
+    return "\n".join([head, *_table(columns, cells), *sources]) if found else head
+
+
+def _sources(given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Sources by number, and the list of them: what says `same` is the one above it."""
+    numbers: list[str] = []
+    listed: dict[str, int] = {}
+    lines: list[str] = []
+    for source in given:
+        if source == "same" and numbers:
+            numbers.append(numbers[-1])
+            continue
+        known = None if source.startswith("same") else listed.get(source)
+        if known is None:
+            known = listed[source] = len(lines) + 1
+            lines.append(f"[{known}] {printable(source)}")
+        numbers.append(f"[{known}]")
+    wrapped = [part for line in lines for part in wrap(line, WIDTH, initial_indent="  ", subsequent_indent="      ")]
+    return numbers, ["sources, each of the constants that have its number; `same` is the one above it", *wrapped]
 
 
 def device_dict(device: Device, rows: Sequence[Row]) -> dict[str, Any]:

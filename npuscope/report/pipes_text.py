@@ -6,11 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from npuscope.analysis.table import frame_lines, microseconds, percent, printable
+from npuscope.analysis.table import aligned, frame_lines, levels, microseconds, percent, printable
 from npuscope.report.check_text import many
 from npuscope.simulate.inside import Inside
 
 WAITS = 10  # rows shown
+COLUMNS = 80  # of the drawing
 
 
 def pipes_text(file: str, block: Inside) -> str:
@@ -23,6 +24,9 @@ def pipes_text(file: str, block: Inside) -> str:
         f"{many(len(block.lane.pipe), 'instruction')}",
         "",
         *frame_lines(pipes),
+        "",
+        f"how busy over time, a column is {microseconds(block.timing.duration / COLUMNS)} µs",
+        *aligned([(name, levels(shares)) for name, shares in block.over_time(COLUMNS).items()], (False, False)),
     ]
     waits = block.waits()
     if waits.height:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from npuscope.llm.tpot_history import series
+from npuscope.llm.tpot_history import commit_told, series
 from npuscope.report.roofline_page import COLOURS
 from npuscope.report.static_page import legend, static_page, table, text
 
@@ -44,11 +44,6 @@ def verdict(entries: list[dict[str, Any]]) -> str:
     first, last = (float(entry["ms_per_token"]) for _, entry in (run[0], run[-1]))
     change = f", {last / first - 1:+.1%} since {first:,.3f}" if len(run) > 1 and first else ""
     return f"{last:,.3f} ms/token{change} ({told})."
-
-
-def commit_told(entry: dict[str, Any]) -> str:
-    """A commit, with a plus where files differed from it."""
-    return f"{entry.get('commit') or '–'}{'+' if entry.get('changed') else ''}"
 
 
 def _plot(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
-from npuscope.analysis.table import aligned, frame_lines, percent
+from npuscope.analysis.table import aligned, frame_lines, levels, percent
 from npuscope.llm.tpot import COUNTS, Tpot
+from npuscope.llm.tpot_history import commit_told, settings_told
+
+RUNS = 40  # of a history, drawn in a line
 
 TOLD = {
     "tasks": "tasks per step",
@@ -23,8 +28,22 @@ def tpot_text(result: Tpot) -> str:
             *frame_lines(groups(result)),
             *frame_lines(steps(result)),
             interpolated(result),
+            *(f"note: {note}" for note in result.notes),
         ]
     )
+
+
+def since_text(known: list[dict[str, Any]], entry: dict[str, Any]) -> str:
+    """The new entry of a history beside those of the same settings."""
+    told = settings_told(entry)
+    before = [one for one in known if settings_told(one) == told]
+    if not before:
+        return "The history has no earlier run with these settings."
+    values = [float(one["ms_per_token"]) for one in (*before, entry)][-RUNS:]
+    old, new = values[-2:]
+    change = f" ({new / old - 1:+.1%})" if old else ""
+    trend = levels(value / (max(values) or 1.0) for value in values)
+    return f"Since {commit_told(before[-1])}: {old:,.3f} → {new:,.3f} ms/token{change}; runs so far {trend}"
 
 
 def rows(result: Tpot) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from npuscope.simulate.chip.job import ENDLESS, NONE, Floats, Ints, Job
+from npuscope.simulate.chip.job import ENDLESS, MIX, NONE, Floats, Ints, Job
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
@@ -97,6 +97,32 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
         ),
         ((place[a], place[b]) for a, b in pairs),
     )
+
+
+def as_one(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
+    """Each group of tasks, of as many blocks each, as one task whose nth block does what theirs did, one after another.
+
+    Tasks on cube and on vector cores become one on both. None where one would wait for itself.
+    """
+    block_class, shape = job.block_class.copy(), job.shape.copy()
+    numbers: dict[tuple[int, ...], int] = {}
+    for group in groups:
+        first = job.first_block[list(group)]
+        for n in range(int(job.blocks[group[0]])):
+            classes = tuple(job.block_class[first + n].tolist())
+            block_class[first[0] + n] = numbers.setdefault(classes, len(job.run) + len(numbers))
+        if len(set(shape[list(group)].tolist())) > 1:
+            shape[group[0]] = MIX
+    run = np.array([np.sum(job.run[list(classes)], axis=0) for classes in numbers])
+    moved = np.array([np.sum((job.run * job.draws)[list(classes)], axis=0) for classes in numbers])
+    longer = job._replace(
+        block_class=block_class,
+        shape=shape,
+        run=np.concatenate([job.run, run]),
+        draws=np.concatenate([job.draws, moved / run]),
+    )
+    others = np.array([task for group in groups for task in group[1:]], np.int64)
+    return merged(dropped(longer, others), groups)
 
 
 def _firsts(blocks: Ints) -> Ints:

@@ -13,7 +13,7 @@ import polars as pl
 
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.classes import STEPS
-from npuscope.simulate.chip.job import SLOW
+from npuscope.simulate.chip.job import SLOW, Floats
 from npuscope.simulate.core.pipes import ISSUE, REASONS, Lane, Timing, trace_block
 from npuscope.simulate.core.stream import PIPES, UNITS, Stream
 from npuscope.simulate.run import Simulated
@@ -78,6 +78,18 @@ class Inside:
             pl.Series("waited_ns", [row[4] for row in rows], dtype=pl.Float64),
             pl.Series("for (µs)", told, dtype=pl.String),
         )
+
+    def over_time(self, bins: int) -> dict[str, Floats]:
+        """Of every pipe that did something the share it was busy in each of so many equal stretches of the block."""
+        edges = np.linspace(0.0, max(self.timing.duration, 1e-9), bins + 1)
+        found: dict[str, Floats] = {}
+        for n in np.unique(self.lane.pipe).tolist():
+            mine = self.lane.pipe == n
+            start, end = self.lane.start[mine], self.lane.end[mine]  # one after another
+            worked = np.repeat(np.concatenate([[0.0], np.cumsum(end - start)]), 2)[1:-1]
+            so_far = np.interp(edges, np.stack([start, end], axis=1).ravel(), worked)
+            found[NAMES[n]] = np.diff(so_far) / (edges[1] - edges[0])
+        return found
 
     def waits(self) -> pl.DataFrame:
         """Which instructions waited longest, for what, all turns of a line together."""

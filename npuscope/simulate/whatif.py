@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from npuscope import progress
+from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains, ranked
 from npuscope.lower.findings import Cost, Finding
-from npuscope.simulate.change_job import scaled
+from npuscope.simulate.change_job import scaled, with_pairs
 from npuscope.simulate.chip.job import Job, Machine
 from npuscope.simulate.run import Simulated, run
 from npuscope.simulate.without_finding import Owners, short, without
@@ -55,6 +56,7 @@ def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
         for share in (0.5, TINY)
     )
     gains.append(Gain("scheduler", "all of the scheduler", "dispatch, FIN, pickup and submit", half, nothing))
+    gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, wall(with_pairs(job, ()))))
     half, nothing = (wall(other=machine._replace(limit=machine.limit * factor)) for factor in (2.0, 1e9))
     gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, nothing))
     for done, finding in enumerate(findings):

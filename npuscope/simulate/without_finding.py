@@ -3,8 +3,9 @@
 Bytes: their share of what the kernel's blocks move (in whole lines) is not moved, and the blocks are shorter by that
 share of the time that their busiest memory pipe works. FLOPs: the time they take at a cube core's peak is gone from
 the blocks. Pipes work side by side, so of both savings the larger counts. Tasks: equal tasks become blocks of fewer
-launches; tasks that only write zeros are gone; tasks that could be one with others are submitted in no time. Waits:
-the kernel's tasks wait for nothing but what they touch.
+launches; tasks that only write zeros are gone; tasks of a turn that hand over through GM become one, whose blocks do
+the work of all; others that could be fewer are submitted in no time. Waits: the kernel's tasks wait for nothing but
+what they touch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from npuscope.lower.findings import Finding
-from npuscope.simulate.change_job import dropped, merged, pairs_of, scaled_each, with_pairs
+from npuscope.simulate.change_job import as_one, dropped, merged, pairs_of, scaled_each, with_pairs
 from npuscope.simulate.chip.job import Ints, Job
 from npuscope.simulate.chip.prepare import Prepared
 from npuscope.simulate.core.costs import NS
@@ -26,6 +27,7 @@ MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
 STILL_MOVED = ("unpipelined-k",)  # its bytes are those that could be loaded while others are multiplied
 NOTHING_ELSE = ("zero-fill",)  # its tasks do nothing that is needed
 BLOCKS_OF_ONE = ("many-tasks", "short-task")
+ONE_TASK = ("gm-round-trip", "split-halves")  # what passes between its tasks, and the tasks but one
 NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
 Way = tuple[str, Job | None]  # how, and the job then; None where it cannot be
 
@@ -76,22 +78,25 @@ def without(finding: Finding, owner: Owners) -> Way:
 
 
 def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    kernel, cost = finding.kernel, finding.cost
+    cost = finding.cost
     if not cost.bytes and not cost.flops:
         return
+    kernels = _kernels(finding, owner)
+    name = short(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+    moved_bytes = sum(owner.bytes[kernel] for kernel in kernels)
     device = owner.prepared.program.device
     peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
-    less = min(cost.bytes / owner.bytes[kernel], 1.0) if owner.bytes[kernel] else 0.0
-    saved_ns = cost.flops / peak / owner.blocks[kernel] * NS if peak else 0.0
+    less = min(cost.bytes / moved_bytes, 1.0) if moved_bytes else 0.0
+    saved_ns = cost.flops / peak / sum(owner.blocks[kernel] for kernel in kernels) * NS if peak else 0.0
     time = np.ones(len(job.run))
-    for number in owner.classes[kernel].tolist():
+    for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
         saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
         time[number] = 1 - min(saved, 1.0)
-    told = [f"{less:.1%} of the bytes of {short(kernel)} "] if cost.bytes else []
+    told = [f"{less:.1%} of the bytes of {name} "] if cost.bytes else []
     moved = 1 - less
     if cost.bytes and finding.id in STILL_MOVED:
-        told, moved = [f"the time of {less:.1%} of the bytes of {short(kernel)} "], 1.0
-    told += [f"{saved_ns / NS * 1e6:.2f} µs of each block of {short(kernel)} "] if cost.flops else []
+        told, moved = [f"the time of {less:.1%} of the bytes of {name} "], 1.0
+    told += [f"{saved_ns / NS * 1e6:.2f} µs of each block of {name} "] if cost.flops else []
     yield "and ".join(told) + "taken away", scaled_each(job, time, moved)
 
 
@@ -107,6 +112,10 @@ def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
         fewer = merged(job, groups)
         why = "" if fewer is not None else ": one would wait for itself"
         yield f"{len(tasks):,} tasks of {name} as blocks of {left:,}{why}", fewer
+    elif chains := _chains(finding, owner) if finding.id in ONE_TASK else []:
+        fewer = as_one(job, chains)
+        why = "" if fewer is not None else ": one would wait for itself"
+        yield f"{sum(map(len, chains)):,} tasks as {len(chains):,}{why}", fewer
     else:
         submit = job.submit.copy()
         submit[tasks[:count]] = 0.0
@@ -120,6 +129,26 @@ def _fewer_waits(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
     kept = [pair for pair in pairs_of(job) if pair[1] not in into]
     true = [(edge.src, edge.dst) for edge in exact_edges(owner.prepared.program.recording) if edge.dst in into]
     yield f"tasks of {short(finding.kernel)} wait for nothing but what they touch", with_pairs(job, [*kept, *true])
+
+
+def _chains(finding: Finding, owner: Owners) -> list[list[int]]:
+    """The tasks of each turn that were launched where the finding is and where else it points, of as many blocks."""
+    recording, job = owner.prepared.program.recording, owner.prepared.job
+    places = {(finding.file, finding.line), *finding.also}
+    turns: dict[object, list[int]] = defaultdict(list)
+    for task in recording.tasks:
+        site = recording.sites[task.site]
+        if job.blocks[task.id] and (site.file, site.line) in places:
+            turns[task.turns, task.layer, int(job.blocks[task.id])].append(task.id)
+    sites = [[recording.tasks[task].site for task in tasks] for tasks in turns.values()]
+    return [tasks for tasks, of in zip(turns.values(), sites, strict=True) if 1 < len(of) == len(set(of))]
+
+
+def _kernels(finding: Finding, owner: Owners) -> list[str]:
+    """The kernels whose bytes a finding is about."""
+    chains = _chains(finding, owner) if finding.id in ONE_TASK and finding.cost.tasks else []
+    tasks = owner.prepared.program.recording.tasks
+    return list(dict.fromkeys(tasks[task].kernel for chain in chains for task in chain)) or [finding.kernel]
 
 
 def _alike(job: Job, tasks: Ints) -> list[list[int]]:

@@ -191,7 +191,7 @@ def test_other_mistakes(predicted: Path, measured: Path, tmp_path: Path) -> None
         (("--map", "nothing=SwiGlu"), "'nothing' is no kernel of the prediction"),
         (("--md", str(measured)), "is an input"),
         (("--process", "one"), "no processes"),
-        (("--html", str(tmp_path / "no" / "folder.html")), "folder.html"),
+        (("--html", str(tmp_path / "no" / "folder.html")), "no such folder"),
     ):
         run = npuscope("align", predicted, measured, "--step", "1", *words)
         assert run.returncode == 2, words

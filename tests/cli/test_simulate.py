@@ -229,6 +229,12 @@ def test_inside_a_block(tmp_path: Path) -> None:
         assert np.all((lane["start"] + lane["dur"]).to_numpy()[:-1] <= lane["start"].to_numpy()[1:])
     text = simulate(GEMM, "--pipes", "gemm").output
     assert "who waited longest" in text
+    # one row of bars per pipe: a block begins with loads, and multiplies later
+    drawn = dict(line[2:].split("  ", 1) for line in text.splitlines() if line.startswith("  AIC ") and "█" in line)
+    assert len(drawn["AIC MTE2"]) - len(drawn["AIC MTE2"].lstrip()) < len(drawn["AIC M"]) - len(drawn["AIC M"].lstrip())
+    page = tmp_path / "pipes.html"
+    assert f"wrote {page}" in simulate(GEMM, "--pipes", "gemm", "--html", page).output
+    assert "AIC MTE2" in page.read_text()
     wrong = simulate(GEMM, "--pipes", "gem").exception
     assert isinstance(wrong, NpuscopeError)
     assert "Those that did: gemm" in str(wrong)
@@ -241,8 +247,11 @@ def test_inside_a_block(tmp_path: Path) -> None:
         ([GEMM, "--device", "h100"], "does not say"),
         ([GEMM, "-o", "run.xyz"], "no format ends in .xyz"),
         ([GEMM, "--program", "3"], "no program 3 ran"),
-        ([GEMM, "--set", "TILE"], "--set takes name=value"),
-        ([GEMM, "--pipes", "gemm", "--html", "page.html"], "not about the inside of a block"),
+        ([GEMM, "--set", "TILE"], "--set takes NAME=value"),
+        ([GEMM, "--set", "TILE=64", "--set", "TILE=128"], "--set names TILE twice"),
+        ([GEMM, "--set", "LAYERS=2", "--layers", "2"], "--set names LAYERS twice"),
+        ([GEMM, "-o", "nowhere/run.npu"], "no such folder"),
+        ([GEMM, "--pipes", "gemm", "--jitter", "1"], "not about the inside of a block"),
     ],
 )
 def test_refusals_are_one_sentence(arguments: list[object], told: str) -> None:

@@ -16,17 +16,23 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
     told = npuscope("whatif", *words)
     assert told.returncode == 0, told.stderr
     for line in (
-        "kernel     fa_fused",
-        "scheduler  all of the scheduler",
+        "kernel      fa_fused",
+        "scheduler   all of the scheduler",
         "Each change alone",
         "Findings, as reckoned:",
     ):
         assert line in told.stdout
     data = json.loads(npuscope("whatif", "--json", *words).stdout)
     gains = data["gains"]
-    assert {gain["kind"] for gain in gains} == {"kernel", "scheduler", "memory", "finding"}
+    assert {gain["kind"] for gain in gains} == {"kernel", "dependency", "scheduler", "memory", "finding"}
     assert all(gain["gain_ns"] == data["wall_ns"] - gain["nothing_ns"] for gain in gains)
     assert [gain["gain_ns"] for gain in gains] == sorted((gain["gain_ns"] for gain in gains), reverse=True)
+
+
+def test_a_program_is_asked_about_with_settings() -> None:
+    gemm = ROOT / "models/basics/gemm.py"
+    walls = [json.loads(npuscope("whatif", gemm, "--set", f"TILE={n}", "--json").stdout)["wall_ns"] for n in (128, 64)]
+    assert walls[0] < walls[1]
 
 
 def test_options_change_a_program_s_simulated_run() -> None:
@@ -50,6 +56,8 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
     for words, told in (
         (("nothing.py",), "no such file"),
         ((tmp_path, "--", "--small"), "a capture takes no arguments"),
+        ((tmp_path, "--set", "A=1"), "a capture takes no arguments"),
+        ((*SMALL[:1], "--set", "NOTHING=1"), "no option, top-level constant or environment variable NOTHING"),
         ((*SMALL[:1], "--device", "abacus"), "abacus"),
     ):
         run = npuscope("whatif", *words)

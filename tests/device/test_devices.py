@@ -48,6 +48,21 @@ def test_the_910_variants_are_one_die_with_other_cores_and_clocks() -> None:
     assert 316.8e12 < (device.load("a3").peak("cube", "fp16") or 0) < 376e12
 
 
+def test_chips_that_can_be_timed_have_the_same_constants_and_say_what_they_take_over() -> None:
+    base = device.load("910b1")
+    timed = [chip for chip in map(device.load, device.names()) if chip.timing]
+    assert {chip.name for chip in timed} >= {"ascend910b1", "ascend910b3", "ascend910b4", "a3", "ascend950"}
+    for chip in timed:
+        assert chip.timing.keys() == base.timing.keys(), chip.name
+        # what blocks together draw from memory was fitted on one die; others have it in proportion to the data sheet's
+        expected = base.timing["hbm_rate"].value * chip.bandwidth / base.bandwidth
+        assert chip.timing["hbm_rate"].value == pytest.approx(expected, rel=0.005)
+        assert chip.name in ("ascend910b1", "a3") or chip.timing["hbm_rate"].confidence == "guessed"
+        for name, constant in chip.timing.items():
+            if constant.source.startswith("taken from the 910B, where it was fitted"):
+                assert constant.value == base.timing[name].value, name
+
+
 def test_a_file_of_ones_own_names_only_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(OWN)

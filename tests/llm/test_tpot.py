@@ -121,3 +121,25 @@ def step(k: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 step(np.zeros((PAGES * 128, 64), np.float32), np.zeros((PAGES * 128, 64), np.float32))
 """
+
+
+def test_sizes_that_a_program_does_not_heed_are_told(tmp_path: Path) -> None:
+    # GIVEN a program that looks at --batch alone
+    file = tmp_path / "deaf.py"
+    file.write_text(
+        "import sys\n"
+        "import npuscope.tile as pl\n"
+        "rows = 16 * int(sys.argv[sys.argv.index('--batch') + 1])\n"
+        "@pl.jit\n"
+        "def step(x: pl.Tensor, y: pl.Out[pl.Tensor]):\n"
+        "    for i in pl.parallel(0, rows, 16):\n"
+        "        with pl.at(level=pl.Level.CORE_GROUP, name_hint='add'):\n"
+        "            y = pl.assemble(y, pl.add(pl.slice(x, [16, 64], [i, 0]), 1.0), [i, 0])\n"
+        "    return y\n"
+        "step(pl.Placeholder((rows, 64), pl.FP32), pl.Placeholder((rows, 64), pl.FP32))\n"
+    )
+    found = tpot(str(file), [], Decoding(4, 100, 2), CHIP, area_rules(None))
+    assert found.notes == ("--context makes no difference: the program's tasks are the same for 332 as for 102.",)
+    assert found.as_dict()["notes"] == list(found.notes)
+    # and the models that come with npuscope heed both
+    assert tpot(DECODE, ["--small"], Decoding(4, 120, 2), CHIP, area_rules(None)).notes == ()

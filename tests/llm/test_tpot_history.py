@@ -14,6 +14,7 @@ from npuscope.llm.decode_step import Step
 from npuscope.llm.tpot import Decoding, Tpot
 from npuscope.llm.tpot_history import append, check_place, commit_of, entry_of, read_history
 from npuscope.report.tpot_page import tpot_page, verdict
+from npuscope.report.tpot_text import since_text
 
 RESULT = Tpot(
     "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1),), 4, {"MLP": 3}
@@ -48,7 +49,22 @@ def test_the_commit_is_that_of_the_program_s_project(tmp_path: Path) -> None:
     assert commit_of(tmp_path) == (commit, True)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"ms_per_token": "fast"}', '{"ms_per_token": NaN}'])
+def test_a_last_line_without_an_end_stays_a_line_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "h.jsonl"
+    file.write_text('{"ms_per_token": 1.0}')
+    append(file, entry_of(RESULT, str(tmp_path / "m.py")))
+    assert [entry["ms_per_token"] for entry in read_history(file)] == [1.0, 8.0]
+
+
+def test_a_run_is_told_beside_those_before_it() -> None:
+    before = [entry("aaa", 10.0), entry("bbb", 5.0, batch=32)]
+    assert since_text(before, entry("ccc", 8.0)) == "Since aaa: 10.000 → 8.000 ms/token (-20.0%); runs so far █▇"
+    assert since_text(before, entry("ccc", 8.0, batch=64)) == "The history has no earlier run with these settings."
+
+
+@pytest.mark.parametrize(
+    "text", ['{"ms_per_token": 1, "arguments": 5}', "{", "[]", "3", '{"ms_per_token": "fast"}', '{"ms_per_token": NaN}']
+)
 def test_what_is_no_history_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "h.jsonl"
     file.write_text('{"ms_per_token": 1.0}\n' + text + "\n")
@@ -57,8 +73,6 @@ def test_what_is_no_history_is_refused_with_its_line(tmp_path: Path, text: str) 
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    with pytest.raises(NpuscopeError, match="no such folder"):
-        check_place(tmp_path / "nowhere" / "h.jsonl")
     with pytest.raises(NpuscopeError, match="not a file that can be written"):
         check_place(tmp_path)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains
 from npuscope.device.chip import load
 from npuscope.lower.checked import Options, check
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.program import Program
+from npuscope.simulate.chip.job import AIC, AIV, MIX
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.simulate.whatif import COSTS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, without
@@ -40,11 +42,32 @@ def layer(x: pl.Tensor[[384, 256], pl.FP32], y: pl.Out[pl.Tensor[[384, 256], pl.
 layer(np.ones((384, 256), np.float32), np.zeros((384, 256), np.float32), np.zeros((16, 256), np.float32))
 """
 
+CHAIN = """
+import npuscope.tile as pl
+
+@pl.jit
+def program(x: pl.Tensor, w: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for i in pl.parallel(0, 512, 64):
+        p = pl.create_tensor([64, 128], pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+            both = pl.slice(x, [64, 128], [i, 0]), pl.slice(w, [128, 128], [0, 0])
+            p = pl.assemble(p, pl.matmul(*both, out_dtype=pl.FP32), [0, 0])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="total"):
+            y = pl.assemble(y, pl.add(pl.slice(p, [64, 128], [0, 0]), 1.0), [i, 0])
+    return y
+
+x, w, y = ((512, 128), pl.BF16), ((128, 128), pl.BF16), ((512, 128), pl.FP32)
+program(*(pl.Placeholder(*one) for one in (x, w, y)))
+"""
+
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    file = tmp_path_factory.mktemp("whatif") / "layer.py"
-    file.write_text(SCRIPT)
+    return simulated(SCRIPT, tmp_path_factory.mktemp("whatif") / "layer.py")
+
+
+def simulated(script: str, file: Path) -> Simulated:
+    file.write_text(script)
     (recording,) = run_script(file, [], "shapes").recordings
     return simulate(Program(recording, load("ascend910b1")))
 
@@ -60,17 +83,22 @@ def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base)
     by_name = found(gains)
-    assert {"long", "last", *COSTS, "submit", "all of the scheduler", "HBM shared by blocks"} == by_name.keys()
+    others = {"submit", "all of the scheduler", "HBM shared by blocks", PRODUCERS}
+    assert {"long", "last", *COSTS, *others} == by_name.keys()
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)
     for kernel in ("long", "last"):
         gain = by_name[kernel]
         assert gain.half_ns is not None
-        assert gain.nothing_ns < gain.half_ns < base.wall_ns
+        assert gain.nothing_ns <= gain.half_ns < base.wall_ns  # at half, `long` is no longer what is waited for
+    assert by_name["last"].nothing_ns < (by_name["last"].half_ns or 0)
     # `last` is one block at the very end: the run is shorter by what it takes, within a round of polling (24 cores)
     times, task = base.times, base.prepared.job.task_of
     took = float((times.end - times.start)[task == task.max()][0])
     assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=24 * base.prepared.machine.poll)
+    # `last` waits for all of `long`; without that it runs beside them
+    assert by_name[PRODUCERS].half_ns is None
+    assert by_name[PRODUCERS].nothing_ns < base.wall_ns
     everything = by_name["all of the scheduler"].nothing_ns
     assert everything <= min(by_name[name].nothing_ns for name in (*COSTS, "submit"))
 
@@ -124,3 +152,20 @@ def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
 
 def test_two_runs_give_the_same_answer(base: Simulated, tmp_path: Path) -> None:
     assert whatif_each(base) == whatif_each(base)
+
+
+def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
+    """Eight turns of a product on a cube core and a sum on a vector core, which hand over through `p`."""
+    base = simulated(CHAIN, tmp_path / "chain.py")
+    assert base.prepared.job.shape.tolist() == [AIC, AIV] * 8
+    found = check(base.prepared.program, Options(races=False)).findings
+    (halves,) = (one.finding for one in found if one.finding.id == "split-halves")
+    how, job = without(halves, Owners(base.prepared))
+    assert job is not None
+    assert how.endswith("taken away; 16 tasks as 8")
+    assert job.shape.tolist() == [MIX] * 8
+    assert len(job.out) == 0, "what they waited for is inside them now"
+    # a block takes as long as both did, less what passed through GM
+    product, total = (base.prepared.job.run[base.prepared.job.block_class[n], 0] for n in (0, 1))
+    assert 0.5 * (product + total) < job.run[job.block_class[0], 0] < product + total
+    assert whatif_each(base, [halves]).gains[0].nothing_ns < base.wall_ns
