@@ -15,12 +15,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from difflib import SequenceMatcher
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from sessions import FENCE, left_out, own_programs, prepare, printed, sessions
 
+CLOSE = 0.8  # of a line's words, where a bound or a reason has changed
 NUMBER = re.compile(r"[\d,]*\d(?:\.\d+)?")
 
 
@@ -35,18 +37,19 @@ def refilled(shown: list[str], now: list[str]) -> tuple[list[str], list[str]]:
         return now, []
     free = list(range(len(now)))
     kept: dict[int, str] = {}
-    gone = []
-    for line in shown:
-        if left_out(line):
-            continue
-        cut = line.endswith(" ...")  # the line's end is left out
-        wanted = shape(line.removesuffix(" ..."))
-        at = next((n for n in free if shape(now[n]) == wanted or (cut and shape(now[n]).startswith(wanted))), None)
-        if at is None:
-            gone.append(line)
-        else:
-            free.remove(at)
-            kept[at] = " ".join(now[at].split(" ")[: len(line.split(" ")) - 1]) + " ..." if cut else now[at]
+    gone: list[str] = []
+    wanted = [line for line in shown if not left_out(line)]
+    for close in (1.0, CLOSE):
+        gone = []
+        for line in wanted:
+            cut = line.endswith(" ...")  # the line's end is left out
+            at = _match(shape(line.removesuffix(" ...")), {n: shape(now[n]) for n in free}, cut, close)
+            if at is None:
+                gone.append(line)
+            else:
+                free.remove(at)
+                kept[at] = " ".join(now[at].split(" ")[: len(line.split(" ")) - 1]) + " ..." if cut else now[at]
+        wanted = gone
     lines: list[str] = []
     before = -1
     for at in sorted(kept):
@@ -55,6 +58,15 @@ def refilled(shown: list[str], now: list[str]) -> tuple[list[str], list[str]]:
         lines.append(kept[at])
         before = at
     return [*lines, *(["..."] if any(now[before + 1 :]) else [])], gone
+
+
+def _match(wanted: str, free: dict[int, str], cut: bool, close: float) -> int | None:
+    """The line of that shape, or the one whose words are most like it."""
+    if close == 1.0:
+        return next((n for n, one in free.items() if one == wanted or (cut and one.startswith(wanted))), None)
+    like = {n: SequenceMatcher(None, wanted.split(), one.split()).ratio() for n, one in free.items()}
+    best = max(like, key=lambda n: like[n], default=None)
+    return best if best is not None and like[best] >= close else None
 
 
 def fill(page: Path, here: Path, but: list[str]) -> list[str]:

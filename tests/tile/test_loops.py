@@ -7,6 +7,8 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.tile.execute import record
+from npuscope.tile.fault import TileError
+from npuscope.tile.record import recorder
 
 CORE = pl.Level.CORE_GROUP
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])
@@ -145,3 +147,17 @@ def test_a_task_knows_the_loops_around_it() -> None:
     assert [[(t.kind, t.turn) for t in task.turns] for task in tasks] == [
         [("parallel", i), ("range", j)] for i in range(2) for j in range(2)
     ]
+
+
+def test_a_run_of_endlessly_many_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "MOST_TASKS", 3)
+
+    @pl.jit
+    def many(y: pl.Out[pl.Tensor]):
+        for i in pl.parallel(0, 64, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y = pl.assemble(y, pl.full([16, 16], dtype=pl.FP32, value=0.0), [i, 0])
+        return y
+
+    with pytest.raises(TileError, match="more than 3 tasks"):
+        many(np.zeros((64, 16), np.float32))

@@ -1,7 +1,7 @@
-"""How long work takes at least, by the chip's rates alone: for telling short from long, never for a promise.
+"""How long work takes by the chip's peak rates alone: for telling short from long and ranking, never for a promise.
 
 A block gets its even share of the memory's bandwidth and its core's cube rate; whichever takes longer is the estimate.
-Latency, vector work and what neighbours leave of the bandwidth are not in it.
+Latency, vector work and what neighbours leave of the bandwidth are not in it. A simulation says what a change buys.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ def block_seconds(program: Program, launch: Launch) -> float:
     moved = program.traffic.moved[program.launches.index(launch)]
     blocks = max(launch.blocks, 1)
     memory = moved.bytes / blocks / (device.bandwidth / cores_of(device, launch.core))
-    rate = device.peak("cube", "bf16")
-    cube = moved.flops / blocks / (rate / device.cores.cube.value) if rate else 0.0
-    return max(memory, cube)
+    return max(memory, _cube_seconds(moved.flops / blocks, device) * device.cores.cube.value)
 
 
 def least_seconds(program: Program) -> float:
@@ -37,8 +35,21 @@ def least_seconds(program: Program) -> float:
     for launch, moved in zip(program.launches, program.traffic.moved, strict=True):
         bytes_moved += moved.bytes * len(launch.tasks)
         flops += moved.flops * len(launch.tasks)
-    rate = program.device.peak("cube", "bf16")
-    return max(bytes_moved / program.device.bandwidth, flops / rate if rate else 0.0)
+    return max(bytes_moved / program.device.bandwidth, _cube_seconds(flops, program.device))
+
+
+def cost_seconds(cost: Cost, device: Device) -> float:
+    """One number to rank findings by: as if nothing overlapped, with a task at what the orchestrator and a scheduler
+    thread spend on it, and a wait at the latter.
+    """
+    submit, task = (device.runtime[n].value if n in device.runtime else 0.0 for n in ("submit", "task_cost"))
+    work = cost.bytes / device.bandwidth + _cube_seconds(cost.flops, device)
+    return work + cost.tasks * (submit + task) + cost.waits * task
+
+
+def _cube_seconds(flops: float, device: Device) -> float:
+    rate = device.peak("cube", "bf16")
+    return flops / rate if rate else 0.0
 
 
 def severity(program: Program, cost: Cost) -> Severity:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from npuscope import progress
 from npuscope.device.chip import Device
 from npuscope.lower.findings import SEVERITIES, Finding
+from npuscope.lower.lint.estimate import cost_seconds
 from npuscope.lower.lint.ignores import silenced
-from npuscope.lower.lint.price import seconds
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.lint.scopes import Scope, scope_of
 from npuscope.lower.program import Program
@@ -17,7 +17,7 @@ from npuscope.lower.program import Program
 
 @dataclass(frozen=True)
 class Found:
-    """A finding in its scope; `seconds` is an estimate for ranking, see `price`."""
+    """A finding in its scope; `seconds` is an estimate for ranking, see `estimate`."""
 
     finding: Finding
     scope: Scope
@@ -69,7 +69,7 @@ def _sum(equal: list[Finding]) -> Finding:
 def ranked(findings: Iterable[Finding], device: Device) -> tuple[Found, ...]:
     """Placed in their scopes; the costliest first, then the worst, then in the order of the source."""
     found = [
-        Found(f, scope_of(f.file, f.line, short_name(f.kernel), short_name(f.function)), seconds(f.cost, device))
+        Found(f, scope_of(f.file, f.line, short_name(f.kernel), short_name(f.function)), cost_seconds(f.cost, device))
         for f in findings
     ]
 

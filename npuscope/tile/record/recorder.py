@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from npuscope import progress
 from npuscope.tile import sites
+from npuscope.tile.fault import fault
 from npuscope.tile.record.frames import Frame, Offset, Rolled
 from npuscope.tile.record.model import (
     Access,
@@ -39,6 +40,7 @@ from npuscope.tile.record.model import (
 from npuscope.tile.rings import ring_sizes
 
 Key = tuple[Any, ...]
+MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000
 Direction = Literal["In", "Out", "InOut"]
 
 
@@ -128,6 +130,8 @@ class Recorder:
         options["turns"] = tuple(self.turns)
         options["scopes"] = tuple(self.scopes)
         options["layer"] = self.layers[-1] if self.layers else ""
+        if len(self.tasks) >= MOST_TASKS:
+            raise fault(f"more than {MOST_TASKS:,} tasks: npuscope records no more of one run")
         task = TaskDraft(len(self.tasks), kernel, sites.here(), blocks, form, options)
         self.tasks.append(task)
         if len(self.tasks) % 32 == 0:

@@ -13,8 +13,8 @@ from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
 from npuscope.lower.findings import Cost, Finding
 from npuscope.lower.lint.all_rules import ALL_RULES
+from npuscope.lower.lint.estimate import cost_seconds
 from npuscope.lower.lint.ignores import silenced
-from npuscope.lower.lint.price import seconds
 from npuscope.lower.lint.run import added_up, ranked
 from npuscope.lower.lint.select import chosen
 
@@ -57,10 +57,10 @@ def test_the_costliest_comes_first_then_the_worst_then_the_order_of_the_source()
 def test_a_cost_is_priced_at_the_chips_peak_rates() -> None:
     peak = CHIP.peak("cube", "bf16")
     assert peak
-    assert seconds(Cost(flops=int(peak)), CHIP) == pytest.approx(1.0)
-    assert seconds(Cost(bytes=int(CHIP.bandwidth)), CHIP) == pytest.approx(1.0)
-    assert seconds(Cost(waits=2), CHIP) == pytest.approx(15e-6)  # the scheduler's 7.5 µs each
-    assert seconds(Cost(), CHIP) == 0
+    assert cost_seconds(Cost(flops=int(peak)), CHIP) == pytest.approx(1.0)
+    assert cost_seconds(Cost(bytes=int(CHIP.bandwidth)), CHIP) == pytest.approx(1.0)
+    assert cost_seconds(Cost(waits=2), CHIP) == pytest.approx(15e-6)  # the scheduler's 7.5 µs each
+    assert cost_seconds(Cost(), CHIP) == 0
 
 
 IGNORES = """def f():
