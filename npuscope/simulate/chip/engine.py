@@ -66,7 +66,7 @@ from npuscope.simulate.chip.state import (
     State,
     new_state,
 )
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled, compiled_part
 
 ANEW = 512  # turns of blocks after which the memory's rates are added up anew
 
@@ -101,7 +101,7 @@ def run(job: Job, machine: Machine, times: Times, s: State) -> float:
     return last
 
 
-@compiled
+@compiled_part
 def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """Blocks that are due start or end; what waited behind one that ended goes on."""
     cores, clock, rates, draws, clusters = s.core, s.clock, s.rates, job.draws, machine.clusters
@@ -143,7 +143,7 @@ def turn_blocks(job: Job, machine: Machine, times: Times, s: State, now: float) 
                 promote(job, machine, times, s, core, now)
 
 
-@compiled
+@compiled_part
 def promote(job: Job, machine: Machine, times: Times, s: State, core: int, now: float) -> None:
     """What waits behind a block that ended goes on by itself; a mixed block when all its cores are free."""
     cores, task = s.core, s.core[BEHIND, core]
@@ -167,7 +167,7 @@ def promote(job: Job, machine: Machine, times: Times, s: State, core: int, now: 
         s.clock[DUE, core] = max(now + machine.switch, sent + machine.visible)
 
 
-@compiled
+@compiled_part
 def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """The orchestrator submits one task after the other; it waits where it reads what a task writes, or for room."""
     if s.number[NEXT] >= len(job.shape) or s.orchestrator[0] > now:
@@ -199,21 +199,21 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
             s.orchestrator[0] = FAR  # the scheduler wakes it
 
 
-@compiled
+@compiled_part
 def may_submit(job: Job, s: State) -> bool:
     task = s.number[NEXT]
     host = job.waits_host[task]
     return bool((host < 0 or s.todo[COMPLETE, host] == 1) and has_room(job.rings, s, task))
 
 
-@compiled
+@compiled_part
 def go_on(job: Job, s: State, clock: float) -> None:
     """The orchestrator goes on if it waited for what has happened."""
     if s.number[NEXT] < len(job.shape) and s.orchestrator[0] >= FAR and may_submit(job, s):
         s.orchestrator[0] = clock
 
 
-@compiled
+@compiled_part
 def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> float:
     """One turn of a scheduler thread; when it last saw a task done, 0 if it saw none."""
     begin = now + machine.release * release(job.rings, s, now)
@@ -253,7 +253,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
     return done
 
 
-@compiled
+@compiled_part
 def poll(
     job: Job, machine: Machine, times: Times, s: State, thread: int, now: float
 ) -> tuple[float, float, int, float]:
@@ -283,7 +283,7 @@ def poll(
     return polled, clock, seen, done
 
 
-@compiled
+@compiled_part
 def sleep(machine: Machine, times: Times, s: State, thread: int, now: float) -> None:
     """Nothing to do: the thread keeps polling and acts in the turn after something happened."""
     s.thread[ASLEEP, thread] = 1

@@ -11,7 +11,7 @@ from npuscope.simulate.chip.state import (
     STATE,
     State,
 )
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled, compiled_part
 
 
 @compiled
@@ -30,7 +30,7 @@ def slow_down(rates: Floats, limit: float) -> tuple[int, float, float]:
     return last - 1, 1.0, rates[last] / limit
 
 
-@compiled
+@compiled_part
 def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
     """How long the block on each core runs from start to end at the present slow-down, and when it is then due."""
     g, share, factor = slow_down(s.rates, machine.limit)
@@ -46,7 +46,7 @@ def set_spans(job: Job, machine: Machine, s: State, now: float) -> None:
             clock[SPAN, core] = span
 
 
-@compiled
+@compiled_part
 def add_up(job: Job, s: State) -> None:
     """The rates of all running blocks anew: sums that only grow and shrink would drift."""
     s.rates[:] = 0.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from npuscope.simulate.chip.job import BYTES, CLOSES, FOLLOWER, HEAP, RING, SLOTS, Rings
 from npuscope.simulate.chip.state import HEAD, NEXT, TAKEN, USED_BYTES, USED_SLOTS, State
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled_part
 
 
-@compiled
+@compiled_part
 def has_room(rings: Rings, s: State, task: int) -> bool:
     """Whether the rings have room for a task and the tensors allocated before it; one slot of a ring stays empty."""
     if len(rings.first_entry) == 0:
@@ -24,7 +24,7 @@ def has_room(rings: Rings, s: State, task: int) -> bool:
     return True
 
 
-@compiled
+@compiled_part
 def take_room(rings: Rings, s: State, task: int) -> None:
     if len(rings.first_entry) == 0:
         return
@@ -35,7 +35,7 @@ def take_room(rings: Rings, s: State, task: int) -> None:
     count_users(rings, s, task, 1, 0.0)
 
 
-@compiled
+@compiled_part
 def count_users(rings: Rings, s: State, task: int, by: int, clock: float) -> None:
     """A task keeps its own slot and what it uses from its submission to its end at `clock`."""
     if len(rings.first_entry) == 0:
@@ -48,7 +48,7 @@ def count_users(rings: Rings, s: State, task: int, by: int, clock: float) -> Non
         s.free[rings.use[n]] = max(s.free[rings.use[n]], clock)
 
 
-@compiled
+@compiled_part
 def release(rings: Rings, s: State, now: float) -> int:
     """Gives back what nobody keeps any longer; how many entries."""
     released = 0

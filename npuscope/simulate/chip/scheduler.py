@@ -42,12 +42,12 @@ from npuscope.simulate.chip.state import (
     WAITING,
     State,
 )
-from npuscope.simulate.compiled import compiled
+from npuscope.simulate.compiled import compiled_part
 
 BELOW = 1e-9
 
 
-@compiled
+@compiled_part
 def wake(threads: Floats, thread: int, when: float) -> None:
     """An idle thread sees what happened when it next comes round its loop. (`threads` is the state's `thread`.)"""
     if threads[ASLEEP, thread] == 1:
@@ -57,14 +57,14 @@ def wake(threads: Floats, thread: int, when: float) -> None:
             threads[AT, thread] = max(at, when)
 
 
-@compiled
+@compiled_part
 def make_ready(job: Job, s: State, task: int) -> None:
     shape = job.shape[task]
     s.queue[shape, s.ends[shape, 1]] = task
     s.ends[shape, 1] += 1
 
 
-@compiled
+@compiled_part
 def stage(job: Job, s: State, task: int) -> None:
     """A task all of whose missing producers are early and handed out may be put on a core before they are done."""
     todo = s.todo
@@ -77,7 +77,7 @@ def stage(job: Job, s: State, task: int) -> None:
         s.ends[EARLY + shape, 1] += 1
 
 
-@compiled
+@compiled_part
 def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock: float) -> float:
     """A task is done: its consumers have one producer less to wait for."""
     todo, out = s.todo, job.out
@@ -100,7 +100,7 @@ def finish(job: Job, machine: Machine, times: Times, s: State, task: int, clock:
     return clock
 
 
-@compiled
+@compiled_part
 def ring_bell(job: Job, machine: Machine, times: Times, s: State, task: int) -> None:
     """Blocks of a task that wait on their cores for its producers start; one may be on its way there still."""
     cores = s.core
@@ -111,7 +111,7 @@ def ring_bell(job: Job, machine: Machine, times: Times, s: State, task: int) -> 
             s.clock[DUE, core] = max(times.ready[task], sent) + machine.visible
 
 
-@compiled
+@compiled_part
 def publish(job: Job, s: State, task: int) -> None:
     """All blocks of an early task are handed out: who waits only for such may be staged."""
     if job.early[task] == 1 and s.todo[HANDED, task] >= job.blocks[task]:
@@ -120,7 +120,7 @@ def publish(job: Job, s: State, task: int) -> None:
             stage(job, s, job.out[n])
 
 
-@compiled
+@compiled_part
 def idle(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     """Whether a block of this shape could start on a core at once. (`cores` is the state's `core`.)
 
@@ -135,7 +135,7 @@ def idle(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     return True
 
 
-@compiled
+@compiled_part
 def gated(clusters: int, cores: Ints, core: int) -> bool:
     """Whether the block at a core's front waits for its bell: it cannot be done."""
     if cores[STATE, core] == HELD:
@@ -143,7 +143,7 @@ def gated(clusters: int, cores: Ints, core: int) -> bool:
     return bool(cores[STATE, core] == GATED)
 
 
-@compiled
+@compiled_part
 def room_behind(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     """Whether a block could wait behind what runs on a core; behind a block that waits for its bell none may."""
     if cores[BEHIND, core] >= 0 or cores[UNSEEN_COUNT, core] > 0 or gated(clusters, cores, core):
@@ -155,7 +155,7 @@ def room_behind(clusters: int, cores: Ints, shape: int, core: int) -> bool:
     return True
 
 
-@compiled
+@compiled_part
 def place(job: Job, machine: Machine, times: Times, s: State, task: int, core: int, when: float, begin: float) -> None:
     """The next block of a task on a core: at its front from `begin`, at a bell if that is negative."""
     row = job.first_block[task] + s.todo[HANDED, task]
@@ -174,7 +174,7 @@ def place(job: Job, machine: Machine, times: Times, s: State, task: int, core: i
             s.core[USED, vector] = 1
 
 
-@compiled
+@compiled_part
 def place_behind(
     job: Job, machine: Machine, times: Times, s: State, task: int, core: int, when: float, gated: bool
 ) -> None:
@@ -191,7 +191,7 @@ def place_behind(
         s.core[BEHIND, machine.clusters + 2 * core + 1] = task
 
 
-@compiled
+@compiled_part
 def next_ready(job: Job, s: State, shape: int) -> int:
     """The first ready task of a shape that still has blocks to hand out; -1 where there is none."""
     queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
@@ -203,7 +203,7 @@ def next_ready(job: Job, s: State, shape: int) -> int:
     return -1
 
 
-@compiled
+@compiled_part
 def next_early(job: Job, s: State, shape: int) -> int:
     queue, ends, todo, blocks = s.queue, s.ends, s.todo, job.blocks
     while ends[EARLY + shape, 0] < ends[EARLY + shape, 1]:
@@ -214,7 +214,7 @@ def next_early(job: Job, s: State, shape: int) -> int:
     return -1
 
 
-@compiled
+@compiled_part
 def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
     """Whether another thread has an idle place of this shape."""
     cores, clusters = s.core, machine.clusters
@@ -226,7 +226,7 @@ def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
     return False
 
 
-@compiled
+@compiled_part
 def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> float:
     """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks."""
     cores, own, clusters = s.core, s.own, machine.clusters
@@ -264,7 +264,7 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
     return clock
 
 
-@compiled
+@compiled_part
 def start_together(job: Job, machine: Machine, times: Times, s: State, clock: float) -> float:
     """A launch whose blocks start at once, as soon as there is a place for each (or for as many as the chip has)."""
     task = s.number[TOGETHER]
@@ -291,7 +291,7 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
     return float(clock + turns * machine.dispatch)
 
 
-@compiled
+@compiled_part
 def find_together(job: Job, s: State) -> None:
     for shape in range(AIC + 2):
         task = next_ready(job, s, shape)
