@@ -69,8 +69,8 @@ FORMS = """## The A8W8 step in two forms
 
 The layer that was measured is not public. Public is the layer after its fixes, whose tasks opt out (`no_dep_args`) of the dependencies between siblings that write
 parts of one tensor. With such opt-outs everywhere, as `models/qwen3_14b/decode_a8w8.py` has them unless told otherwise, the step comes out far too fast, with eight times as many records in
-flight as were measured (records per second times dispatch to finish). Without them (`--serialised`) siblings run one after another, gate beside up, and as few records are in flight as were measured.
-So the measured step most likely ran that way, and the rows above are simulated so. That form was chosen after the other had missed: it explains the measurement, it did not foretell it.
+flight as were measured (records per second times dispatch to finish). Without them (`--serialised`) siblings run one after another, gate beside up, and about as few records are in flight as were measured.
+So the measured step most likely ran that way, and the rows above are simulated so. That form was chosen after the other had missed: it explains the measurement, it did not foretell it. (`npuscope check … -- --serialised` names the loops and the waits: serialised-parallel, false-serialisation.)
 
 Both are for rows of 128 tokens, which is an assumption: the issue's checks decode 16 and 48 tokens, its prompts are not stated. Earlier versions of this page had
 the form with opt-outs and rows of up to 4096 tokens: 111.7 ms, mean run 185 µs, dispatch to finish 202 µs.
