@@ -23,6 +23,8 @@ def headline(file: str, simulated: Simulated, bound: Bound) -> str:
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     where = f"{printable(file)}: {printable(program.recording.program)} on {program.device.name}, simulated"
     shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
+    waited = microseconds(round(bound.ring_wait_ns))
+    room = [f"  the orchestrator waited {waited} µs for room in its rings"] if bound.ring_wait_ns >= 1 else []
     return "\n".join(
         [
             f"{where}: {microseconds(simulated.wall_ns)} µs, {counts}",
@@ -30,6 +32,7 @@ def headline(file: str, simulated: Simulated, bound: Bound) -> str:
             f"  what limited it: {shares}",
             f"  busy: cube {bound.cube_busy:.1%}, vector {bound.vector_busy:.1%}, "
             f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
+            *room,
         ]
     )
 
@@ -81,6 +84,7 @@ def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> 
             "scheduler": bound.scheduler_busy,
             "orchestrator": bound.orchestrator_busy,
         },
+        "ring_wait_ns": round(bound.ring_wait_ns),
         "per_kernel": per_kernel(simulated, busy).to_dicts(),
     }
 

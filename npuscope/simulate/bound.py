@@ -30,6 +30,7 @@ class Bound:
     vector_busy: float
     scheduler_busy: float  # of the scheduler's threads
     orchestrator_busy: float
+    ring_wait_ns: float  # that the orchestrator waited for room in a ring
 
     def __str__(self) -> str:
         told = {
@@ -85,7 +86,14 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
         float(np.sum((run * each)[vector])) / (2 * machine.clusters * whole),
         float(np.sum(times.loops[:, POLLED:])) / (machine.threads * whole),
         float(np.sum(times.submitted - times.began)) / whole,
+        _waited_for_room(job, times),
     )
+
+
+def _waited_for_room(job: Job, times: Times) -> float:
+    """The orchestrator goes from task to task without a pause, but where it reads what a task writes, or for room."""
+    pauses = times.began[1:] - times.submitted[:-1]
+    return float(np.sum(pauses[job.waits_host[1:] < 0]))
 
 
 def _last_end_of_producers(job: Job, times: Times) -> Floats:

@@ -10,6 +10,7 @@ from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.lower.rings import limits_of
+from npuscope.simulate.bound import bound_of
 from npuscope.simulate.run import simulate
 from npuscope.tile.rings import RingSizes, asked_for, ring_sizes
 from npuscope.tile.script import run_script
@@ -58,6 +59,11 @@ def test_the_orchestrator_waits_for_room_in_a_ring(tmp_path: Path) -> None:
     for turn in range(1, 6):  # two tasks per turn, each of one block
         assert began[2 * turn] > finish[2 * turn - 1]
     assert held.wall_ns > free.wall_ns
+    waited = [bound_of(run.prepared.job, run.prepared.machine, run.times, run.wall) for run in (free, held)]
+    assert waited[0].ring_wait_ns == 0
+    assert waited[1].ring_wait_ns == pytest.approx(
+        sum(began[2 * t] - held.times.submitted[2 * t - 1] for t in range(1, 6))
+    )
     with pytest.raises(NpuscopeError, match=r"16,384 bytes of tensors .* its ring has 16,383.*HEAP_RING_DEADLOCK"):
         simulate(recorded(tmp_path, 16383))
 
