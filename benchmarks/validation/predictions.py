@@ -210,6 +210,8 @@ A8W8: dict[str, Callable[[Simulated], float]] = {
 FAMILIES = {"gemm_": _gemm, "decode_": _decode, "layer_idle_": _idle, "a8w8_": _a8w8_row}
 ROWS: dict[str, Callable[[Bench], Value]] = {
     "layer": lambda b: b.layer().wall / US,
+    "layers_2": lambda b: b.layer("", "--layers", "2").wall / US,
+    "layers_4": lambda b: b.layer("", "--layers", "4").wall / US,
     "step": lambda b: _step(b).wall / US**2,
     "attention_cce": _high,
     "attention_in_layer": _in_layer,
