@@ -100,6 +100,8 @@ def command(
         text = rank_text(title, order, found[0], top, variants)
         if comparison is not None and why:
             text += f"\n\n{why_text(pair[0], pair[1], comparison)}"
+        if html is not None and comparison is None:
+            text += "\n\nNothing to compare: fewer than two variants run, or all take equally long."
         print_text(text, written)
     if not able:
         raise typer.Exit(1)

@@ -92,8 +92,8 @@ def _simulated(
     path: str, arguments: list[str] | None, setting: list[str] | None, device: str, number: int | None
 ) -> Simulated:
     from npuscope.cli.output import settings_of
-    from npuscope.simulate.programs import chip_to_time, program_of
+    from npuscope.simulate.programs import chip_to_time, fitting, program_of
     from npuscope.simulate.run import simulate
 
     settings = settings_of(setting or [])
-    return simulate(program_of(path, arguments or [], chip_to_time(device), number=number, settings=settings))
+    return simulate(fitting(program_of(path, arguments or [], chip_to_time(device), number=number, settings=settings)))

@@ -23,6 +23,7 @@ WHAT = "a device file (docs/roofline.md)"
 PER_CYCLE = "FLOP/cycle/core"
 Unit = Literal["cube", "vector"]
 SMALLEST, LARGEST = 1e-12, 1e20
+PLAUSIBLE = {"s": (SMALLEST, 1.0), "Hz": (1e6, 1e12), "cycles": (SMALLEST, 1e9), "B/s": (1e6, LARGEST)}
 DIVISORS = (".rate", ".first", ".again", ".v3_gain")  # costs that divide
 _RATES = (PER_CYCLE, "FLOP/s")
 UNITS = {  # the ending of a constant's place -> its units
@@ -237,12 +238,13 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
             raise BadInput(f"{place} is {constant.value}, not a number from 0 up", path=path)
         may_be_zero = (
             place.endswith("latency")
-            or place.startswith("timing.")
+            or (place.startswith("timing.") and not place.endswith(("_rate", "idle_loop")))
             or (place.startswith("family.") and not place.endswith(DIVISORS))
         )
         if constant.value == 0 and not may_be_zero:
             raise BadInput(f"{place} is zero", path=path)
-        if constant.value and not SMALLEST < constant.value < LARGEST:
+        least, most = PLAUSIBLE.get(constant.unit, (SMALLEST, LARGEST))
+        if constant.value and not least < constant.value < most:
             raise BadInput(f"{place} is {constant.value:g}, which no chip has", path=path)
         expected = next((units for ending, units in UNITS.items() if place.endswith(ending)), None)
         if expected is not None and constant.unit not in expected and not place.startswith("family."):

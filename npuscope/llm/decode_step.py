@@ -17,7 +17,7 @@ from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX, POLLED
-from npuscope.simulate.programs import refusals
+from npuscope.simulate.programs import fitting, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording
@@ -49,7 +49,7 @@ def record(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Record
 
 
 def simulated_step(recording: Recording, length: int, device: Device) -> Step:
-    return measured(simulate(Program(recording, device)), length)
+    return measured(simulate(fitting(Program(recording, device))), length)
 
 
 def measured(run: Simulated, length: int) -> Step:

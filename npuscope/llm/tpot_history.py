@@ -47,7 +47,7 @@ def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
 def check_place(path: str | Path) -> None:
     """Refuses a file that could not be written, before a long simulation."""
     file = Path(path)
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+    if (file.exists() and not file.is_file()) or not os.access(file if file.exists() else file.parent, os.W_OK):
         raise CannotWrite("not a file that can be written", path=path, remedy="Name another file.")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from npuscope.device.chip import Device, load, names
 from npuscope.errors import BadInput, NpuscopeError
@@ -66,6 +67,17 @@ def refusals(file: str, argv: Sequence[str], remedy: str = "") -> Iterator[None]
     except SystemExit:
         said = [line.strip() for line in told.getvalue().splitlines() if line.strip()] or ["and says nothing"]
         raise Refused(f"refuses {' '.join(argv) or 'to run'} ({said[-1]})", path=file, remedy=remedy) from None
+
+
+def fitting(program: Program) -> Program:
+    """The program, refused with the first of what keeps it from running on the chip."""
+    errors = unfit(program)
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        file = Path(errors[0].file)
+        near = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+        raise BadInput(f"{errors[0].message}{more}", path=near, line=errors[0].line, remedy=errors[0].fix)
+    return program
 
 
 def unfit(program: Program) -> tuple[Finding, ...]:

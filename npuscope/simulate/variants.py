@@ -16,12 +16,12 @@ import npuscope
 from npuscope import engine as workers
 from npuscope import progress
 from npuscope.device.listing import listed
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.errors import NpuscopeError
 from npuscope.lower.memory import usages
 from npuscope.lower.passes import Options
 from npuscope.simulate.bound import bound_of
 from npuscope.simulate.jitter import with_jitter
-from npuscope.simulate.programs import chip_to_time, program_of, refusals, unfit
+from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.tile.settings import UnknownSetting
@@ -68,13 +68,7 @@ def simulated(variant: Variant) -> Simulated:
         program = program_of(
             variant.file, variant.argv, chip, options, variant.program, settings=dict(variant.settings)
         )
-    errors = unfit(program)
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        file = Path(errors[0].file)
-        near = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-        raise BadInput(f"{errors[0].message}{more}", path=near, line=errors[0].line, remedy=errors[0].fix)
-    found = simulate(program, options)
+    found = simulate(fitting(program), options)
     return found if variant.jitter is None else with_jitter(found, variant.jitter)
 
 

@@ -136,6 +136,14 @@ def test_each_setting_is_told_at_its_best_and_drawn(add: Path, tmp_path: Path) -
     assert "<b>" not in drawn
 
 
+def test_equals_are_not_compared_and_that_is_said(add: Path, tmp_path: Path) -> None:
+    add.write_text(ADD.replace("ROWS = 16", "ROWS = 16\nNOTHING = 0"))
+    words = ["sweep", str(add), "--set", "NOTHING=0,1", "--jobs", "1", "--html", str(tmp_path / "both.html")]
+    done = CliRunner().invoke(app, words)
+    assert "Nothing to compare" in done.output
+    assert not (tmp_path / "both.html").exists()
+
+
 def test_programs_with_settings(add: Path) -> None:
     (add.parent / "other.py").write_text(ADD.replace("1.0)", "2.0)"))
     found = told("rank", add, add.parent / "other.py", "--set", "ROWS=16,4", "--jobs", 1)

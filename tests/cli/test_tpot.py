@@ -41,8 +41,9 @@ def test_the_measurement_basis_is_one_table_and_one_contract(tmp_path: Path) -> 
         (("qwen3-14b", "--plot", "h.html"), "--plot draws a history"),
         (("qwen3-14b", "--", "--small", "--max-seq", "128"), "refuses --small --max-seq 128 --batch 16 --context 4097"),
         (("qwen3-14b", "--device", "abacus"), "abacus"),
+        (("qwen3-14b-a8w8", "--", "--layers", "1", "--mlp-tn", "512"), "Mat buffer usage 589824 > 524288"),
     ],
-    ids=["file", "tokens", "plot", "too-long", "device"],
+    ids=["file", "tokens", "plot", "too-long", "device", "unfit"],
 )
 def test_mistakes_are_told_in_a_sentence(words: tuple[str, ...], told: str) -> None:
     run = npuscope("tpot", *words)

@@ -78,6 +78,10 @@ def test_an_unknown_device_is_answered_with_the_known_ones() -> None:
         device.load("b200")
 
 
+def timing(name: str, value: float, unit: str) -> str:
+    return f'\n[timing]\n{name} = {{ value = {value}, unit = "{unit}", confidence = "guessed", source = "a test" }}\n'
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -86,6 +90,10 @@ def test_an_unknown_device_is_answered_with_the_known_ones() -> None:
         (OWN.replace("1.0e9", "-1"), "clock.core is -1"),
         (OWN.replace("1.0e9", "nan"), "clock.core is nan"),
         (OWN.replace("1.0e9", "0"), "clock.core is zero"),
+        (OWN.replace("1.0e9", "1e-9"), "clock.core is 1e-09, which no chip has"),
+        (OWN + timing("hbm_rate", 0, "B/s"), "timing.hbm_rate is zero"),
+        (OWN + timing("idle_loop", 0, "s"), "timing.idle_loop is zero"),
+        (OWN + timing("submit_base", 1e9, "s"), "timing.submit_base is 1e+09, which no chip has"),
         (OWN.replace("my bench", " "), "clock.core has no source"),
         (OWN.replace('"measured"', '"rumoured"'), "Invalid enum value 'rumoured'"),
         (OWN.replace('inherits = "a3"', 'inherits = "nobody"'), "inherits 'nobody'"),

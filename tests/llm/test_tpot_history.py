@@ -75,6 +75,8 @@ def test_what_is_no_history_is_refused_with_its_line(tmp_path: Path, text: str) 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(NpuscopeError, match="not a file that can be written"):
         check_place(tmp_path)
+    with pytest.raises(NpuscopeError, match="not a file that can be written"):
+        check_place("/dev/full")  # reading it would never end
 
 
 def entry(commit: str, ms: float, **more: Any) -> dict[str, Any]:

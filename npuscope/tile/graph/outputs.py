@@ -19,7 +19,7 @@ def the_one(recordings: Sequence[Recording], number: int | None, file: str) -> i
     """The program to write files of: the only one that submitted tasks, or the one asked for."""
     able = [n for n, recording in enumerate(recordings) if recording.tasks]
     if not able:
-        raise NpuscopeError("no tile program ran, so there is no graph to write", path=file)
+        raise NpuscopeError("no program of it submitted a task", path=file)
     if number is None and len(able) == 1:
         return able[0]
     listed = ", ".join(f"{n} {recordings[n].program}" for n in able)
