@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npuscope.simulate.change_job import dropped, merged, pairs_of, scaled, with_pairs
+from npuscope.simulate.change_job import LEAST, dropped, merged, pairs_of, scaled, with_pairs
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import NONE
 from tests.simulate.jobs import equal, job, machine
@@ -29,7 +29,7 @@ def test_the_same_edges_and_merging_nothing_change_nothing(random: Random, tasks
 def test_a_class_takes_its_share_of_time_and_bytes(random: Random, tasks: int, share: float) -> None:
     made = job(random, tasks)
     changed = scaled(made, np.array([0]), share, share)
-    assert np.allclose(changed.run[0], share * made.run[0])
+    assert np.allclose(changed.run[0], np.maximum(share * made.run[0], LEAST))
     assert np.allclose(changed.run[0] * changed.draws[0], share * made.run[0] * made.draws[0])  # bytes of a block
     assert np.array_equal(changed.run[1:], made.run[1:])
     nothing = scaled(made, np.array([0]), 0.0, 0.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.job import ENDLESS
+from npuscope.simulate.chip.job import ENDLESS, NONE
 from tests.simulate.jobs import job, machine, rings
-from tests.simulate.rules import check, nobody_can_go_on, speeds, stretches
+from tests.simulate.rules import NEAR, check, nobody_can_go_on, speeds, stretches
 
 SEEDS = st.integers(0, 10**6)
 
@@ -23,6 +24,18 @@ def test_any_job_keeps_every_rule(seed: int, tasks: int, clusters: int, limit: f
     times, end = run_chip(made, chip)
     assert end > 0, "somebody waits for ever"
     check(made, chip, times)
+    # the run is over when the last block is seen done, or the last task that does nothing
+    last = np.max(times.finish, initial=0.0)
+    assert end == pytest.approx(last) if np.all(made.shape != NONE) else end >= last - NEAR
+
+
+@given(SEEDS, st.integers(2, 30), st.integers(1, 5))
+@settings(max_examples=150)
+def test_the_orchestrator_goes_on_when_what_it_reads_is_seen_done(seed: int, tasks: int, clusters: int) -> None:
+    random = Random(seed)
+    near = [random.randrange(max(0, n - 3), n) if n and random.random() < 0.5 else -1 for n in range(tasks)]
+    made, chip = job(random, tasks)._replace(waits_host=np.array(near)), machine(clusters)
+    check(made, chip, run_chip(made, chip)[0])
 
 
 @given(SEEDS, st.integers(1, 40), st.integers(1, 4), st.sampled_from([6, 12, 30]), st.sampled_from([150, 300, 10**9]))
