@@ -45,7 +45,7 @@ def test_what_findings_of_the_tilelet_are_worth() -> None:
     file = "qwen3_32b_tilelet_as_found.py"
     large = [f"short-row {file}:210", f"short-task {file}:239", f"gm-round-trip {file}:160"]
     small = [f"padded-rows {file}:162", f"padded-rows {file}:175", f"shared-load {file}:110", f"shared-load {file}:112"]
-    assert min(gains[name] for name in large) > 0.04 * told["wall_ns"]
+    assert min(gains[name] for name in large) > 0.02 * told["wall_ns"]
     assert max(gains[name] for name in small) < 0.01 * told["wall_ns"]
     assert any("variance-not-rsqrt" in str(finding) for finding in told["not_expressed"])
 
