@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 from functools import cache
 from pathlib import Path
@@ -88,6 +89,7 @@ def folder(name: str) -> Path:
     if not name:
         return MODELS / "qwen3_14b"
     made = Path(mkdtemp(prefix=f"npuscope_{name}_")) / "qwen3_14b"
+    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
     shutil.copytree(MODELS / "qwen3_14b", made, ignore=shutil.ignore_patterns("__pycache__"))
     for file, stands, instead in reversed(CHANGES[name]):
         text = (made / file).read_text()

@@ -10,7 +10,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIV, MIX, NONE, SLOW, Floats, Ints, Job, Machine, Times
+from npuscope.simulate.chip.job import (
+    AIV,
+    BYTES,
+    CLOSES,
+    HEAP,
+    MIX,
+    NONE,
+    RING,
+    SLOTS,
+    SLOW,
+    Floats,
+    Ints,
+    Job,
+    Machine,
+    Rings,
+    Times,
+)
 
 NEAR = 1e-3  # nanoseconds: sums of thousands of float64 times around 1e6 are that near
 
@@ -19,6 +35,7 @@ def check(job: Job, machine: Machine, times: Times) -> None:
     every_block_once_on_a_core_of_its_kind(job, machine, times)
     in_order_and_never_faster_than_alone(job, machine, times)
     nobody_before_its_producers(job, machine, times)
+    no_ring_is_overfull(job, times)
     no_core_runs_two_blocks(job, machine, times)
     nobody_does_two_things_at_once(job, machine, times)
     threads_hand_out_to_their_own_cores(job, machine, times)
@@ -74,6 +91,47 @@ def nobody_before_its_producers(job: Job, machine: Machine, times: Times) -> Non
                 assert np.all(times.dispatch[mine] >= ended[producer] - NEAR)
         if job.waits_host[task] >= 0:
             assert times.began[task] >= ended[job.waits_host[task]] - NEAR
+
+
+def no_ring_is_overfull(job: Job, times: Times) -> None:
+    """When a task is begun there is room for it beside what certainly has not been given back.
+
+    That is an entry whose scope is open, or whose own task or a user from within its scope is not done.
+    """
+    rings, ended = job.rings, done(job, times)
+    if len(rings.first_entry) == 0:
+        return
+    tasks = range(len(job.shape))
+    users = [(use, task) for task in tasks for use in rings.use[rings.first_use[task] : rings.first_use[task + 1]]]
+    users += [(rings.first_entry[task + 1] - 1, task) for task in tasks]
+    for task in tasks:
+        kept = rings.entry[CLOSES] > task
+        for entry, user in users:
+            if user < min(task, rings.entry[CLOSES, entry]) and ended[user] > times.began[task] + NEAR:
+                kept[entry] = True
+        assert _have_room(rings, task, kept)
+
+
+def nobody_can_go_on(job: Job, times: Times) -> None:
+    """Of a run that got stuck: even if all is done, the next task has no room until a scope closes that it is in."""
+    task = int(np.flatnonzero(times.submitted == 0)[0])
+    assert not _have_room(job.rings, task, job.rings.entry[CLOSES] > task)
+
+
+def _have_room(rings: Rings, task: int, kept: np.ndarray) -> bool:
+    """Whether the rings have room for a task where these entries are kept; one slot of a ring stays empty.
+
+    What came after them in their ring is kept too: room comes back first in, first out.
+    """
+    numbers = np.arange(len(kept))
+    first, end = rings.first_entry[task], rings.first_entry[task + 1]
+    for ring in np.unique(rings.entry[RING, first:end]):
+        mine = (rings.entry[RING] == ring) & (numbers < end)
+        oldest = np.append(numbers[mine & kept], first)[0]
+        there = mine & (numbers >= min(oldest, first))
+        if np.sum(there) >= rings.room[SLOTS, ring] or np.sum(rings.entry[BYTES, there]) > rings.room[HEAP, ring]:
+            return False
+    return True
 
 
 def held(job: Job, machine: Machine, times: Times, row: int) -> list[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from npuscope.simulate.chip.engine import run_chip
-from tests.simulate.jobs import job, machine
-from tests.simulate.rules import check, speeds, stretches
+from npuscope.simulate.chip.job import ENDLESS
+from tests.simulate.jobs import job, machine, rings
+from tests.simulate.rules import check, nobody_can_go_on, speeds, stretches
 
 SEEDS = st.integers(0, 10**6)
 
@@ -22,6 +23,23 @@ def test_any_job_keeps_every_rule(seed: int, tasks: int, clusters: int, limit: f
     times, end = run_chip(made, chip)
     assert end > 0, "somebody waits for ever"
     check(made, chip, times)
+
+
+@given(SEEDS, st.integers(1, 40), st.integers(1, 4), st.sampled_from([6, 12, 30]), st.sampled_from([150, 300, 10**9]))
+@settings(max_examples=150)
+def test_rings_are_never_overfull_and_a_run_that_gets_stuck_must(
+    seed: int, tasks: int, clusters: int, slots: int, heap: int
+) -> None:
+    random = Random(seed)
+    made = job(random, tasks)
+    made, chip = made._replace(rings=rings(random, made, slots, heap)), machine(clusters)
+    times, end = run_chip(made, chip)
+    if end < 0:
+        event("stuck")
+        return nobody_can_go_on(made, times)
+    check(made, chip, times)
+    if end > run_chip(made._replace(rings=ENDLESS), chip)[1]:
+        event("the orchestrator waited for room")
 
 
 @given(SEEDS, st.integers(5, 40), st.sampled_from([5.0, 30.0, 200.0]))
