@@ -130,7 +130,8 @@ def _variants(files: list[str], setting: list[str], alike: Variant) -> list[Vari
     if count > MOST:
         raise NpuscopeError(f"{count:,} variants, more than {MOST:,}", remedy="Try fewer values at a time.")
     found = []
-    for name, file in zip(names_of(files), files, strict=True):
+    names = names_of(files)
+    for name, file in zip(names if len(set(names)) == len(files) else files, files, strict=True):
         for values in product(*grid.values()):
             chosen = tuple(zip(grid, values, strict=True))
             words = [name] * (len(files) > 1) + [f"{key}={value}" for key, value in chosen]
