@@ -21,7 +21,7 @@ from npuscope.simulate.without_finding import Owners, short, without
 TINY = 1e-6  # share of a scheduler's cost that counts as nothing
 COSTS = {
     "dispatch": ("dispatch", "stage", "dummy"),
-    "FIN": ("fin", "poll", "complete", "resolve"),
+    "FIN": ("fin", "poll", "complete", "resolve", "release"),
     "pickup": ("pickup", "pickup_first", "switch", "visible"),
 }
 HOW = {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
+from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.prepare import prepare
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.core.stream import stream_of
@@ -136,3 +137,18 @@ def test_the_two_lanes_of_a_core_group_run_at_the_same_time() -> None:
         took[lanes] = time_block(stream).duration
         assert stream.read == (2 if lanes else 1) * 16 * 128 * 4
     assert took[True] == pytest.approx(took[False], abs=40)  # one turn of the loop is issued
+
+
+def test_what_the_chip_has_no_way_for_is_refused_not_timed() -> None:
+    """`check` finds it first; who silences it, or calls the simulator from Python, is told as well."""
+
+    @pl.jit
+    def through_mat(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
+            tile = pl.move(pl.load(x, [0, 0], [64, 64]), target_memory=pl.MemorySpace.Mat)
+            y = pl.store(tile, [0, 0], y)
+        return y
+
+    program, _ = lowered(through_mat, tensor((64, 64), "FP32"), tensor((64, 64), "FP32"))
+    with pytest.raises(NpuscopeError, match="copy cannot be timed: store would need a pipe MTE3 on the AIC"):
+        prepare(program)

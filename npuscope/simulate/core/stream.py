@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.device.chip import Device
+from npuscope.errors import NpuscopeError
 from npuscope.lower.memory import Kernel
 from npuscope.lower.model import Instruction, Items, Lowered
 from npuscope.simulate.core.costs import NS, Cost, cost_of
@@ -142,6 +143,11 @@ class _Writer:
                 self.written += cost.lines * times
                 if any(access.mode == "add" for access in one.accesses):
                     self.read += cost.lines * times
+        if (one.unit, one.pipe) not in PLACE:
+            raise NpuscopeError(
+                f"{self.kernel.name} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
+                remedy="npuscope check tells the line, and the way that the chip has.",
+            )
         self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost, issue)
         self.names[-1] = self._name(one)
 
