@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "benchmarks"))  # last: it has a tile.py, and tests/tile is a package
+sys.path.append(str(ROOT / "benchmarks"))
 
 from validation import fit, predictions, variants  # noqa: E402
 
