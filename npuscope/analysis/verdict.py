@@ -77,8 +77,8 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     # the tail's run is taken out of the link it came by
     last = run["link"][-1] if run.height else "none"
     shares["core" if last == "core" else "dependency"] -= shares["tail"]
-    if path.slices == 1:  # nobody waited for anybody: one long task
-        shares["tail"] += shares["dependency"]
+    if not links.get("dependency"):  # nobody waited for a producer: one long task, or work that queued for its cores
+        shares["tail" if path.slices == 1 else "core"] += shares["dependency"]
         shares["dependency"] = 0.0
     bound = max(shares, key=lambda name: shares[name])
     counters = _counters(work) if bound == "core" else {}

@@ -37,6 +37,14 @@ def test_waves_and_tails_of_an_spmd_launch() -> None:
     assert row["efficiency"] == pytest.approx(46 / 56)
 
 
+def test_blocks_in_waves_wait_for_cores_and_not_for_one_another() -> None:
+    # GIVEN a launch of two blocks on one of two cores, and no task that waits for another
+    tasks = [Task(7, "gemm", "AIC_0", 0, 10, 0, 10), Task(7, "gemm", "AIC_0", 10, 18, 10, 18)]
+    trace = made(tasks, [(7, 8)], lanes=("AIC_0", "AIC_1"))
+    # WHEN / THEN
+    assert analysis.explain(trace).verdict.bound == "core"
+
+
 def test_inner_phases_of_a_thread_are_not_counted_twice() -> None:
     # GIVEN a scheduler thread: scheduling 0–50 around complete 5–15 and dispatch 20–40, and resolve 6–9 in complete
     phases = [("schedule", 0, 50), ("complete", 5, 15), ("resolve", 6, 9), ("dispatch", 20, 40)]
