@@ -67,6 +67,16 @@ def made(
     return Trace.of(slices, table, Meta(format, records=len(rows), notes=notes), pairs)
 
 
+def submitted(tasks: Iterable[Task], edges: Sequence[tuple[int, int]]) -> Trace:
+    """A trace whose slices on AICPU are an orchestrator's submissions of the tasks of their numbers."""
+    trace = made(tasks, edges)
+    on_cpu = pl.col("unit") == "AICPU"
+    lanes = trace.lanes.with_columns(pl.when(on_cpu).then(pl.lit("orchestrator")).alias("role"))
+    submits = pl.col("lane").is_in(lanes.filter(on_cpu)["lane"].to_list())
+    slices = trace.slices.with_columns(pl.when(submits).then(pl.lit("schedule")).otherwise("kind").alias("kind"))
+    return Trace.of(slices, lanes, trace.meta, trace.edges)
+
+
 # docs/metrics.md draws these: kernel, core, dispatch, start, end, finish in microseconds
 DOZEN = (
     Task(1, "q_proj", "AIC_0", 0, 10, -1, 11),

@@ -62,7 +62,7 @@ class WhatIf(Tabular):
         return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
     def frame(self) -> pl.DataFrame:
-        rows = [("measured", self.measured_ns), ("with the change", self.new_ns)]
+        rows = [("as it was", self.measured_ns), ("with the change", self.new_ns)]
         rows += [("at least", self.low_ns), ("at most", self.high_ns)]
         return pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row")
 
@@ -169,7 +169,8 @@ def changed_jobs(
         cores |= dict.fromkeys(units[unit], count)
     factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
     scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in ("delay", "late")}
-    floor = np.rint(jobs.not_before * change.dispatch_cost).astype(np.int64)
+    launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
+    floor = np.rint(jobs.not_before * launches).astype(np.int64)
     return replace(jobs, cores=cores, not_before=floor, **scaled)
 
 

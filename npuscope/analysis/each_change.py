@@ -74,6 +74,9 @@ def _waits(work: Work, ready: Readiness, model: Jobs) -> Iterator[tuple[str, str
         return
     if (model.late > 0).any():
         yield "FIN", "from a task's end to the scheduler's seeing it", (_less(model, "late", 0.5), _less(model, "late"))
+    if (ready.submitted > work.window[0]).any():
+        jobs = (_less(model, "not_before", 0.5), _less(model, "not_before"))
+        yield "submit", "from the beginning to the orchestrator's having submitted the task", jobs
     stamped = ready.dispatch != NEVER
     if stamped.any():
         could = work.start - model.delay

@@ -57,9 +57,9 @@ def test_counts_that_changed_and_kernels_that_came_and_went_are_said() -> None:
     found = analysis.compare(a, b)
     assert found.not_like_for_like == (
         "AIC lanes: 1 against 2",
-        "1 kernels only in A: old",
-        "1 kernels only in B: young",
-        "1 kernels run more or less often: x 1 → 2",
+        "1 kernel only in A: old",
+        "1 kernel only in B: young",
+        "1 kernel runs more or less often: x 1 → 2",
     )
     rows = {row["kernel"]: row for row in found.kernels.to_dicts()}
     assert (rows["old"]["rule"], rows["old"]["gap_ns"], rows["old"]["ratio"]) == ("gone", -1 * US, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from made import DOZEN, US, Task, dozen, made
+from made import DOZEN, US, Task, dozen, made, submitted
 
 from npuscope.analysis import Change, whatif
 from npuscope.analysis.each_change import WAITS, whatif_each
@@ -45,6 +45,19 @@ def test_waits_are_told_apart_by_their_stamps() -> None:
     assert found["dispatch"].nothing_ns == 20 * US
     assert found["pickup"].nothing_ns == 22 * US
     assert found[WAITS].nothing_ns == 15 * US
+
+
+def test_an_orchestrator_that_submits_late_has_a_row_of_its_own() -> None:
+    # GIVEN b, which waits for nobody, is submitted at 20, a task after a
+    tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 10), Task(2, "b", "AIC_1", 20, 30, 20, 30)]
+    trace = submitted([*tasks, Task(2, "submit", "AICPU_0", 0, 20)], [(1, 3)])
+    # WHEN / THEN without it b runs beside a; the other waits are nothing
+    found = by_name(whatif_each(trace)[1])
+    assert (found["submit"].half_ns, found["submit"].nothing_ns) == (20 * US, 10 * US)
+    assert found["dispatch"].nothing_ns == 30 * US
+    # and one task for both may be submitted in half the time: it runs from 10 to 30 then, or still from 20 to 40
+    merged = whatif(trace, Change(merge=[("b", "a")]))
+    assert (merged.low_ns, merged.new_ns) == (30 * US, 40 * US)
 
 
 def test_without_edges_there_are_kernels_and_all_waits_together() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from made import US, Task, made
+from made import US, Task, made, submitted
 
 from npuscope import analysis
 from npuscope.trace import Meta, Trace
@@ -39,13 +39,8 @@ def test_producers_that_run_one_after_another_leave_a_starved_stretch_between() 
 def test_what_the_orchestrator_has_not_submitted_starves_its_core() -> None:
     # GIVEN b depends on a, which ended at 10, and is submitted at 25
     tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 11), Task(2, "b", "AIC_0", 30, 40, 28, 41)]
-    trace = made([*tasks, Task(2, "submit", "AICPU_0", 24, 25)], [(1, 2)])
-    lanes = trace.lanes.with_columns(pl.when(pl.col("unit") == "AICPU").then(pl.lit("orchestrator")).alias("role"))
-    slices = trace.slices.with_columns(
-        pl.when(pl.col("kernel") == "submit").then(pl.lit("schedule")).otherwise("kind").alias("kind")
-    )
     # WHEN / THEN
-    assert by_reason(Trace.of(slices, lanes, trace.meta, trace.edges)) == {
+    assert by_reason(submitted([*tasks, Task(2, "submit", "AICPU_0", 24, 25)], [(1, 2)])) == {
         "starved": 14, "dispatch": 3, "pickup": 2, "FIN": 1,
     }  # fmt: skip
 
