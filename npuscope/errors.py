@@ -23,7 +23,7 @@ class NpuscopeError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        where = "" if self.path is None else str(self.path)
+        where = "" if self.path is None else _near(self.path)
         if self.line is not None:
             where += f", line {self.line}"
         if self.record is not None:
@@ -33,6 +33,15 @@ class NpuscopeError(Exception):
         if text[-1:] not in ".!?":
             text += "."
         return f"{text} {_plain(self.remedy)}".rstrip()
+
+
+def _near(path: str | Path) -> str:
+    """A path as people would write it from here: what lies below the working directory without the way to it."""
+    try:
+        near = Path(path).relative_to(Path.cwd())
+    except (ValueError, OSError):  # it lies elsewhere, or there is no working directory any more
+        return str(path)
+    return str(near) if near.parts else str(path)
 
 
 def _plain(text: str) -> str:

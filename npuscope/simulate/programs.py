@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from npuscope.device.chip import Device, load, names
 from npuscope.errors import BadInput, NpuscopeError
@@ -74,9 +73,7 @@ def fitting(program: Program) -> Program:
     errors = unfit(program)
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        file = Path(errors[0].file)
-        near = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-        raise BadInput(f"{errors[0].message}{more}", path=near, line=errors[0].line, remedy=errors[0].fix)
+        raise BadInput(f"{errors[0].message}{more}", path=errors[0].file, line=errors[0].line, remedy=errors[0].fix)
     return program
 
 
