@@ -95,9 +95,10 @@ def _counts(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Iterato
     for rule, what in (("gone", "only in A"), ("new", "only in B")):
         names = [short(m.kernel, 40) for m in matches if m.rule == rule]
         if names:
-            yield f"{len(names)} kernels {what}: {_listed(names)}"
+            yield f"{len(names)} kernel{'s' * (len(names) > 1)} {what}: {_listed(names)}"
     counts = [dict(e.busy.kernels.select("kernel", "count").iter_rows()) for e in (a, b)]
     both = [(m.kernel, sum(counts[0][n] for n in m.in_a), sum(counts[1][n] for n in m.in_b)) for m in matches]
     changed = [f"{short(name, 40)} {x:,} → {y:,}" for name, x, y in both if x and y and x != y]
     if changed:
-        yield f"{len(changed)} kernels run more or less often: {_listed(changed)}"
+        several = "kernels run" if len(changed) > 1 else "kernel runs"
+        yield f"{len(changed)} {several} more or less often: {_listed(changed)}"

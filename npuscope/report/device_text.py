@@ -10,6 +10,7 @@ from typing import Any
 from npuscope.analysis.table import aligned, printable
 from npuscope.device.chip import Device
 from npuscope.device.listing import Difference, Row
+from npuscope.report.check_text import many
 
 WIDTH = 100  # characters of a line
 
@@ -28,7 +29,7 @@ def device_text(device: Device, rows: Sequence[Row]) -> str:
 
 def diff_text(a: Device, b: Device, found: Sequence[Difference]) -> str:
     """What `npuscope device diff` prints."""
-    head = f"{printable(a.name)} and {printable(b.name)} differ in {len(found)} constants"
+    head = f"{printable(a.name)} and {printable(b.name)} differ in {many(len(found), 'constant')}"
     told = [(one, one.b or one.a) for one in found]
     numbers, sources = _sources([row.source for _, row in told if row])
     cells = [

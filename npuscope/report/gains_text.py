@@ -8,7 +8,7 @@ from npuscope.analysis.gains import Gains
 from npuscope.analysis.table import frame_lines, printable
 
 MOST = 40
-WIDTH, PLACE = 40, 16  # characters of what a row is about, and of file and line in it
+WIDTH, PLACE, NAME = 40, 20, 9  # characters of what a row is about, and at least of file and line and of kernel in it
 ALONE = "Each change alone; gains do not add up."
 
 
@@ -18,11 +18,11 @@ def brief(what: str) -> str:
         return what
     id, place, kernel = what.split(" ")
     place = _end(place, max(PLACE, WIDTH - len(id) - len(kernel) - 2))
-    return f"{id} {place} {_end(kernel, WIDTH - len(id) - len(place) - 2)}"
+    return f"{id} {place} {_end(kernel, max(NAME, WIDTH - len(id) - len(place) - 2))}"
 
 
 def _end(word: str, width: int) -> str:
-    return word if len(word) <= width else "…" + word[1 - max(width, 9) :]
+    return word if len(word) <= width else "…" + word[1 - width :]
 
 
 def gains_text(gains: Gains) -> str:

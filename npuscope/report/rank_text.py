@@ -19,7 +19,8 @@ WIDTH = 100  # characters of a line
 def title_of(files: Sequence[str], device: str, found: Sequence[Outcome]) -> str:
     failed = sum(one.error is not None for one in found)
     what = printable(files[0]) if len(files) == 1 else f"{len(files)} programs"
-    return f"{what} on {device}: {many(len(found), 'variant')}, {failed} of them cannot run"
+    cannot = f", {failed:,} of them cannot run" if failed else ""
+    return f"{what} on {device}: {many(len(found), 'variant')}{cannot}"
 
 
 def rank_text(title: str, found: Sequence[Outcome], baseline: Outcome, most: int, variants: Sequence[Variant]) -> str:

@@ -111,7 +111,7 @@ def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
         left = len(tasks) - sum(len(group) - 1 for group in groups)
         fewer = merged(job, groups)
         why = "" if fewer is not None else ": one would wait for itself"
-        yield f"{len(tasks):,} tasks of {name} as blocks of {left:,}{why}", fewer
+        yield f"{len(tasks):,} tasks of {name} as blocks of {left:,} launch{'es' * (left > 1)}{why}", fewer
     elif chains := _chains(finding, owner) if finding.id in ONE_TASK else []:
         fewer = as_one(job, chains)
         why = "" if fewer is not None else ": one would wait for itself"

@@ -105,7 +105,7 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
 
 def test_equal_tasks_become_blocks_of_one_launch(base: Simulated) -> None:
     how, job = without(finding("long", tasks=23), Owners(base.prepared))
-    assert how == "24 tasks of long as blocks of 1"
+    assert how == "24 tasks of long as blocks of 1 launch"
     assert job is not None
     assert sorted(job.blocks.tolist()) == [1, 24]
 

@@ -18,7 +18,7 @@ Reader = Callable[[Path], Trace]
 FOREIGN = {
     b"PK\x03\x04": ("a zip archive", "Unpack it and name what is inside."),
     b"PAR1": ("a single Parquet file", "Name the npuscope folder it belongs to."),
-    b"\x0a": ("perhaps a Perfetto protobuf trace", "npuscope writes .pftrace files but reads JSON ones."),
+    b"\x0a": ("perhaps a Perfetto protobuf trace", "That is for viewers: for reports write the trace as .npu or JSON."),
 }
 
 
