@@ -1,7 +1,8 @@
 """Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
 
-A variant's key is made of the program's text, its settings, the chip's constants and npuscope's own source, so that
-what has been simulated is not simulated again, and what has changed is.
+A variant's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
+environment asks for and npuscope's own source, so that what has been simulated is not simulated again, and what has
+changed is. Not in it: modules from elsewhere, and other files or variables that the program reads by itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
+from npuscope.tile.rings import ring_sizes
 from npuscope.tile.settings import UnknownSetting
 
 
@@ -45,10 +47,10 @@ class Variant:
         """Equal for variants that must come out equal: also modules beside the file count."""
         told = hashlib.sha256()
         own = Path(self.file)
-        for path in (own, *sorted(own.parent.glob("*.py"))):
+        for path in (own, *sorted(filter(Path.is_file, own.parent.glob("*.py")))):
             told.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
-        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter)
+        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
         told.update(repr(rest).encode())
         return told.hexdigest()[:24]
 
