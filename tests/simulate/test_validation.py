@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -45,3 +46,27 @@ def test_fitted_constants_lie_within_their_ranges_and_say_that_they_were_fitted(
         for name in names:
             assert timing[name].confidence == "fitted"
             assert "benchmarks/validate.py" in timing[name].source
+
+
+def test_what_was_fitted_is_written_into_every_file_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = load("910b1")
+    names = [name for group in fit.ranges() for name in group]
+    fitted = fit.changed(before, {name: 1.1 * before.timing[name].value for name in names})
+    folder = tmp_path / "device"
+    shutil.copytree(fit.FILES, folder)
+    monkeypatch.setattr(fit, "FILES", folder)
+    fit.put(fitted)
+    for file in ("ascend910b1", *fit.SAME):
+        timing = tomllib.loads((folder / f"{file}.toml").read_text())["timing"]
+        assert {name: timing[name]["value"] for name in names if name != "hbm_rate"} == {
+            name: fitted.timing[name].value for name in names if name != "hbm_rate"
+        }
+    for file in fit.BY_BANDWIDTH:
+        rate = tomllib.loads((folder / f"{file}.toml").read_text())["timing"]["hbm_rate"]["value"]
+        assert rate == pytest.approx(1.1 * load(file).timing["hbm_rate"].value, rel=0.01)
+    # AND a constant that has no line is not lost in silence
+    (folder / "ascend950.toml").write_text("")
+    with pytest.raises(SystemExit, match="has 0 lines"):
+        fit.put(fitted)
