@@ -12,12 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from validation import fit, predictions, variants  # noqa: E402
+from validation import fit, page, predictions, variants  # noqa: E402
 
 from npuscope.device.chip import load  # noqa: E402
 
 ROWS = tomllib.loads((ROOT / "benchmarks/validation/rows.toml").read_text())["row"]
-NOTES = tomllib.loads((ROOT / "benchmarks/validation/notes.toml").read_text())["row"]
+NOTES = tomllib.loads((ROOT / "benchmarks/validation/notes.toml").read_text())
 
 
 def test_every_row_has_a_prediction_and_every_note_a_row() -> None:
@@ -25,13 +25,21 @@ def test_every_row_has_a_prediction_and_every_note_a_row() -> None:
     assert len(set(keys)) == len(keys)
     for key in keys:
         assert key in predictions.ROWS or key.startswith(tuple(predictions.FAMILIES)), key
-    assert set(NOTES) <= set(keys)
+    assert set(NOTES["row"]) <= set(keys)
 
 
 def test_the_page_has_every_row() -> None:
-    page = (ROOT / "docs/validation.md").read_text()
+    written = (ROOT / "docs/validation.md").read_text()
     for row in ROWS:
-        assert f"| {row['what']} |" in page
+        assert f"| {row['what']} |" in written
+
+
+def test_the_page_is_of_the_present_constants_and_notes() -> None:
+    written = (ROOT / "docs/validation.md").read_text()
+    for line in (page.HEAD, page.FORMS, page.BARS.rstrip(), *page._constants(load("910b1"))):
+        assert line in written
+    for notes in (NOTES["assumed"], NOTES["missing"], NOTES["row"].values()):
+        assert all(note in written for note in notes)
 
 
 @pytest.mark.parametrize("name", variants.CHANGES)
