@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 
 import npuscope
@@ -112,12 +113,9 @@ def outcomes(
 def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> Iterator[Outcome]:
     what, total = "simulating variants", done + len(missing)
     progress.report(what, done, total)
-    if missing and not is_compiled():  # here, once, and not in every process
-        yield outcome(missing.pop(0))
-        done += 1
-    if not missing:
-        return
-    for one in workers.run(outcome, missing, engine, jobs):
+    here = 0 if is_compiled() else 1  # compiled here, once, and not in every process
+    rest = missing[here:]
+    for one in chain(map(outcome, missing[:here]), workers.run(outcome, rest, engine, jobs) if rest else ()):
         yield one
         done += 1
         progress.report(what, done, total)
