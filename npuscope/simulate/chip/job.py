@@ -45,7 +45,7 @@ class Rings(NamedTuple):
     out: of an entry whose task and users are done and whose scope has closed. Users are counted when submitted.
     """
 
-    first_entry: Ints  # per task; empty where the rings can never be full
+    first_entry: Ints  # per task; empty where nothing is known of the rings: they are never full then
     entry: Ints  # rows RING, BYTES, CLOSES (the first task submitted after its scope has closed), FOLLOWER in its ring
     first_use: Ints  # per task
     use: Ints  # entries that a task keeps until it is done

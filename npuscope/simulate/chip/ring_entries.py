@@ -15,7 +15,7 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done."""
     slots, heap = limits_of(program, "task_window"), limits_of(program, "heap")
     entries = list(entries_of(program)) if slots and heap else []
-    if not entries or _never_full(entries, slots, heap):
+    if not entries:
         return ENDLESS
     tasks = program.recording.tasks
     own = {entry.task: n for n, entry in enumerate(entries) if entry.is_task}
@@ -34,14 +34,6 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
         use=np.array([entry for one in uses for entry in sorted(one)], np.int64),
         room=np.array([slots, heap], np.int64),
     )
-
-
-def _never_full(entries: list[Entry], slots: tuple[int, ...], heap: tuple[int, ...]) -> bool:
-    """Whether the rings would hold everything at once."""
-    ring = [entry.ring for entry in entries]
-    taken = np.bincount(ring, minlength=len(slots))
-    bytes_ = np.bincount(ring, [entry.bytes for entry in entries], len(heap))
-    return bool(np.all(taken < np.array(slots)) and np.all(bytes_ <= np.array(heap)))
 
 
 def _closes(entries: list[Entry]) -> Ints:

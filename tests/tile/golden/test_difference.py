@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tile.golden.conftest import execute
 
 from npuscope.errors import NpuscopeError
 from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, differences, first_difference
+from tests.tile.golden.conftest import execute
 
 f = np.float32
 X = np.linspace(-1, 1, 16, dtype=f).reshape(2, 8)

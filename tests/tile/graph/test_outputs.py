@@ -149,5 +149,5 @@ def test_one_of_several_programs_is_named() -> None:
         the_one([made, made], None, "f.py")
     with pytest.raises(NpuscopeError, match="no program 3"):
         the_one([made, made], 3, "f.py")
-    with pytest.raises(NpuscopeError, match="no tile program ran"):
+    with pytest.raises(NpuscopeError, match="no program of it submitted a task"):
         the_one([empty], None, "f.py")
