@@ -170,8 +170,6 @@ def promote(job: Job, machine: Machine, times: Times, s: State, core: int, now: 
 @compiled_part
 def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """The orchestrator submits one task after the other; it waits where it reads what a task writes, or for room."""
-    if s.number[NEXT] >= len(job.shape) or s.orchestrator[0] > now:
-        return
     if s.number[ORCHESTRATING] == 1:
         task = s.number[NEXT]
         times.submitted[task] = now
@@ -181,12 +179,10 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         if s.todo[MISSING, task] == 0:
             times.ready[task] = max(now, times.ready[task])
             make_ready(job, s, task)
-            for thread in range(machine.threads):
-                wake(s.thread, thread, now)
         else:
             stage(job, s, task)
-            for thread in range(machine.threads):
-                wake(s.thread, thread, now)
+        for thread in range(machine.threads):
+            wake(s.thread, thread, now)
     if s.number[NEXT] < len(job.shape):
         if may_submit(job, s):
             task = s.number[NEXT]

@@ -102,4 +102,6 @@ def new_times(job: Job) -> Times:
     """Times of a run that has not begun."""
     blocks, tasks = len(job.block_class), len(job.shape)
     zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
-    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 7))])
+    # a turn that did something handed out a block, saw one or a task without any done, or gave back room of an entry
+    turns = 2 * blocks + tasks + job.rings.entry.shape[1]
+    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((turns, 7))])
