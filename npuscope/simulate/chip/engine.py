@@ -212,7 +212,8 @@ def go_on(job: Job, s: State, clock: float) -> None:
 @compiled_part
 def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> float:
     """One turn of a scheduler thread; when it last saw a task done, 0 if it saw none."""
-    begin = now + machine.release * release(job.rings, s, now)
+    released = release(job.rings, s, now)
+    begin = now + machine.release * released
     go_on(job, s, begin)
     polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
     retiring = clock
@@ -233,7 +234,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if begin == now and seen == 0 and clock == handing:
+    if released == 0 and seen == 0 and clock == handing:
         sleep(machine, times, s, thread, now)
         return 0.0
     if s.number[ROWS] < len(times.loops):

@@ -58,6 +58,15 @@ _NONE = np.zeros(0, np.int64)
 ENDLESS = Rings(_NONE, np.zeros((4, 0), np.int64), _NONE, _NONE, np.zeros((2, 0), np.int64))
 
 
+def followers(ring: Ints, rings: int) -> Ints:
+    """The next entry in the same ring, the number of entries after the last."""
+    followers = np.full(len(ring), len(ring), np.int64)
+    for number in range(rings):
+        mine = np.flatnonzero(ring == number)
+        followers[mine[:-1]] = mine[1:]
+    return followers
+
+
 class Job(NamedTuple):
     """Tasks in order of submission; edges in rows (`first_out[t]` to `first_out[t + 1]` of `out`)."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from npuscope.lower.program import Program
 from npuscope.lower.rings import Entry, entries_of, limits_of
-from npuscope.simulate.chip.job import ENDLESS, Ints, Rings
+from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, followers
 
 
 def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
@@ -26,7 +26,7 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     for producer, consumer in edges:
         uses[consumer].add(own[producer])
     ring = np.array([entry.ring for entry in entries], np.int64)
-    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), _followers(ring, len(slots))]
+    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), followers(ring, len(slots))]
     return Rings(
         first_entry=np.array([0, *(own[task.id] + 1 for task in tasks)], np.int64),
         entry=np.array(rows, np.int64),
@@ -43,12 +43,3 @@ def _closes(entries: list[Entry]) -> Ints:
         for depth in range(1, len(entry.path) + 1):
             last[entry.path[:depth]] = entry.task + entry.is_task
     return np.array([last[entry.path] for entry in entries], np.int64)
-
-
-def _followers(ring: Ints, rings: int) -> Ints:
-    """The next entry in the same ring, the number of entries after the last."""
-    followers = np.full(len(ring), len(ring), np.int64)
-    for number in range(rings):
-        mine = np.flatnonzero(ring == number)
-        followers[mine[:-1]] = mine[1:]
-    return followers

@@ -76,7 +76,7 @@ class _Writer:
         self.loops = 0
 
     def stream(self) -> Stream:
-        self._items(self.lowered.items, 1)
+        self._items(self.lowered.items, 1, 1)
         count = len(self.lowered.values)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
         copies, turns, first, slots = self._slots(max(count, 1))
@@ -97,9 +97,11 @@ class _Writer:
             self.barriers,
         )
 
-    def _items(self, items: Items, times: int) -> None:
+    def _items(self, items: Items, times: int, met: int) -> None:
+        """`times`: how often the items are gone through on all lanes, `met`: on one of them."""
         for item in items:
             if isinstance(item, Instruction):
+                self.barriers += met * (item.name == "syncall")
                 self._instruction(item, times)
                 continue
             self.loops = max(self.loops, item.loop)
@@ -108,7 +110,7 @@ class _Writer:
                     self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
             turns = 1 if item.kind == "split_aiv" else item.count  # both lanes at once, each on its own vector core
             self._row((BEGIN, item.loop, -1, turns), (), item.site)
-            self._items(item.items, times * item.count)
+            self._items(item.items, times * item.count, met * turns)
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
             turn = self.access if only_scalars(item.items) else self.step
@@ -122,7 +124,6 @@ class _Writer:
         elif one.name == "pop":
             reads = [result]
         if one.name == "syncall":
-            self.barriers += times
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
         if one.pipe is None or one.unit is None:
