@@ -37,9 +37,10 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
 
 
 def _closes(entries: list[Entry]) -> Ints:
-    """The first task that is submitted after the scope of each entry has closed."""
+    """The first task that is submitted after the scope of each entry has closed; the runtime's own never does."""
     last: dict[tuple[Hashable, ...], int] = {}
     for entry in entries:
         for depth in range(1, len(entry.path) + 1):
             last[entry.path[:depth]] = entry.task + entry.is_task
-    return np.array([last[entry.path] for entry in entries], np.int64)
+    tasks = sum(entry.is_task for entry in entries)
+    return np.array([last[entry.path] if entry.ring else tasks for entry in entries], np.int64)
