@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
@@ -59,15 +58,16 @@ def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Ite
 
     # a fork would copy the locks of Polars' threads in whatever state they are
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        try:
-            yield from pool.map(partial(_guarded, work), pieces)
+        try:  # not by pool.map: it cancels what is left, which a pool whose workers are killed stumbles over
+            waiting = [pool.submit(_guarded, work, piece) for piece in pieces][::-1]
+            while waiting:
+                yield waiting.pop().result()
         except BrokenProcessPool as error:
             remedy = "It may have run out of memory: try fewer --jobs."
             raise NpuscopeError("a worker process died", remedy=remedy) from error
         except BaseException:  # an interrupt ends the work in progress too
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(getattr(pool, "_processes", None) or {}):
-                os.kill(process, signal.SIGKILL)
+            for process in list((getattr(pool, "_processes", None) or {}).values()):
+                process.kill()  # before the pool is left, which would wait for all that was asked for
             raise
 
 

@@ -145,5 +145,8 @@ def _replaced(name: str, values: Mapping[str, float]) -> None:
     file = FILES / f"{name}.toml"
     text = file.read_text()
     for constant, value in values.items():
-        text = re.sub(rf"(?m)^({constant} = {{ value = )[^,]+,", rf"\g<1>{float(f'{value:.3g}')!r},", text)
+        line = rf"(?m)^({constant} = {{ value = )[^,]+,"
+        text, found = re.subn(line, rf"\g<1>{float(f'{value:.3g}')!r},", text)
+        if found != 1:
+            raise SystemExit(f"{file}: {constant} has {found} lines to write to, nothing was written to this file")
     file.write_text(text)

@@ -80,17 +80,15 @@ def command(
         found = outcomes(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
         able = [one for one in order if one.error is None]
-        comparison, pair = None, order[:2]
+        title = title_of(files, chip.name, found)
+        pages = {plot: lambda: rank_page(title, order, found[0], variants)}
+        comparison = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
-            pair = [slower[0], able[0]]
-            both = [explain(simulated(next(v for v in variants if v.name == one.variant)).trace) for one in pair]
-            comparison = compare_explained(both[0], both[1])
-        names = (pair[0].variant, pair[-1].variant)
-        title = title_of(files, chip.name, found)
-        pages = {plot: lambda: rank_page(title, order, found[0], variants)}
-        if comparison is not None:
+            names = slower[0].variant, able[0].variant
+            a, b = (explain(simulated(next(v for v in variants if v.name == name)).trace) for name in names)
+            comparison = compare_explained(a, b)
             pages[html] = lambda: compare_page(names, comparison)
         written = write_reports(pages)
     if json:
@@ -99,7 +97,7 @@ def command(
     else:
         text = rank_text(title, order, found[0], top, variants)
         if comparison is not None and why:
-            text += f"\n\n{why_text(pair[0], pair[1], comparison)}"
+            text += f"\n\n{why_text(slower[0], able[0], comparison)}"
         if html is not None and comparison is None:
             text += "\n\nNothing to compare: fewer than two variants run, or all take equally long."
         print_text(text, written)

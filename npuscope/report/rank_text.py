@@ -43,20 +43,14 @@ def rank_text(title: str, found: Sequence[Outcome], baseline: Outcome, most: int
 
 def _table(ran: Sequence[Outcome], baseline: Outcome, variants: Sequence[Variant]) -> list[str]:
     """As much as fits a line: first without the fullest function, then with the settings' names in a line above."""
-    names = {variant.name: variant.name for variant in variants}
-
-    def lines(with_function: bool) -> list[str]:
-        rows = [_row(number, one, names[one.variant], baseline, with_function) for number, one in enumerate(ran, 1)]
-        return aligned([COLUMNS, *rows], RIGHT)
-
-    def fits(found: list[str]) -> bool:
-        return max(map(len, found)) <= WIDTH
-
-    for with_function in (True, False):
-        if fits(found := lines(with_function)):
-            return found
-    names, above = without_names(variants)
-    return [*above, *(whole if fits(whole := lines(True)) else lines(False))]
+    found: list[str] = []
+    for names, above in (({variant.name: variant.name for variant in variants}, []), without_names(variants)):
+        for with_function in (True, False):
+            rows = [_row(number, one, names[one.variant], baseline, with_function) for number, one in enumerate(ran, 1)]
+            found = [*above, *(table := aligned([COLUMNS, *rows], RIGHT))]
+            if max(map(len, table)) <= WIDTH:
+                return found
+    return found
 
 
 def without_names(variants: Sequence[Variant]) -> tuple[dict[str, str], list[str]]:

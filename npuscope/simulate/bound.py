@@ -22,7 +22,7 @@ LIMITS = ("memory", "cube", "vector", "scheduler", "orchestrator", "dependency")
 
 @dataclass(frozen=True)
 class Bound:
-    """`name` is one of LIMITS; `shares` of the wall time add up to one; the others are shares of all cores' time."""
+    """`name` is one of LIMITS; `shares` of the wall time add up to one; each `busy` is of all such units' time."""
 
     name: str
     shares: dict[str, float]
@@ -91,7 +91,10 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
 
 
 def _waited_for_room(job: Job, times: Times) -> float:
-    """The orchestrator goes from task to task without a pause, but where it reads what a task writes, or for room."""
+    """The orchestrator goes from task to task without a pause, but for room, or where it reads what a task writes.
+
+    A pause before such a read counts as the read's, also where room was short too.
+    """
     pauses = times.began[1:] - times.submitted[:-1]
     return float(np.sum(pauses[job.waits_host[1:] < 0]))
 

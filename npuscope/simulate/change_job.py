@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from npuscope.simulate.chip.job import ENDLESS, MIX, NONE, Floats, Ints, Job
+from npuscope.simulate.chip.job import CLOSES, FOLLOWER, MIX, NONE, RING, Floats, Ints, Job, Rings, followers
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
@@ -64,8 +64,7 @@ def with_pairs(job: Job, pairs: Pairs) -> Job:
 def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
     """Each group of tasks as one task with the blocks and the edges of all; None where one would wait for itself.
 
-    A merged task takes the longest time of its members to submit. What it would take of the rings is not known: it
-    never waits for room.
+    A merged task takes the longest time of its members to submit, one slot of a ring, and the tensors of all.
     """
     lead = np.arange(len(job.shape))
     for group in groups:
@@ -93,7 +92,7 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
             early=np.array([int(np.min(job.early[group])) for group in members], np.int64),
             together=job.together[leads],
             waits_host=np.array([place[int(lead[t])] if t >= 0 else -1 for t in waits], np.int64),
-            rings=ENDLESS,
+            rings=_merged_rings(job.rings, members),
         ),
         ((place[a], place[b]) for a, b in pairs),
     )
@@ -123,6 +122,41 @@ def as_one(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
     )
     others = np.array([task for group in groups for task in group[1:]], np.int64)
     return merged(dropped(longer, others), groups)
+
+
+def _merged_rings(rings: Rings, members: Sequence[Sequence[int]]) -> Rings:
+    """What the merged tasks take: the allocations before all members of a group, then one entry for the group."""
+    if not len(rings.first_entry):
+        return rings
+    place = np.zeros(len(rings.first_entry) - 1, np.int64)
+    kept: list[int] = []  # old entries in their new order
+    first = [0]
+    own = rings.first_entry[1:] - 1
+    for number, group in enumerate(members):
+        place[group] = number
+        for task in group:
+            kept += range(rings.first_entry[task], own[task])
+        kept.append(own[group[0]])
+        first.append(len(kept))
+    new = np.full(rings.entry.shape[1], -1, np.int64)
+    new[kept] = np.arange(len(kept))
+    uses = []
+    for group in members:
+        new[own[group]] = new[own[group[0]]]
+    for number, group in enumerate(members):
+        used = (rings.use[rings.first_use[task] : rings.first_use[task + 1]] for task in group)
+        uses.append(sorted({int(new[entry]) for one in used for entry in one} - {first[number + 1] - 1}))
+    entry = rings.entry[:, kept]
+    submitted = np.concatenate([[0], np.maximum.accumulate(place) + 1])  # all tasks before an old one, in the new order
+    entry[CLOSES] = submitted[entry[CLOSES]]
+    entry[FOLLOWER] = followers(entry[RING], rings.room.shape[1])
+    return Rings(
+        np.array(first, np.int64),
+        entry,
+        np.cumsum([0, *map(len, uses)], dtype=np.int64),
+        np.array([entry for one in uses for entry in one], np.int64),
+        rings.room,
+    )
 
 
 def _firsts(blocks: Ints) -> Ints:

@@ -64,7 +64,7 @@ def kept(path: Path | None) -> Iterator[tuple[dict[str, Outcome], Callable[[Outc
         raise CannotWrite("is a folder" if path.is_dir() else "is no regular file", path=path)
     with _refusing(path):
         file = path.open("a+b")
-    with file:
+    try:
         with _refusing(path):
             _lock(file, path)
             known = _read(file, path)
@@ -75,6 +75,9 @@ def kept(path: Path | None) -> Iterator[tuple[dict[str, Outcome], Callable[[Outc
                 file.flush()
 
         yield known, add
+    finally:
+        with _refusing(path):  # what could not be written is tried once more
+            file.close()
 
 
 @contextmanager

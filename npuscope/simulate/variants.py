@@ -1,7 +1,8 @@
 """Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
 
-A variant's key is made of the program's text, its settings, the chip's constants and npuscope's own source, so that
-what has been simulated is not simulated again, and what has changed is.
+A variant's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
+environment asks for and npuscope's own source, so that what has been simulated is not simulated again, and what has
+changed is. Not in it: modules from elsewhere, and other files or variables that the program reads by itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 
 import npuscope
@@ -24,6 +26,7 @@ from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
+from npuscope.tile.rings import ring_sizes
 from npuscope.tile.settings import UnknownSetting
 
 
@@ -45,10 +48,10 @@ class Variant:
         """Equal for variants that must come out equal: also modules beside the file count."""
         told = hashlib.sha256()
         own = Path(self.file)
-        for path in (own, *sorted(own.parent.glob("*.py"))):
+        for path in (own, *sorted(filter(Path.is_file, own.parent.glob("*.py")))):
             told.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
-        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter)
+        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
         told.update(repr(rest).encode())
         return told.hexdigest()[:24]
 
@@ -110,12 +113,9 @@ def outcomes(
 def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> Iterator[Outcome]:
     what, total = "simulating variants", done + len(missing)
     progress.report(what, done, total)
-    if missing and not is_compiled():  # here, once, and not in every process
-        yield outcome(missing.pop(0))
-        done += 1
-    if not missing:
-        return
-    for one in workers.run(outcome, missing, engine, jobs):
+    here = 0 if is_compiled() else 1  # compiled here, once, and not in every process
+    rest = missing[here:]
+    for one in chain(map(outcome, missing[:here]), workers.run(outcome, rest, engine, jobs) if rest else ()):
         yield one
         done += 1
         progress.report(what, done, total)

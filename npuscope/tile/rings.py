@@ -2,7 +2,7 @@
 
 A script says so by `runtime_cfg={"ring_heap": ...}`, or by the environment variables PTO2_RING_HEAP,
 PTO2_RING_TASK_WINDOW and PTO2_RING_DEP_POOL (its own or the user's). A number is for every ring, a list has one for
-each; 0 leaves a ring as the device has it.
+each; 0 leaves a ring as the device has it, and a single 0 of the script leaves it to the environment.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from operator import index
 from types import MappingProxyType
 from typing import Any
 
 from npuscope.errors import NpuscopeError
 
 RINGS = 4
+MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
 NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
 _given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
 
@@ -51,8 +53,8 @@ def ring_sizes() -> RingSizes:
     found = {}
     for field, name in NAMES.items():
         variable = f"PTO2_{name.upper()}"
-        value = _given.get().get(name) or os.environ.get(variable, "")
-        found[field] = _sizes(value, name if name in _given.get() else variable)
+        given = _given.get().get(name)
+        found[field] = _sizes(given, name) if given else _sizes(os.environ.get(variable, ""), variable)
     return RingSizes(**found)
 
 
@@ -63,9 +65,10 @@ def _sizes(value: Any, name: str) -> tuple[int, ...]:
     if parts == [""]:
         return ()
     try:
-        sizes = tuple(int(part) for part in parts)
+        sizes = tuple(int(part) if isinstance(part, str) else index(part) for part in parts)
     except (TypeError, ValueError):
         sizes = (-1,)
-    if min(sizes) < 0 or len(sizes) not in (1, RINGS):
-        raise NpuscopeError(f"{name} is {value!r}: it must be one size for all rings or {RINGS} sizes, none negative")
+    if not 0 <= min(sizes) <= max(sizes) <= MOST or len(sizes) not in (1, RINGS):
+        wanted = f"one size for all rings or {RINGS} sizes, whole numbers from 0 to {MOST:,}"
+        raise NpuscopeError(f"{name} is {value!r}: it must be {wanted}")
     return sizes * RINGS if len(sizes) == 1 else sizes

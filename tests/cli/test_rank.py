@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from npuscope.cli import app
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.simulate.results import kept
+from npuscope.simulate.results import Outcome, kept
 from npuscope.simulate.variants import Variant, outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -103,6 +104,20 @@ def test_a_sweep_is_resumed(add: Path, tmp_path: Path) -> None:
     assert told(*sweep, "ROWS=16")[0]["wall_ns"] == first[0]["wall_ns"]
 
 
+def test_a_variant_is_run_again_with_other_rings(add: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN results, and a folder beside the program that only looks like a module
+    (tmp_path / "folder.py").mkdir()
+    results = tmp_path / "results.jsonl"
+    (free,) = outcomes([Variant("a", str(add))], results, jobs=1)
+    # WHEN the user's environment asks for rings of two tasks (one slot of a ring stays empty)
+    monkeypatch.setenv("PTO2_RING_TASK_WINDOW", "3")
+    (held,) = outcomes([Variant("a", str(add))], results, jobs=1)
+    # THEN the time is that of such rings, not the one that was kept
+    assert held.wall_ns is not None
+    assert free.wall_ns is not None
+    assert held.wall_ns > 2 * free.wall_ns
+
+
 def test_programs_are_ranked_with_the_same_arguments() -> None:
     done = entry("rank", MODELS / "basics/softmax.py", MODELS / "basics/rms_norm.py", "--no-why", "--jobs", "2")
     assert done.returncode == 0, done.stderr
@@ -155,6 +170,21 @@ def test_a_file_of_results_has_one_writer(add: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     with kept(results), pytest.raises(CannotWrite, match="another rank or sweep is writing to it"):
         outcomes([Variant("a", str(add))], results)
+
+
+def test_results_that_do_not_fit_the_disk_are_refused_with_their_file(tmp_path: Path) -> None:
+    results, (before, most) = tmp_path / "r.jsonl", getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (100, most))
+    try:
+        with pytest.raises(CannotWrite, match=r"large") as refused, kept(results) as (_, add):  # noqa: PT012
+            for n in range(10):
+                add(Outcome(f"v{n}", f"k{n}", 1, 1, 1, "cube"))
+    finally:
+        setrlimit(RLIMIT_FSIZE, (before, most))
+    assert refused.value.path == results
+    # AND what fitted is kept
+    with kept(results) as (known, _):
+        assert list(known) == ["k0"]
 
 
 def test_a_program_that_refuses_its_arguments_is_listed_with_its_words(add: Path) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, followers
 
 
 def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
@@ -28,13 +28,9 @@ def rings(random: Random, made: Job, slots: int, heap: int) -> Rings:
         first.append(len(entry))
         uses.append(sorted({random.randrange(len(entry)) for _ in range(random.choice((0, 1, 2)))} - {len(entry) - 1}))
     numbers = np.array(entry, np.int64).T
-    followers = np.full(len(entry), len(entry), np.int64)
-    for ring in range(2):
-        mine = np.flatnonzero(numbers[0] == ring)
-        followers[mine[:-1]] = mine[1:]
     return Rings(
         np.array(first, np.int64),
-        np.vstack([numbers, followers]),
+        np.vstack([numbers, followers(numbers[0], 2)]),
         np.cumsum([0, *map(len, uses)], dtype=np.int64),
         np.array([use for one in uses for use in one], np.int64),
         np.array([[slots] * 2, [heap] * 2], np.int64),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuscope.simulate.change_job import LEAST, dropped, merged, pairs_of, scaled, with_pairs
 from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.job import NONE
-from tests.simulate.jobs import equal, job, machine
+from npuscope.simulate.chip.job import BYTES, NONE
+from npuscope.simulate.chip.twin import Chip
+from tests.simulate.jobs import equal, job, machine, rings
 
 RANDOM, TASKS = st.randoms(use_true_random=False), st.integers(2, 25)
 
@@ -19,10 +21,29 @@ RANDOM, TASKS = st.randoms(use_true_random=False), st.integers(2, 25)
 @given(RANDOM, TASKS)
 def test_the_same_edges_and_merging_nothing_change_nothing(random: Random, tasks: int) -> None:
     made = job(random, tasks)
+    made = made._replace(rings=rings(random, made, slots=100, heap=1000))
     assert equal(with_pairs(made, pairs_of(made)), made)
     alone = merged(made, [])
     assert alone is not None
     assert equal(alone, made)
+
+
+@given(RANDOM, st.integers(4, 30))
+def test_merged_tasks_take_one_slot_and_the_tensors_of_all(random: Random, tasks: int) -> None:
+    made = with_pairs(job(random, tasks), ())._replace(waits_host=np.full(tasks, -1))
+    made = made._replace(rings=rings(random, made, slots=10**6, heap=10**9))
+    group = sorted(random.sample(range(tasks), 3))
+    fewer = merged(made, [group])
+    assert fewer is not None
+    before, after = made.rings, fewer.rings
+    assert after.entry.shape[1] == before.entry.shape[1] - 2
+    assert after.entry[BYTES].sum() == before.entry[BYTES].sum()
+    assert len(after.first_entry) == tasks - 1
+    # without a limit rings cost only their giving back, and the twin, which looks at them otherwise, agrees
+    times, end = run_chip(fewer, machine(3))
+    twin = Chip(fewer, machine(3))
+    assert twin.run() == pytest.approx(end, abs=0.5)
+    assert len(times.finish) == len(made.block_class)
 
 
 @given(RANDOM, TASKS, st.floats(0.1, 1.0))

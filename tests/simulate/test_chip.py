@@ -22,6 +22,7 @@ def test_the_compiled_chip_agrees_with_its_twin_to_the_nanosecond(
     random: Random, tasks: int, clusters: int, slots: int
 ) -> None:
     made, chip = job(random, tasks), machine(clusters)
+    chip = chip._replace(release=random.choice((0.0, chip.release)))
     if slots:
         made = made._replace(rings=rings(random, made, slots, heap=random.choice((150, 300, 10**9))))
     times, end = run_chip(made, chip)

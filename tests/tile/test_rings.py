@@ -68,7 +68,7 @@ def test_the_orchestrator_waits_for_room_in_a_ring(tmp_path: Path) -> None:
         simulate(recorded(tmp_path, 16383))
 
 
-@pytest.mark.parametrize("value", ["many", "-1", "1,2", "1.5", [1, 2, 3], 1j])
+@pytest.mark.parametrize("value", ["many", "-1", "1,2", "1.5", 1.5, 10**18, [1, 2, 3], 1j])
 def test_sizes_that_are_none(value: object) -> None:
     with asked_for({"ring_heap": value}), pytest.raises(NpuscopeError, match=r"ring_heap is .*: it must be one size"):
         ring_sizes()

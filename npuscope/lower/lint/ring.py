@@ -16,7 +16,7 @@ from typing import NamedTuple
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
-from npuscope.lower.races.scopes import Path, path_of
+from npuscope.lower.races.scopes import FUNCTION, Path, path_of
 from npuscope.lower.rings import entries_of, limits_of
 from npuscope.tile.rings import NAMES
 
@@ -51,7 +51,8 @@ def check(program: Program) -> Iterator[Finding]:
         limits, needs = limits_of(program, name), list(needs_of(program, paths))
         if limits and sum(need.amount for need in needs) >= min(limits):
             for path, held in _held(needs, len(limits) - 1).items():
-                yield from _exceeding(program, name, held, limits[min(len(path), len(limits) - 1)])
+                depth = 0 if path == FUNCTION and not program.recording.auto_scope else len(path)
+                yield from _exceeding(program, name, held, limits[min(depth, len(limits) - 1)])
     runtime = {name: int(constant.value) for name, constant in program.device.runtime.items()}
     if "tensormap" in runtime:
         for held in _open(list(_entries(program, paths))).values():

@@ -170,8 +170,6 @@ def promote(job: Job, machine: Machine, times: Times, s: State, core: int, now: 
 @compiled_part
 def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) -> None:
     """The orchestrator submits one task after the other; it waits where it reads what a task writes, or for room."""
-    if s.number[NEXT] >= len(job.shape) or s.orchestrator[0] > now:
-        return
     if s.number[ORCHESTRATING] == 1:
         task = s.number[NEXT]
         times.submitted[task] = now
@@ -181,12 +179,10 @@ def orchestrate(job: Job, machine: Machine, times: Times, s: State, now: float) 
         if s.todo[MISSING, task] == 0:
             times.ready[task] = max(now, times.ready[task])
             make_ready(job, s, task)
-            for thread in range(machine.threads):
-                wake(s.thread, thread, now)
         else:
             stage(job, s, task)
-            for thread in range(machine.threads):
-                wake(s.thread, thread, now)
+        for thread in range(machine.threads):
+            wake(s.thread, thread, now)
     if s.number[NEXT] < len(job.shape):
         if may_submit(job, s):
             task = s.number[NEXT]
@@ -216,7 +212,8 @@ def go_on(job: Job, s: State, clock: float) -> None:
 @compiled_part
 def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: float) -> float:
     """One turn of a scheduler thread; when it last saw a task done, 0 if it saw none."""
-    begin = now + machine.release * release(job.rings, s, now)
+    released = release(job.rings, s, now)
+    begin = now + machine.release * released
     go_on(job, s, begin)
     polled, clock, seen, done = poll(job, machine, times, s, thread, begin)
     retiring = clock
@@ -237,7 +234,7 @@ def loop(job: Job, machine: Machine, times: Times, s: State, thread: int, now: f
         clock = hand_out(job, machine, times, s, thread, clock)
     s.thread[LAST, thread] = now
     s.thread[PERIOD, thread] = max(machine.loop, polled)
-    if begin == now and seen == 0 and clock == handing:
+    if released == 0 and seen == 0 and clock == handing:
         sleep(machine, times, s, thread, now)
         return 0.0
     if s.number[ROWS] < len(times.loops):

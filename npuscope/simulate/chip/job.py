@@ -45,7 +45,7 @@ class Rings(NamedTuple):
     out: of an entry whose task and users are done and whose scope has closed. Users are counted when submitted.
     """
 
-    first_entry: Ints  # per task; empty where the rings can never be full
+    first_entry: Ints  # per task; empty where nothing is known of the rings: they are never full then
     entry: Ints  # rows RING, BYTES, CLOSES (the first task submitted after its scope has closed), FOLLOWER in its ring
     first_use: Ints  # per task
     use: Ints  # entries that a task keeps until it is done
@@ -56,6 +56,15 @@ RING, BYTES, CLOSES, FOLLOWER = range(4)
 SLOTS, HEAP = range(2)
 _NONE = np.zeros(0, np.int64)
 ENDLESS = Rings(_NONE, np.zeros((4, 0), np.int64), _NONE, _NONE, np.zeros((2, 0), np.int64))
+
+
+def followers(ring: Ints, rings: int) -> Ints:
+    """The next entry in the same ring, the number of entries after the last."""
+    followers = np.full(len(ring), len(ring), np.int64)
+    for number in range(rings):
+        mine = np.flatnonzero(ring == number)
+        followers[mine[:-1]] = mine[1:]
+    return followers
 
 
 class Job(NamedTuple):
@@ -102,4 +111,6 @@ def new_times(job: Job) -> Times:
     """Times of a run that has not begun."""
     blocks, tasks = len(job.block_class), len(job.shape)
     zeros = [np.zeros(size) for size in (*[blocks] * 4, *[tasks] * 3)]
-    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((2 * blocks + tasks + 16, 7))])
+    # a turn that did something handed out a block, saw one or a task without any done, or gave back room of an entry
+    turns = 2 * blocks + tasks + job.rings.entry.shape[1]
+    return Times._make([np.full(blocks, -1, np.int64), *zeros, np.zeros((turns, 7))])

@@ -8,14 +8,14 @@ import numpy as np
 
 from npuscope.lower.program import Program
 from npuscope.lower.rings import Entry, entries_of, limits_of
-from npuscope.simulate.chip.job import ENDLESS, Ints, Rings
+from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, followers
 
 
 def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     """A task keeps its own entry, those of its producers and of the allocations that it uses until it is done."""
     slots, heap = limits_of(program, "task_window"), limits_of(program, "heap")
     entries = list(entries_of(program)) if slots and heap else []
-    if not entries or _never_full(entries, slots, heap):
+    if not entries:
         return ENDLESS
     tasks = program.recording.tasks
     own = {entry.task: n for n, entry in enumerate(entries) if entry.is_task}
@@ -26,7 +26,7 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     for producer, consumer in edges:
         uses[consumer].add(own[producer])
     ring = np.array([entry.ring for entry in entries], np.int64)
-    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), _followers(ring, len(slots))]
+    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), followers(ring, len(slots))]
     return Rings(
         first_entry=np.array([0, *(own[task.id] + 1 for task in tasks)], np.int64),
         entry=np.array(rows, np.int64),
@@ -36,27 +36,11 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     )
 
 
-def _never_full(entries: list[Entry], slots: tuple[int, ...], heap: tuple[int, ...]) -> bool:
-    """Whether the rings would hold everything at once."""
-    ring = [entry.ring for entry in entries]
-    taken = np.bincount(ring, minlength=len(slots))
-    bytes_ = np.bincount(ring, [entry.bytes for entry in entries], len(heap))
-    return bool(np.all(taken < np.array(slots)) and np.all(bytes_ <= np.array(heap)))
-
-
 def _closes(entries: list[Entry]) -> Ints:
-    """The first task that is submitted after the scope of each entry has closed."""
+    """The first task that is submitted after the scope of each entry has closed; the runtime's own never does."""
     last: dict[tuple[Hashable, ...], int] = {}
     for entry in entries:
         for depth in range(1, len(entry.path) + 1):
             last[entry.path[:depth]] = entry.task + entry.is_task
-    return np.array([last[entry.path] for entry in entries], np.int64)
-
-
-def _followers(ring: Ints, rings: int) -> Ints:
-    """The next entry in the same ring, the number of entries after the last."""
-    followers = np.full(len(ring), len(ring), np.int64)
-    for number in range(rings):
-        mine = np.flatnonzero(ring == number)
-        followers[mine[:-1]] = mine[1:]
-    return followers
+    tasks = sum(entry.is_task for entry in entries)
+    return np.array([last[entry.path] if entry.ring else tasks for entry in entries], np.int64)

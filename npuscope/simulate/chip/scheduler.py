@@ -1,4 +1,4 @@
-"""One turn of a scheduler thread: poll its cores, take what is done, hand out what is ready.
+"""What a scheduler thread does in its turn, which is in engine.py: make ready, stage, hand out, start together.
 
 Handed out first: a launch whose blocks start together, for which everything else waits; then mixed tasks on idle
 clusters, then single tasks on idle cores (cube or vector first by the thread's parity); then places behind running
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Floats, Ints, Job, Machine, Times
+from npuscope.simulate.chip.job import AIV, MIX, NONE, Floats, Ints, Job, Machine, Times
 from npuscope.simulate.chip.rings import count_users
 from npuscope.simulate.chip.state import (
     ASLEEP,
@@ -293,7 +293,8 @@ def start_together(job: Job, machine: Machine, times: Times, s: State, clock: fl
 
 @compiled_part
 def find_together(job: Job, s: State) -> None:
-    for shape in range(AIC + 2):
+    """The first ready launch whose blocks start together, if no other is waited for."""
+    for shape in range(NONE):
         task = next_ready(job, s, shape)
         if s.number[TOGETHER] < 0 and task >= 0 and job.together[task] == 1:
             s.number[TOGETHER] = task

@@ -18,6 +18,7 @@ from npuscope.simulate.core.stream import (
     BEGIN,
     DEEP,
     END,
+    MOST_NESTED,
     PIPES,
     PLACE,
     READS,
@@ -30,7 +31,6 @@ from npuscope.simulate.core.stream import (
 ISSUE, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
 REASONS = (*PIPES, "issue", "slot")
 CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
-MOST_NESTED = 32
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
 RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER = range(7)
-READS = 4  # most operands of an instruction
+READS = 8  # tiles that an instruction reads at most
 DEEP = 4  # most pipelined loops around a storage
+MOST_NESTED = 32  # loops
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -73,10 +74,10 @@ class _Writer:
         self.access = device.timing["scalar_access"].value * cycle
         self.barrier = device.timing["barrier"].value * cycle
         self.known: dict[Instruction, Cost] = {}
-        self.loops = 0
+        self.loops = self.nested = 0
 
     def stream(self) -> Stream:
-        self._items(self.lowered.items, 1)
+        self._items(self.lowered.items, 1, 1)
         count = len(self.lowered.values)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
         copies, turns, first, slots = self._slots(max(count, 1))
@@ -97,9 +98,11 @@ class _Writer:
             self.barriers,
         )
 
-    def _items(self, items: Items, times: int) -> None:
+    def _items(self, items: Items, times: int, met: int) -> None:
+        """`times`: how often the items are gone through on all lanes, `met`: on one of them."""
         for item in items:
             if isinstance(item, Instruction):
+                self.barriers += met * (item.name == "syncall")
                 self._instruction(item, times)
                 continue
             self.loops = max(self.loops, item.loop)
@@ -108,7 +111,11 @@ class _Writer:
                     self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
             turns = 1 if item.kind == "split_aiv" else item.count  # both lanes at once, each on its own vector core
             self._row((BEGIN, item.loop, -1, turns), (), item.site)
-            self._items(item.items, times * item.count)
+            self.nested += 1
+            if self.nested > MOST_NESTED:
+                raise self._too_much(f"more than {MOST_NESTED} loops in one another")
+            self._items(item.items, times * item.count, met * turns)
+            self.nested -= 1
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
             turn = self.access if only_scalars(item.items) else self.step
@@ -122,7 +129,6 @@ class _Writer:
         elif one.name == "pop":
             reads = [result]
         if one.name == "syncall":
-            self.barriers += times
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
         if one.pipe is None or one.unit is None:
@@ -159,11 +165,15 @@ class _Writer:
     def _row(
         self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
     ) -> None:
-        kept = reads[:READS]
-        self.rows.append((*head, *kept, *(-1,) * (READS - len(kept))))
+        if len(reads) > READS:
+            raise self._too_much(f"an instruction reads {len(reads)} tiles, {READS} at most")
+        self.rows.append((*head, *reads, *(-1,) * (READS - len(reads))))
         self.costs.append((cost.fixed, cost.memory, issue))
         self.sites.append(site)
         self.names.append("")
+
+    def _too_much(self, what: str) -> NpuscopeError:
+        return NpuscopeError(f"{self.kernel.name} cannot be timed: {what}", remedy="Please report it.")
 
     def _slots(self, count: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Where the plan put each copy of each storage; what lies in the ring turns through the ring's slots."""
@@ -176,7 +186,9 @@ class _Writer:
                 for tenant in slot.tenants:
                     storage = tenant.value.storage
                     places.setdefault(storage, {})[tuple(turn for _, turn, _ in tenant.turns)] = number
-                    for n, (loop, _, depth) in enumerate(tenant.turns[:DEEP]):
+                    if len(tenant.turns) > DEEP:
+                        raise self._too_much(f"{len(tenant.turns)} pipelined loops around one tile, {DEEP} at most")
+                    for n, (loop, _, depth) in enumerate(tenant.turns):
                         turns[storage, 2 * n : 2 * n + 2] = loop, depth
                 number += 1
         ring = {ring.space: ring.slots for ring in self.lowered.rings}

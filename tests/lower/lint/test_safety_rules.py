@@ -11,6 +11,7 @@ import npuscope.tile as pl
 from npuscope.device.chip import Constant, Device, load
 from npuscope.lower.lint import false_serialisation, ring, shared_line, uninitialised
 from npuscope.lower.program import Program
+from npuscope.tile.rings import asked_for
 
 CORE = pl.Level.CORE_GROUP
 T = pl.Tensor[[32, 64], pl.FP32]
@@ -213,6 +214,11 @@ def test_scopes_placed_by_hand_are_the_only_ones_without_auto_scope() -> None:
 
     assert ring_findings(by_hand(False), task_window=8)
     assert not ring_findings(by_hand(True), task_window=8)
+    # what is in none of them is in the runtime's own scope, which has ring 0
+    with asked_for({"ring_task_window": [8, 0, 0, 0]}):
+        assert ring_findings(by_hand(False))
+    with asked_for({"ring_task_window": [0, 8, 0, 0]}):
+        assert not ring_findings(by_hand(False))
 
 
 def test_tensors_of_a_scope_must_fit_its_heap() -> None:

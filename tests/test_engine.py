@@ -1,0 +1,53 @@
+"""Work in processes: an interrupt ends it at once, whatever is still to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# Each piece leaves a file when it begins and would take a minute.
+SCRIPT = """import sys
+import time
+from pathlib import Path
+
+from npuscope import engine
+
+
+def work(file):
+    Path(file).touch()
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    try:
+        list(engine.run(work, sys.argv[1:], jobs=2))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def test_an_interrupt_ends_the_work_in_progress(tmp_path: Path) -> None:
+    # GIVEN two pieces at work and four to come
+    script, files = tmp_path / "pieces.py", [tmp_path / f"{n}" for n in range(6)]
+    script.write_text(SCRIPT)
+    words = [sys.executable, str(script), *map(str, files)]
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(words, env=path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        end = time.monotonic() + 60
+        while sum(file.exists() for file in files) < 2:
+            assert time.monotonic() < end, "the work did not begin"
+            time.sleep(0.02)
+        # WHEN the user interrupts the parent THEN it is over at once and nothing is said
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert said == ""
+    assert sum(file.exists() for file in files) == 2
