@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -48,7 +49,7 @@ def said(call, *arguments, **options) -> str:
     with pytest.raises(NpuscopeError) as error:
         call(*arguments, **options)
     sentence = str(error.value)
-    assert sentence.startswith(f"{__file__}, line ")
+    assert sentence.startswith((f"{__file__}, line ", f"{os.path.relpath(__file__)}, line "))
     assert "\n" not in sentence
     return sentence.removeprefix(f"{__file__}, line ").partition(": ")[2]
 
