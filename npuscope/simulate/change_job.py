@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from npuscope.simulate.chip.job import CLOSES, FOLLOWER, MIX, NONE, RING, Floats, Ints, Job, Rings, followers
+from npuscope.simulate.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Rings, rings_with
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
@@ -145,18 +145,11 @@ def _merged_rings(rings: Rings, members: Sequence[Sequence[int]]) -> Rings:
         new[own[group]] = new[own[group[0]]]
     for number, group in enumerate(members):
         used = (rings.use[rings.first_use[task] : rings.first_use[task + 1]] for task in group)
-        uses.append(sorted({int(new[entry]) for one in used for entry in one} - {first[number + 1] - 1}))
+        uses.append({int(new[entry]) for one in used for entry in one} - {first[number + 1] - 1})
     entry = rings.entry[:, kept]
     submitted = np.concatenate([[0], np.maximum.accumulate(place) + 1])  # all tasks before an old one, in the new order
     entry[CLOSES] = submitted[entry[CLOSES]]
-    entry[FOLLOWER] = followers(entry[RING], rings.room.shape[1])
-    return Rings(
-        np.array(first, np.int64),
-        entry,
-        np.cumsum([0, *map(len, uses)], dtype=np.int64),
-        np.array([entry for one in uses for entry in one], np.int64),
-        rings.room,
-    )
+    return rings_with(first, entry, uses, rings.room)
 
 
 def _firsts(blocks: Ints) -> Ints:

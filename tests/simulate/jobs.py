@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, followers
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, rings_with
 
 
 def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
@@ -26,15 +26,8 @@ def rings(random: Random, made: Job, slots: int, heap: int) -> Rings:
         entry += [(random.randrange(2), random.randrange(1, 100), closes) for _ in range(random.choice((0, 0, 1, 2)))]
         entry.append((random.randrange(2), 0, closes))
         first.append(len(entry))
-        uses.append(sorted({random.randrange(len(entry)) for _ in range(random.choice((0, 1, 2)))} - {len(entry) - 1}))
-    numbers = np.array(entry, np.int64).T
-    return Rings(
-        np.array(first, np.int64),
-        np.vstack([numbers, followers(numbers[0], 2)]),
-        np.cumsum([0, *map(len, uses)], dtype=np.int64),
-        np.array([use for one in uses for use in one], np.int64),
-        np.array([[slots] * 2, [heap] * 2], np.int64),
-    )
+        uses.append({random.randrange(len(entry)) for _ in range(random.choice((0, 1, 2)))} - {len(entry) - 1})
+    return rings_with(first, np.array(entry, np.int64).T, uses, np.array([[slots] * 2, [heap] * 2], np.int64))
 
 
 def job(random: Random, tasks: int, classes: int = 4) -> Job:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from npuscope.lower.findings import Finding
 from npuscope.lower.lint.rule import Rule
 from npuscope.lower.program import Program
-from npuscope.lower.races.scopes import FUNCTION, Path, path_of
-from npuscope.lower.rings import entries_of, limits_of
+from npuscope.lower.races.scopes import FUNCTION, Path
+from npuscope.lower.rings import Entry, entries_of, limits_of
 from npuscope.tile.rings import NAMES
 
 TOLD = {  # limit of the runtime -> what is too much
@@ -46,22 +46,24 @@ class _Need(NamedTuple):
 def check(program: Program) -> Iterator[Finding]:
     if "rings" not in program.device.runtime:
         return
-    paths = [path_of(program.recording, task) for task in program.recording.tasks]
-    for name, needs_of in {"task_window": _tasks, "heap": _bytes, "dep_pool": _waits}.items():
-        limits, needs = limits_of(program, name), list(needs_of(program, paths))
+    entries = list(entries_of(program))
+    tasks = [entry for entry in entries if entry.is_task]
+    stores = {"task_window": _slots(program, entries), "heap": _bytes(entries), "dep_pool": _waits(program, tasks)}
+    for name, found in stores.items():
+        limits, needs = limits_of(program, name), list(found)
         if limits and sum(need.amount for need in needs) >= min(limits):
             for path, held in _held(needs, len(limits) - 1).items():
                 depth = 0 if path == FUNCTION and not program.recording.auto_scope else len(path)
                 yield from _exceeding(program, name, held, limits[min(depth, len(limits) - 1)])
     runtime = {name: int(constant.value) for name, constant in program.device.runtime.items()}
     if "tensormap" in runtime:
-        for held in _open(list(_entries(program, paths))).values():
+        for held in _open(list(_written(program, tasks))).values():
             yield from _exceeding(program, "tensormap", held, runtime["tensormap"])
-    deepest = max(range(len(paths)), key=lambda n: len(paths[n]), default=None)
-    if deepest is not None and len(paths[deepest]) > runtime.get("scope_depth", len(paths[deepest])):
-        task = program.recording.tasks[deepest]
-        what = f"{len(paths[deepest])} scopes are open at once, the runtime allows {runtime['scope_depth']}"
-        yield _finding(program, what, "Take loops apart, or put them into the task.", task.site, task.kernel)
+    deepest = max(tasks, key=lambda entry: len(entry.path), default=None)
+    if deepest is not None and len(deepest.path) > runtime.get("scope_depth", len(deepest.path)):
+        what = f"{len(deepest.path)} scopes are open at once, the runtime allows {runtime['scope_depth']}"
+        kernel = program.recording.tasks[deepest.task].kernel
+        yield _finding(program, what, "Take loops apart, or put them into the task.", deepest.site, kernel)
 
 
 def _exceeding(program: Program, name: str, needs: list[_Need], limit: int) -> Iterator[Finding]:
@@ -100,32 +102,33 @@ def _open(needs: list[_Need]) -> dict[Path, list[_Need]]:
     return {path: [n for depth in range(len(path)) for n in own.get(path[: depth + 1], ())] for path in own}
 
 
-def _tasks(program: Program, paths: list[Path]) -> Iterator[_Need]:
+def _slots(program: Program, entries: list[Entry]) -> Iterator[_Need]:
     """Task slots in order of submission; an allocation takes one too."""
-    for entry in entries_of(program):
+    for entry in entries:
         yield _Need(entry.path, 1, entry.site, program.recording.tasks[entry.task].kernel if entry.is_task else "")
 
 
-def _bytes(program: Program, paths: list[Path]) -> Iterator[_Need]:
-    for entry in entries_of(program):
+def _bytes(entries: list[Entry]) -> Iterator[_Need]:
+    for entry in entries:
         if entry.bytes:
             yield _Need(entry.path, entry.bytes, entry.site, "")
 
 
-def _waits(program: Program, paths: list[Path]) -> Iterator[_Need]:
+def _waits(program: Program, tasks: list[Entry]) -> Iterator[_Need]:
     waits = Counter(dst for _, dst in program.graph.pairs)
-    for task, path in zip(program.recording.tasks, paths, strict=True):
-        yield _Need(path, waits[task.id], task.site, task.kernel)
+    for task in tasks:
+        yield _Need(task.path, waits[task.task], task.site, program.recording.tasks[task.task].kernel)
 
 
-def _entries(program: Program, paths: list[Path]) -> Iterator[_Need]:
+def _written(program: Program, tasks: list[Entry]) -> Iterator[_Need]:
     """Entries of the map of written tensors."""
     buffers, graph = program.recording.buffers, program.graph
-    for task, path in zip(program.recording.tasks, paths, strict=True):
+    for own in tasks:
+        task = program.recording.tasks[own.task]
         if not task.manual_scope:
             ways = zip(graph.directions[task.id], graph.footprints[task.id], strict=True)
             kept = sum(way in ("InOut", "OutputExisting") and not buffers[box.buffer].manual_dep for way, box in ways)
-            yield _Need(path, kept, task.site, task.kernel)
+            yield _Need(own.path, kept, task.site, task.kernel)
 
 
 RULE = Rule(

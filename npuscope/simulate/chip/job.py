@@ -6,6 +6,7 @@ many bytes per nanosecond it then takes from HBM (`draws`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,13 +59,20 @@ _NONE = np.zeros(0, np.int64)
 ENDLESS = Rings(_NONE, np.zeros((4, 0), np.int64), _NONE, _NONE, np.zeros((2, 0), np.int64))
 
 
-def followers(ring: Ints, rings: int) -> Ints:
-    """The next entry in the same ring, the number of entries after the last."""
-    followers = np.full(len(ring), len(ring), np.int64)
-    for number in range(rings):
-        mine = np.flatnonzero(ring == number)
-        followers[mine[:-1]] = mine[1:]
-    return followers
+def rings_with(first_entry: Sequence[int], entry: Ints, uses: Sequence[Iterable[int]], room: Ints) -> Rings:
+    """Rings of entries with their RING, BYTES and CLOSES, and of what each task keeps beside its own entry."""
+    follower = np.full(entry.shape[1], entry.shape[1], np.int64)  # the number of entries after the last of a ring
+    for ring in range(room.shape[1]):
+        mine = np.flatnonzero(entry[RING] == ring)
+        follower[mine[:-1]] = mine[1:]
+    kept = [sorted(one) for one in uses]
+    return Rings(
+        np.array(first_entry, np.int64),
+        np.vstack([entry[:FOLLOWER], follower]),
+        np.cumsum([0, *map(len, kept)], dtype=np.int64),
+        np.array([number for one in kept for number in one], np.int64),
+        room,
+    )
 
 
 class Job(NamedTuple):

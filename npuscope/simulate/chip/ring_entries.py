@@ -8,7 +8,7 @@ import numpy as np
 
 from npuscope.lower.program import Program
 from npuscope.lower.rings import Entry, entries_of, limits_of
-from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, followers
+from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, rings_with
 
 
 def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
@@ -25,15 +25,9 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     ]
     for producer, consumer in edges:
         uses[consumer].add(own[producer])
-    ring = np.array([entry.ring for entry in entries], np.int64)
-    rows = [ring, np.array([entry.bytes for entry in entries]), _closes(entries), followers(ring, len(slots))]
-    return Rings(
-        first_entry=np.array([0, *(own[task.id] + 1 for task in tasks)], np.int64),
-        entry=np.array(rows, np.int64),
-        first_use=np.cumsum([0, *map(len, uses)], dtype=np.int64),
-        use=np.array([entry for one in uses for entry in sorted(one)], np.int64),
-        room=np.array([slots, heap], np.int64),
-    )
+    rows = [[entry.ring for entry in entries], [entry.bytes for entry in entries], _closes(entries)]
+    first = [0, *(own[task.id] + 1 for task in tasks)]
+    return rings_with(first, np.array(rows, np.int64), uses, np.array([slots, heap], np.int64))
 
 
 def _closes(entries: list[Entry]) -> Ints:
