@@ -18,13 +18,13 @@ from pathlib import Path
 from measure import cost, table
 
 import npuscope.tile as pl
+from npuscope.check.checked import check
+from npuscope.check.program import Program
+from npuscope.check.races import races
 from npuscope.device.chip import load
 from npuscope.garbage import collected_rarely
-from npuscope.lower.checked import check
-from npuscope.lower.program import Program
-from npuscope.lower.races import races
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 MODELS = Path(__file__).resolve().parents[1] / "models" / "qwen3_14b"
 PARTS = ("record", "graph", "fit", "races", "lint")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
+from npuscope.check.findings import Cost, Finding
+from npuscope.check.program import Program
+from npuscope.check.rule import Rule
 from npuscope.device.chip import load
-from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.rule import Rule
-from npuscope.lower.program import Program
-from npuscope.tile.execute import collecting, mode_of_runs
-from npuscope.tile.script import run_script
+from npuscope.tile.run.execute import collecting, mode_of_runs
+from npuscope.tile.script.run import run_script
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 TYPES: dict[str, Any] = {"BF16": bfloat16, "FP32": np.float32, "INT8": np.int8, "INT32": np.int32, "FP16": np.float16}

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.golden import TensorSpec
 from npuscope.tile.record.model import Recording
+from npuscope.tile.run.execute import record
 
 
 def recorded(program: Any, specs: list[TensorSpec], mode: str = "shapes") -> Recording:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from npuscope.check.checked import Checked, Options, check_all
+from npuscope.check.findings import Finding
 from npuscope.device.chip import load
-from npuscope.lower.checked import Checked, Options, check_all
-from npuscope.lower.findings import Finding
 
 HEAD = """import numpy as np
 import npuscope.tile as pl

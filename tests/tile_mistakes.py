@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import record
 
 X = pl.Tensor[[16, 32], pl.FP32]
 Y = pl.Out[pl.Tensor[[16, 32], pl.FP32]]

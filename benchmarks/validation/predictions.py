@@ -10,15 +10,15 @@ import numpy as np
 from validation.idle import idle_with_ready
 from validation.variants import MODELS, folder
 
+from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.lower.program import Program
 from npuscope.simulate.chip.classes import STEPS
 from npuscope.simulate.chip.job import MIX, SLOW
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 HERE = Path(__file__).parent
 PIPES = {"MTE2": 0, "MTE1": 1, "M": 2, "FIXP": 3}

@@ -60,10 +60,10 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.check.checked import Options, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.garbage import collected_rarely
-    from npuscope.lower.checked import Options, check_all, reaches, rules_of
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown

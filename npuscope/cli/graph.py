@@ -56,7 +56,7 @@ def command(
     from npuscope.tile.graph.outputs import check_timeless, the_one
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.graph.timeless import timeless_trace
-    from npuscope.tile.script import run_script
+    from npuscope.tile.script.run import run_script
 
     names = None if deps is None else str(Path(deps).with_name("name_map.json"))
     check_outputs([file], deps, names, dot, trace, html)

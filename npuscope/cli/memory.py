@@ -37,10 +37,10 @@ def command(
     html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.check.fit import fits_of
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.lower.fit import fits_of
     from npuscope.lower.passes import Options
     from npuscope.report.memory_page import memory_page
     from npuscope.report.memory_text import memory_dict, memory_text

@@ -31,7 +31,7 @@ def command(
     from npuscope.report.run_text import run_text
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.task_graph import task_graph
-    from npuscope.tile.script import run_script
+    from npuscope.tile.script.run import run_script
 
     rules = area_rules(areas)
     with progress_bar():

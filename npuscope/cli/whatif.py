@@ -72,7 +72,7 @@ def command(
             result = whatif(trace, change)
             told, text = result.as_dict(), str(result)
         elif is_program:
-            from npuscope.lower.checked import Options, check
+            from npuscope.check.checked import Options, check
             from npuscope.simulate.whatif import whatif_each as simulated_each
 
             base = _simulated(path, arguments, setting, device, program)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.analysis.areas import Rules, area_of
+from npuscope.check.program import Program
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
-from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX, POLLED
 from npuscope.simulate.programs import fitting, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from npuscope.lower.in_place import in_place, keep_old
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.names import name_of
 from npuscope.lower.storages import Storages
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Loop, Op, Recording, Ref, Site, Task
 
 Numbers = list[Any]  # per item the number of its value (None where it makes none), or per segment of a loop its Numbers

@@ -13,7 +13,7 @@ from npuscope.device.chip import Device
 from npuscope.lower.l0 import HALVES, Cut, Product, choose
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.sizes import matrix, tile_bytes
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 
 
 def tile_products(lowered: Lowered, device: Device) -> Lowered:

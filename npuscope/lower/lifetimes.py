@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from npuscope.lower.flight import crosses, in_flight
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Unit
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 
 REDUCTIONS = ("row_sum", "row_max", "row_min", "row_argmax", "row_prod")
 NOT_IN_PLACE = {*REDUCTIONS, "recip", "rsqrt", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from npuscope.device.chip import Device
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 
 Shape = tuple[int, ...]
 

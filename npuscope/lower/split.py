@@ -13,7 +13,7 @@ from math import prod
 
 from npuscope.device.chip import Device
 from npuscope.lower.model import Direction, Instruction, Items, Lowered, Pipe, Repeat, Ring, Unit, Value, instructions
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 
 CROSSING: dict[tuple[str, str], Direction] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
 SENDER: dict[Direction, tuple[Unit, Pipe]] = {"C2V": ("AIC", "FIXP"), "V2C": ("AIV", "MTE3")}

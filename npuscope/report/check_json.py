@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from npuscope.lower.checked import Checked
-from npuscope.lower.findings import Finding
-from npuscope.lower.lint.run import Found
+from npuscope.check.checked import Checked
+from npuscope.check.findings import Finding
+from npuscope.check.run import Found
 
 
 def check_dict(file: str, device: str, checks: Sequence[Checked]) -> dict[str, Any]:

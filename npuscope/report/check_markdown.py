@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from npuscope.lower.checked import EVERY, Checked, race_finding
-from npuscope.lower.findings import Finding
-from npuscope.lower.lint.run import Found, short_name
-from npuscope.lower.lint.scopes import MODULE_LEVEL, Scope
+from npuscope.check.checked import EVERY, Checked, race_finding
+from npuscope.check.findings import Finding
+from npuscope.check.run import Found, short_name
+from npuscope.check.shared.scopes import MODULE_LEVEL, Scope
 from npuscope.report.check_text import by_scope, cost_text, counts, microseconds, shown_path
 from npuscope.report.markdown import bullets, document, text
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from npuscope import __version__
-from npuscope.lower.checked import Checked, race_finding
-from npuscope.lower.findings import Finding, Severity
-from npuscope.lower.lint.rule import Rule
-from npuscope.lower.lint.source import read
+from npuscope.check.checked import Checked, race_finding
+from npuscope.check.findings import Finding, Severity
+from npuscope.check.rule import Rule
+from npuscope.check.shared.source import read
 from npuscope.report.check_text import cost_text, shown_path
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

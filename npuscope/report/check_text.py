@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 
 from npuscope.analysis.table import aligned, printable
-from npuscope.lower.checked import Checked
-from npuscope.lower.findings import SEVERITIES, Cost, Finding
-from npuscope.lower.lint.rule import Rule
-from npuscope.lower.lint.run import Found, short_name
-from npuscope.lower.lint.scopes import Scope
-from npuscope.lower.races.model import Change, Race
-from npuscope.lower.races.replay import Replayed
+from npuscope.check.checked import Checked
+from npuscope.check.findings import SEVERITIES, Cost, Finding
+from npuscope.check.races.model import Change, Race
+from npuscope.check.races.replay import Replayed
+from npuscope.check.rule import Rule
+from npuscope.check.run import Found, short_name
+from npuscope.check.shared.scopes import Scope
 
 TOP = 5  # findings shown of a scope
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from npuscope.analysis.table import printable
+from npuscope.check.fit import Fit
+from npuscope.check.memory import Kernel, Usage
+from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.lower.fit import Fit
 from npuscope.lower.line import Line, line_of
-from npuscope.lower.memory import Kernel, Usage
 from npuscope.lower.plan import Slot, Tenant
-from npuscope.lower.program import Program
 from npuscope.report.memory_text import in_flight, place_of, ring
 from npuscope.report.scripted_page import scripted_page
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from npuscope.analysis.table import aligned, percent, printable, short
-from npuscope.lower.findings import Finding
-from npuscope.lower.fit import Fit
-from npuscope.lower.memory import Usage
+from npuscope.check.findings import Finding
+from npuscope.check.fit import Fit
+from npuscope.check.memory import Usage
+from npuscope.check.program import Program
 from npuscope.lower.plan import Tenant
-from npuscope.lower.program import Program
 from npuscope.report.check_json import finding_dict
 from npuscope.report.check_text import many
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from npuscope.analysis.table import printable
-from npuscope.lower.fit import Fit
-from npuscope.lower.memory import Kernel
+from npuscope.check.fit import Fit
+from npuscope.check.memory import Kernel
+from npuscope.check.program import Program
 from npuscope.lower.passes import Options, after_each_pass
-from npuscope.lower.program import Program
 from npuscope.lower.text import body_text
 
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from npuscope.lower.checked import EVERY
-from npuscope.lower.lint.rule import Rule
+from npuscope.check.checked import EVERY
+from npuscope.check.rule import Rule
 from npuscope.report.rule_examples import EXAMPLES
 
 PAGE = """# What `npuscope check` looks for

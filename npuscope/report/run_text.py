@@ -5,7 +5,7 @@ from __future__ import annotations
 from npuscope.analysis.table import printable
 from npuscope.report.graph_text import graph_text
 from npuscope.tile.graph.counts import GraphCounts
-from npuscope.tile.script import ScriptRun
+from npuscope.tile.script.run import ScriptRun
 
 SHOWN = 5  # findings
 

@@ -10,7 +10,7 @@ import polars as pl
 from npuscope.analysis.busy_idle import Busy
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.table import frame_lines, microseconds, printable
-from npuscope.lower.findings import Finding
+from npuscope.check.findings import Finding
 from npuscope.report.check_text import finding_lines, many
 from npuscope.report.explain_text import report_text
 from npuscope.simulate.bound import Bound

@@ -10,17 +10,17 @@ import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 
+from npuscope.check.findings import Finding
+from npuscope.check.ignores import silenced
+from npuscope.check.limits import broken
+from npuscope.check.program import Program
 from npuscope.device.chip import Device, load, names
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.lower.findings import Finding
-from npuscope.lower.limits import broken
-from npuscope.lower.lint.ignores import silenced
 from npuscope.lower.passes import Options
-from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Mode
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 
 def chip_to_time(name: str) -> Device:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from npuscope.check.program import Program
+from npuscope.check.rules import ring
 from npuscope.errors import BadInput, NpuscopeError
-from npuscope.lower.lint import ring
 from npuscope.lower.passes import Options
-from npuscope.lower.program import Program
 from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import Job, Machine, Times

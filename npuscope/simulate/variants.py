@@ -17,17 +17,17 @@ from pathlib import Path
 import npuscope
 from npuscope import engine as workers
 from npuscope import progress
+from npuscope.check.memory import usages
 from npuscope.device.listing import listed
 from npuscope.errors import NpuscopeError
-from npuscope.lower.memory import usages
 from npuscope.lower.passes import Options
 from npuscope.simulate.bound import bound_of
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
-from npuscope.tile.rings import ring_sizes
-from npuscope.tile.settings import UnknownSetting
+from npuscope.tile.record.rings import ring_sizes
+from npuscope.tile.script.settings import UnknownSetting
 
 
 @dataclass(frozen=True)

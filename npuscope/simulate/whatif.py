@@ -12,7 +12,7 @@ from dataclasses import replace
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains, ranked
-from npuscope.lower.findings import Cost, Finding
+from npuscope.check.findings import Cost, Finding
 from npuscope.simulate.change_job import scaled, with_pairs
 from npuscope.simulate.chip.job import Job, Machine
 from npuscope.simulate.run import Simulated, run

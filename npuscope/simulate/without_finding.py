@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from npuscope.lower.findings import Finding
+from npuscope.check.findings import Finding
 from npuscope.simulate.change_job import as_one, dropped, merged, pairs_of, scaled_each, with_pairs
 from npuscope.simulate.chip.job import Ints, Job
 from npuscope.simulate.chip.prepare import Prepared

@@ -6,12 +6,12 @@ A function under `@pl.jit` executes when it is called, with the chip's numerics,
 
 from __future__ import annotations
 
-from npuscope.tile.namespace import language as _language
+from npuscope.tile.language.namespace import language as _language
 
 globals().update(_language())
 
 
 def __getattr__(name: str) -> object:
-    from npuscope.tile.namespace import missing
+    from npuscope.tile.language.namespace import missing
 
     raise missing("pl", name, globals())

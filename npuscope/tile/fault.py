@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npuscope.errors import NpuscopeError
-from npuscope.tile import sites
+from npuscope.tile.record import sites
 
 
 class TileError(NpuscopeError):

@@ -12,9 +12,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from npuscope.check.checked import EVERY
 from npuscope.cli import app
 from npuscope.errors import NpuscopeError
-from npuscope.lower.checked import EVERY
 
 LAYER = '''"""Tiles have ROWS=8 rows."""
 import numpy as np

@@ -16,7 +16,7 @@ from npuscope.cli import app
 from npuscope.errors import NpuscopeError
 from npuscope.tile.graph import exact_edges
 from npuscope.tile.record.model import Recording
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 
 def made() -> Recording:
@@ -34,9 +34,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         told.asked = (path, argv, mode)
         return told
 
-    stand_in = ModuleType("npuscope.tile.script")
+    stand_in = ModuleType("npuscope.tile.script.run")
     stand_in.run_script = run_script
-    monkeypatch.setitem(sys.modules, "npuscope.tile.script", stand_in)
+    monkeypatch.setitem(sys.modules, "npuscope.tile.script.run", stand_in)
     return told
 
 

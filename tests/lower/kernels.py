@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from npuscope.check.memory import Kernel, Usage, kernels, usages
+from npuscope.check.program import Program
 from npuscope.device.chip import load
-from npuscope.lower.memory import Kernel, Usage, kernels, usages
 from npuscope.lower.passes import Options
-from npuscope.lower.program import Program
-from npuscope.tile.dtypes import BY_NAME
-from npuscope.tile.execute import record
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.tile.run.execute import record
 
 CHIP = "910b1"
 

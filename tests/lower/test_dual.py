@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.lower.legal import illegal
-from npuscope.lower.memory import overflows, usages
+from npuscope.check.legal import illegal
+from npuscope.check.memory import overflows, usages
 from npuscope.lower.model import instructions
 from npuscope.lower.passes import Options
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 from tests.lower.kernels import lowered, tensor, used
 
 M = 16

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-from npuscope.lower.legal import illegal
-from npuscope.lower.memory import Kernel
+from npuscope.check.legal import illegal
+from npuscope.check.memory import Kernel
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.plan import plan_memory
 from tests.lower.kernels import lowered, tensor, usage, used

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import npuscope.tile as pl
+from npuscope.check.memory import overflows, usages
 from npuscope.device.chip import Device, load
 from npuscope.lower.l0 import Cut, Product, choose
-from npuscope.lower.memory import overflows, usages
 from npuscope.lower.model import instructions
 from tests.lower.kernels import lowered, tensor, used
 

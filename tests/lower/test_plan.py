@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from random_programs import arguments, module, source
 
+from npuscope.check.legal import illegal
+from npuscope.check.memory import kernels
+from npuscope.check.program import Program
 from npuscope.device.chip import Device, load
 from npuscope.errors import NpuscopeError
-from npuscope.lower.legal import illegal
-from npuscope.lower.memory import kernels
 from npuscope.lower.model import Lowered
 from npuscope.lower.passes import passed
 from npuscope.lower.plan import Plan, plan_memory
-from npuscope.lower.program import Program
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 from tests.lower.memory_model import Memory
 from tests.lower.random_bodies import bodies
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.check.checked import check_all
 from npuscope.device.chip import load
-from npuscope.lower.checked import check_all
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = (ROOT / "docs/check.md").read_text().partition("## What it says of the programs")[2].partition("\n## ")[0]

@@ -10,7 +10,7 @@ from qwen3_14b import decode, decode_a8w8
 from qwen3_14b.config import QWEN3_14B, SMALL, Qwen3, sized
 from same_record import first_difference
 
-from npuscope.tile import execute
+from npuscope.tile.run import execute
 
 
 @pytest.mark.parametrize("step", [decode, decode_a8w8], ids=["bf16", "a8w8"])

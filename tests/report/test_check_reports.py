@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.check.all_rules import ALL_RULES
+from npuscope.check.checked import Checked
+from npuscope.check.findings import Cost, Finding
+from npuscope.check.run import ranked
 from npuscope.device.chip import load
-from npuscope.lower.checked import Checked
-from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.lint.all_rules import ALL_RULES
-from npuscope.lower.lint.run import ranked
 from npuscope.report.check_markdown import check_markdown
 from npuscope.report.check_sarif import check_sarif
 from npuscope.report.check_text import TOP, amount, check_text, microseconds

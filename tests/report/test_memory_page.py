@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from browser import chromium, watched_page
 
+from npuscope.check.fit import fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.lower.fit import fits_of
 from npuscope.report.memory_page import MODULES, memory_page
 from tests.report.memory_programs import written
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.lower.fit import Fit, fits_of
 from npuscope.lower.passes import Options
 from npuscope.report.memory_text import BAR, bar, memory_dict, memory_text
 from npuscope.report.passes_text import passes_text

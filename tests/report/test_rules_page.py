@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import npuscope.tile as pl
-from npuscope.lower.checked import EVERY
+from npuscope.check.checked import EVERY
 from npuscope.report.rule_examples import EXAMPLES
 from npuscope.report.rules_page import rule_text, rules_page
 

@@ -8,15 +8,15 @@ import pytest
 
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains
+from npuscope.check.checked import Options, check
+from npuscope.check.findings import Cost, Finding
+from npuscope.check.program import Program
 from npuscope.device.chip import load
-from npuscope.lower.checked import Options, check
-from npuscope.lower.findings import Cost, Finding
-from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.simulate.whatif import COSTS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, without
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 # 24 vector tasks of `long` side by side, then one `last` that reads what they wrote
 SCRIPT = """

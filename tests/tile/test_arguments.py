@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 ROWS, COLS = pl.dynamic("ROWS"), 16

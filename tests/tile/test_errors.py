@@ -9,8 +9,8 @@ import pytest
 from tile_mistakes import Mistake, Mistakes, X, Y, says
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 mistakes = Mistakes()

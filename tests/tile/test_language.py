@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 

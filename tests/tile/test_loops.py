@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.fault import TileError
 from npuscope.tile.record import recorder
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.record.model import Op
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from random_programs import arguments, module, source
 
 import npuscope.tile as pl
-from npuscope.tile import state
+from npuscope.ops.numeric import storage
 from npuscope.tile.graph.exact import exact_accesses
-from npuscope.tile.numeric import storage
 from npuscope.tile.record.model import Recording
+from npuscope.tile.run import state
 
 Elements = dict[tuple[int, str, bool], set[int]]  # task, buffer, whether it wrote -> elements
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])
 X = np.arange(16 * 16, dtype=np.float32).reshape(16, 16)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
 from npuscope.tile.fault import TileError
 from npuscope.tile.golden import diff_runs
+from npuscope.tile.run.execute import record
 
 ADD = """
 import npuscope.tile as pl

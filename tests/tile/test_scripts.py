@@ -10,7 +10,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
 from npuscope.tile.fault import TileError
-from npuscope.tile.script import run_script
+from npuscope.tile.script.run import run_script
 
 W = 32
 

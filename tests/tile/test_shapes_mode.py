@@ -16,8 +16,8 @@ from same_record import first_difference
 
 import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
-from npuscope.tile import execute
 from npuscope.tile.record.model import Loop, Recording
+from npuscope.tile.run import execute
 
 CORE = pl.Level.CORE_GROUP
 

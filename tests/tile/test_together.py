@@ -16,9 +16,9 @@ from same_record import first_difference
 
 import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
-from npuscope.tile import execute
 from npuscope.tile.record.model import Recording
-from npuscope.tile.state import Run
+from npuscope.tile.run import execute
+from npuscope.tile.run.state import Run
 
 CORE = pl.Level.CORE_GROUP
 Make = Callable[[], tuple[Any, ...]]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 X = np.arange(16 * 32, dtype=np.float32).reshape(16, 32) - 700  # all negative: zero padding would show

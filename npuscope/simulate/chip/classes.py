@@ -11,10 +11,11 @@ from math import prod
 
 import numpy as np
 
+from npuscope.check.memory import Kernel
+from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.lower.memory import Kernel
 from npuscope.lower.model import Items, Repeat
-from npuscope.lower.program import Program
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.simulate.chip.job import SLOW, Floats, Ints
 from npuscope.simulate.chip.l2 import SMALL, Cache
 from npuscope.simulate.chip.lines import distinct_lines
@@ -22,7 +23,6 @@ from npuscope.simulate.core.costs import NS, line_bytes
 from npuscope.simulate.core.pipes import Timing, time_block
 from npuscope.simulate.core.scalar import fresh_lines
 from npuscope.simulate.core.stream import Stream, stream_of
-from npuscope.tile.dtypes import BY_NAME
 from npuscope.tile.record.model import Access, BlockGroup, Task
 
 STEPS = 64  # shares of a block's bytes that come from HBM are told apart in so many steps

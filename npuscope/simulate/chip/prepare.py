@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npuscope.check.memory import Kernel, kernels
+from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.lower.memory import Kernel, kernels
 from npuscope.lower.passes import Options
-from npuscope.lower.program import Program
 from npuscope.simulate.chip.classes import Classes
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
 from npuscope.simulate.chip.ring_entries import rings_of

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from npuscope.lower.program import Program
-from npuscope.lower.rings import Entry, entries_of, limits_of
+from npuscope.check.program import Program
+from npuscope.check.rings import Entry, entries_of, limits_of
 from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, rings_with
 
 

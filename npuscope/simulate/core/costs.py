@@ -13,7 +13,7 @@ from math import prod
 from npuscope.device.chip import Device, ReduceCost
 from npuscope.lower.model import Instruction, Lowered, Value
 from npuscope.lower.sizes import matrix
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Access
 
 NS = 1e9

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.check.memory import Kernel
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
-from npuscope.lower.memory import Kernel
 from npuscope.lower.model import Instruction, Items, Lowered
 from npuscope.simulate.core.costs import NS, Cost, cost_of
 from npuscope.simulate.core.scalar import only_scalars

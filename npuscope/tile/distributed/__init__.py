@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from npuscope.tile import signature
 from npuscope.tile.distributed import remote
 from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import Window, alloc_window_buffer, window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
-from npuscope.tile.namespace import Namespace, missing
-from npuscope.tile.state import current
-from npuscope.tile.values import Tensor
+from npuscope.tile.language.namespace import Namespace, missing
+from npuscope.tile.run import signature
+from npuscope.tile.run.state import current
+from npuscope.tile.run.values import Tensor
 
 __all__ = [
     "AtomicType",

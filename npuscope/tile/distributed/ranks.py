@@ -11,17 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from npuscope.tile import sites, state
-from npuscope.tile.arguments import Placeholder
-from npuscope.tile.compiled import Compiled
 from npuscope.tile.distributed.windows import Window
-from npuscope.tile.execute import record, run_entry
 from npuscope.tile.fault import TileError, fault
-from npuscope.tile.functions import Entry, TileFunction
-from npuscope.tile.lanes import AXES
+from npuscope.tile.language.functions import Entry, TileFunction
+from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
-from npuscope.tile.strand import Strand
-from npuscope.tile.values import Tensor
+from npuscope.tile.run import state
+from npuscope.tile.run.arguments import Placeholder
+from npuscope.tile.run.compiled import Compiled
+from npuscope.tile.run.execute import record, run_entry
+from npuscope.tile.run.strand import Strand
+from npuscope.tile.run.values import Tensor
+from npuscope.tile.shapes.lanes import AXES
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile import lanes
+from npuscope.ops.numeric import storage
+from npuscope.tile.calls.checks import describe, shape_of
+from npuscope.tile.calls.gm import check_bounds, load_box, position, store_box, write_box
+from npuscope.tile.calls.slicing import inside
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
-from npuscope.tile.memory import Buffer
-from npuscope.tile.numeric import storage
-from npuscope.tile.ops.checks import describe, shape_of
-from npuscope.tile.ops.gm import check_bounds, load_box, position, store_box, write_box
-from npuscope.tile.ops.slicing import inside
-from npuscope.tile.state import Run, current
-from npuscope.tile.values import Shape, Tensor, Tile, strided
+from npuscope.tile.run.memory import Buffer
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.values import Shape, Tensor, Tile, strided
+from npuscope.tile.shapes import lanes
 
 _HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.arguments import Foreign, Parameter
-from npuscope.tile.dtypes import DataType
+from npuscope.ops.dtypes import DataType
+from npuscope.tile.calls.checks import dtype_of, shape_of
 from npuscope.tile.fault import fault
-from npuscope.tile.memory import Buffer, contiguous
-from npuscope.tile.ops.checks import dtype_of, shape_of
-from npuscope.tile.state import Run
-from npuscope.tile.values import Tensor
+from npuscope.tile.run.arguments import Foreign, Parameter
+from npuscope.tile.run.memory import Buffer, contiguous
+from npuscope.tile.run.state import Run
+from npuscope.tile.run.values import Tensor
 
 
 class WindowBuffer:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.dtypes import DataType
+from npuscope.ops.dtypes import DataType
 
 Array = npt.NDArray[Any]
 Dtype = np.dtype[Any]

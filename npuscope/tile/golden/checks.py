@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from npuscope.tile.arguments import Parameter
 from npuscope.tile.golden.comparator import Comparator
 from npuscope.tile.golden.misuse import check_number, misuse, misuse_of, told
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
-from npuscope.tile.signature import ScalarType, TensorType
+from npuscope.tile.run.arguments import Parameter
+from npuscope.tile.run.signature import ScalarType, TensorType
 
 SHOWN = 12  # names of parameters in a sentence
 CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
@@ -61,7 +61,7 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
 
 def _parameters(program: Any, given: int) -> list[Parameter] | None:
     """The parameters that the specs stand for, None where the program does not tell; outputs may all be left out."""
-    from npuscope.tile.functions import Program, TileFunction
+    from npuscope.tile.language.functions import Program, TileFunction
 
     function = program.entry if isinstance(program, Program) else program
     if not isinstance(function, TileFunction):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from npuscope.errors import NpuscopeError
-from npuscope.tile import sites
+from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 
 

@@ -20,8 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from npuscope.errors import BadInput, NpuscopeError
-from npuscope.tile.arguments import Placeholder
-from npuscope.tile.dtypes import of_storage
+from npuscope.ops.dtypes import of_storage
 from npuscope.tile.golden import data
 from npuscope.tile.golden.arrays import Array, array_of, copy_of, holds_numbers, is_torch_tensor, to_read
 from npuscope.tile.golden.checks import (
@@ -38,7 +37,8 @@ from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
 from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
-from npuscope.tile.rings import asked_for
+from npuscope.tile.record.rings import asked_for
+from npuscope.tile.run.arguments import Placeholder
 
 NOTICED = 5  # findings of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset(
@@ -325,7 +325,7 @@ def _placeholder(spec: Spec) -> Placeholder:
 
 def default_executor() -> Executor:
     """The tile language's own, imported when it is first needed."""
-    from npuscope.tile.execute import record
+    from npuscope.tile.run.execute import record
 
     return record
 

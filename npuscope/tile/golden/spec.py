@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile import sites
 from npuscope.tile.golden.arrays import (
     BFLOAT16,
     array_of,
@@ -30,6 +29,7 @@ from npuscope.tile.golden.arrays import (
 )
 from npuscope.tile.golden.misuse import Misuse, misuse, told
 from npuscope.tile.golden.seeds import Seed, chosen
+from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 
 SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")

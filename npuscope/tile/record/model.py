@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.rings import RingSizes
+from npuscope.tile.record.rings import RingSizes
 
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
 Core = Literal["AIC", "AIV", "MIX", "none"]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope import progress
-from npuscope.tile import sites
 from npuscope.tile.fault import fault
+from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame, Offset, Rolled
 from npuscope.tile.record.model import (
     Access,
@@ -37,7 +37,7 @@ from npuscope.tile.record.model import (
     TileType,
     Turn,
 )
-from npuscope.tile.rings import ring_sizes
+from npuscope.tile.record.rings import ring_sizes
 
 Key = tuple[Any, ...]
 MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000

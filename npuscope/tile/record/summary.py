@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from npuscope.analysis.table import Tabular
-from npuscope.tile.dtypes import BY_NAME
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Core, Recording
 from npuscope.tile.record.walk import ops_of
 

@@ -9,8 +9,8 @@ import pytest
 
 import npuscope.tile as pl
 import npuscope.tile.distributed as pld
-from npuscope.tile.execute import collecting
 from npuscope.tile.fault import TileError
+from npuscope.tile.run.execute import collecting
 
 N, W = 3, 32
 

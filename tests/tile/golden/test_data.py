@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from npuscope.errors import NpuscopeError
-from npuscope.tile import dtypes
+from npuscope.ops import dtypes
 from npuscope.tile.golden import ScalarSpec, TensorSpec, run_jit
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from npuscope.errors import NpuscopeError
-from npuscope.tile import dtypes
-from npuscope.tile.arguments import Placeholder
+from npuscope.ops import dtypes
 from npuscope.tile.golden import RunResult, ScalarSpec, TensorSpec, driven, run, run_jit
+from npuscope.tile.run.arguments import Placeholder
 
 SHAPE = (4, 8)
 

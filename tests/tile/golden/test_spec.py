@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npuscope.tile import dtypes
+from npuscope.ops import dtypes
 from npuscope.tile.golden import ScalarSpec, TensorSpec
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import npuscope.tile as pl
-from npuscope.tile.execute import record
+from npuscope.tile.run.execute import record
 
 ROWS, COLS = 8, 8
 corner = st.integers(0, 3).map(lambda k: 2 * k)

@@ -1,0 +1,1 @@
+"""What is wrong with a tile program, and the fix."""

@@ -1,0 +1,72 @@
+"""Whether a program fits on chip: the memory of every function, and an error for each that is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from npuscope.check.findings import Finding
+from npuscope.check.memory import Kernel, Usage, kernels, overflows, usages
+from npuscope.check.program import Program
+from npuscope.device.chip import Device
+from npuscope.errors import NpuscopeError
+from npuscope.lower.passes import Options
+from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.model import Mode
+from npuscope.tile.script.run import run_script
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One program: every body lowered and planned, the fullest of each function and space, what does not fit."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    used: tuple[Usage, ...]
+    errors: tuple[Finding, ...]
+
+    def only(self, name: str) -> Fit:
+        """One kernel of it, by its name or that of one of its functions."""
+        used = tuple(usage for usage in self.used if name in (usage.kernel.name, usage.function))
+        names = {name, *(usage.kernel.name for usage in used)}
+        bodies = tuple(kernel for kernel in self.kernels if kernel.name in names)
+        return Fit(self.program, bodies, used, tuple(error for error in self.errors if error.kernel in names))
+
+
+def fit(program: Program, options: Options = Options()) -> Fit:
+    found = kernels(program, options)
+    used = usages(found)
+    return Fit(program, found, used, tuple(overflows(program, used, options)))
+
+
+def fits_of(
+    file: str,
+    argv: Sequence[str],
+    device: Device,
+    options: Options = Options(),
+    number: int | None = None,
+    mode: Mode = "shapes",
+    kernel: str | None = None,
+) -> tuple[Fit, ...]:
+    """Runs a script and plans each program it ran, or the one with this number; equal programs once.
+
+    With `kernel` only that of programs that have it; it is refused where none has.
+    """
+    recordings = run_script(file, argv, mode).recordings
+    wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
+    found: dict[object, Fit] = {}
+    for n in wanted:
+        if recordings[n].tasks:
+            one = fit(Program(recordings[n], device), options)
+            told = tuple((usage.function, usage.space.space, usage.space.used) for usage in one.used)
+            found.setdefault((recordings[n].program, told), one)
+    if not found:
+        raise NpuscopeError("no tile program ran, so there is no memory to plan", path=file)
+    fits = tuple(found.values())
+    if kernel is None:
+        return fits
+    chosen = tuple(part for part in (one.only(kernel) for one in fits) if part.kernels)
+    if not chosen:
+        known = dict.fromkeys(body.name for one in fits for body in one.kernels)
+        raise NpuscopeError(f"no kernel '{kernel}' ran", path=file, remedy=f"Those that did: {', '.join(known)}.")
+    return chosen

@@ -1,0 +1,21 @@
+"""Is a program safe to schedule: accesses to GM that conflict and that nothing orders, and what they change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuscope.check.races.between_blocks import block_races
+from npuscope.check.races.between_tasks import task_races
+from npuscope.check.races.host_reads import host_races
+from npuscope.check.races.model import Change, Race, Side
+
+if TYPE_CHECKING:
+    from npuscope.check.program import Program
+
+__all__ = ["Change", "Race", "Side", "races"]
+
+
+def races(program: Program) -> tuple[Race, ...]:
+    """Every race of a program, in the order of the later task; equal ones of many tasks counted together."""
+    found = [*task_races(program), *block_races(program), *host_races(program)]
+    return tuple(sorted(found, key=lambda race: (race.sides[1].task, race.sides[0].task)))

@@ -1,0 +1,167 @@
+"""Races inside one SPMD launch: its blocks are never ordered, except by the barriers (`syncall`) that they all reach.
+
+A phase is what runs between two barriers; accesses of two blocks conflict only within a phase. Launches that touch
+the same places up to a shift (the next layer's) are looked at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from npuscope.check.races.between_tasks import Name, meeting
+from npuscope.check.races.classes import Classes
+from npuscope.check.races.conflicts import Hazard, unordered
+from npuscope.check.races.model import Race, Side
+from npuscope.check.races.region_text import named, region_text
+from npuscope.tile.graph.aliases import Offsets
+from npuscope.tile.graph.cells import Region
+from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Task
+
+if TYPE_CHECKING:
+    from npuscope.check.program import Program
+
+WHY = "the blocks of one launch run at once, in any order"
+APART = "give each block elements of its own"
+IN_TURN = (
+    f"{APART}, put pl.system.syncall() between the two, or make it two launches, the second with deps= on the first"
+)
+
+
+Plan = Callable[[int], "list[Phased]"]
+
+
+class Phased(NamedTuple):
+    """An access of a body, and how many barriers its block has passed: a number, or one per iteration as offsets."""
+
+    op: Op
+    access: Access
+    phase: Offsets
+
+
+class _Example(NamedTuple):
+    task: Task
+    blocks: tuple[int, int]
+    regions: tuple[Region, Region]
+
+
+def block_races(program: Program) -> Iterator[Race]:
+    """One race per kernel, pair of lines, hazard and name of the buffer; `count` pairs of blocks over all launches."""
+    recording = program.recording
+    plan = cache(lambda body: phased(recording.bodies[body]))
+    alike: dict[Hashable, list[Task]] = defaultdict(list)
+    for task in recording.tasks:
+        if task.blocks > 1 and task.groups and task.form != "extern":
+            alike[_shifted(task, recording, plan)].append(task)
+    found: dict[tuple[Name, Name, Hazard, str], tuple[_Example, int]] = {}
+    for tasks in alike.values():
+        for key, example, pairs in _races_of(tasks[0], recording, plan):
+            known, count = found.get(key, (example, 0))
+            found[key] = known, count + pairs * len(tasks)
+    for (one, other, kind, name), (example, count) in found.items():
+        sides = [
+            _side(program, example.task, block, access, region)
+            for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
+        ]
+        yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
+
+
+def _side(program: Program, task: Task, block: int, name: Name, region: Region) -> Side:
+    site, launch = program.site(name.site), program.site(task.site)
+    text = region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
+    return Side(task.id, task.kernel, site.file, site.line, (launch.file, launch.line), text, block)
+
+
+def _races_of(
+    task: Task, recording: Recording, plan: Plan
+) -> Iterator[tuple[tuple[Name, Name, Hazard, str], _Example, int]]:
+    """The races of one launch: what is shown of each, and how many pairs of blocks have it."""
+    touched: dict[tuple[int, int], list[tuple[Region, Name]]] = defaultdict(list)
+    for phase, site, region in _touches(task, plan):
+        touched[region.buffer, phase].append((region, Name(task.kernel, site)))
+    alone = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
+    for (buffer, _), entries in touched.items():
+        entries.sort(key=lambda entry: entry[0].task)
+        regions, names = [entry[0] for entry in entries], [entry[1] for entry in entries]
+        for (one, other, kind), pairs in unordered(regions, names, alone, Classes()).items():
+            later = min(pairs)
+            earlier = pairs[later].bit_length() - 1
+            shown = meeting(
+                [r for r, name in entries if r.task == earlier and name == one],
+                [r for r, name in entries if r.task == later and name == other],
+                kind,
+            )
+            count = sum(mask.bit_count() for mask in pairs.values())
+            key = (one, other, kind, recording.buffers[buffer].name)
+            yield key, _Example(task, (earlier, later), shown), count
+
+
+def _touches(task: Task, plan: Plan) -> Iterator[tuple[int, int, Region]]:
+    """Phase, site and region (its task is the block) of every access to a buffer that the launch writes."""
+    written = {argument.buffer for argument in task.arguments if argument.writes}
+    for group in task.groups:
+        for (op, access, phase), offsets in zip(plan(group.body), group.offsets, strict=True):
+            buffer = task.arguments[access.argument].buffer
+            if buffer not in written or 0 in access.shape:
+                continue
+            shape = np.broadcast_shapes(offsets.shape, phase.shape, (len(group.blocks),))
+            places, phases = np.broadcast_to(offsets, shape), np.broadcast_to(phase, shape)
+            for n, block in enumerate(group.blocks.tolist()):
+                for number in np.unique(phases[..., n]).tolist():
+                    mine = np.unique(places[..., n][phases[..., n] == number])
+                    yield number, op.site, Region(block, access.mode, buffer, access.shape, access.strides, mine)
+
+
+def _shifted(task: Task, recording: Recording, plan: Plan) -> Hashable:
+    """Equal for launches whose blocks touch the same places, counted from the first one in each buffer."""
+    written = {argument.buffer for argument in task.arguments if argument.writes}
+    first: dict[int, int] = {}
+    touched = []
+    for group in task.groups:
+        for (_, access, _), offsets in zip(plan(group.body), group.offsets, strict=True):
+            buffer = task.arguments[access.argument].buffer
+            if buffer in written:
+                touched.append((group.body, access.argument, buffer, offsets))
+                first[buffer] = min(first.get(buffer, int(offsets.flat[0])), int(np.min(offsets)))
+    names = tuple(recording.buffers[buffer].name for buffer in first)
+    places = tuple((body, argument, (o - first[b]).tobytes()) for body, argument, b, o in touched)
+    return task.kernel, task.site, tuple(group.blocks.tobytes() for group in task.groups), names, places
+
+
+def phased(body: Body) -> list[Phased]:
+    """The accesses of a body in the order of its offsets."""
+    found: list[Phased] = []
+    nothing = np.zeros(1, np.int64)
+    for op in body.prologue:
+        found += [Phased(op, access, nothing) for access in op.accesses]
+    _walk(body.items, nothing, 0, found)
+    return found
+
+
+def _walk(items: tuple[Op | Loop, ...], phase: Offsets, depth: int, found: list[Phased]) -> Offsets:
+    """Adds the accesses below `items`, which begin in `phase`; the phase they end in."""
+    for item in items:
+        if isinstance(item, Op):
+            phase = phase + (item.name == "syncall")
+            found += [Phased(item, access, phase) for access in item.accesses]
+            continue
+        for segment in item.segments:
+            met = _barriers(segment.items)
+            turns = np.arange(segment.count).reshape(-1, *(1,) * (depth + 1)) if met else np.zeros(1, np.int64)
+            _walk(segment.items, phase + turns * met, depth + 1, found)
+            phase = phase + segment.count * met
+    return phase
+
+
+def _barriers(items: tuple[Op | Loop, ...]) -> int:
+    """How many barriers one turn of a loop passes."""
+    return sum(
+        item.name == "syncall"
+        if isinstance(item, Op)
+        else sum(segment.count * _barriers(segment.items) for segment in item.segments)
+        for item in items
+    )

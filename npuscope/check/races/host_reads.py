@@ -1,0 +1,73 @@
+"""Races of the orchestration's own reads: it waits for the writers that the runtime knows, and for no others.
+
+A task of a manual scope, or a tensor with `manual_dep=True`, leaves nothing behind that the read could wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npuscope.check.races.between_tasks import meeting
+from npuscope.check.races.lines import Lines
+from npuscope.check.races.model import Race, Side
+from npuscope.check.races.region_text import named, region_text, short_kernel
+from npuscope.tile.graph.boxes import Box, dims, offsets_meet
+from npuscope.tile.graph.cells import Region
+
+if TYPE_CHECKING:
+    from npuscope.check.program import Program
+
+HOST = "orchestration"
+
+
+def host_races(program: Program) -> Iterator[Race]:
+    """One race per writing line, reading line and name of the buffer."""
+    recording = program.recording
+    if not recording.host_reads:
+        return
+    lines = Lines(recording)
+    found: dict[tuple[str, int, int, str], tuple[Race, int]] = {}
+    for read, done in zip(recording.host_reads, program.order.read, strict=True):
+        place = lines.placement.footprint(Box(read.buffer, read.offset, (1,), (1,)))
+        element = Region(-1, "read", place.buffer, place.shape, place.strides, np.array([place.offset]))
+        loose = [
+            r for r in program.regions.get(place.buffer, ()) if r.task < read.before_task and not done >> r.task & 1
+        ]
+        for task in dict.fromkeys(region.task for region in loose if region.writes and _has(region, element)):
+            writes = lines.of(task, (place.buffer,))
+            region, site = next((r, site) for r, site in writes if r.writes and _has(r, element))
+            kernel, name = recording.tasks[task].kernel, recording.buffers[place.buffer].name
+            race = _race(program, meeting([region], [element], "raw")[0], site, element, read.site)
+            known, count = found.get((kernel, site, read.site, name), (race, 0))
+            found[kernel, site, read.site, name] = known, count + 1
+    for race, count in found.values():
+        yield replace(race, count=count)
+
+
+def _has(region: Region, element: Region) -> bool:
+    axes, wanted = dims(region.shape, region.strides), int(element.offsets[0])
+    return any(offsets_meet(wanted - place, axes, ()) for place in region.offsets.tolist())
+
+
+def _race(program: Program, written: Region, site: int, element: Region, read_site: int) -> Race:
+    recording = program.recording
+    task, buffer = recording.tasks[written.task], named(program, written.buffer)
+    kernel = short_kernel(task)
+    here, there, launch = recording.sites[read_site], recording.sites[site], recording.sites[task.site]
+    regions = [region_text(buffer, r.shape, r.strides, r.offsets.tolist()) for r in (written, element)]
+    sides = (
+        Side(task.id, task.kernel, there.file, there.line, (launch.file, launch.line), regions[0]),
+        Side(-1, HOST, here.file, here.line, (here.file, here.line), regions[1]),
+    )
+    hidden = f"{buffer.name} is manual_dep=True" if buffer.manual_dep else f"{kernel} is in a manual scope"
+    if not task.manual_scope and not buffer.manual_dep:
+        hidden = f"{kernel} takes {buffer.name} as no_dep"
+    why = f"the orchestration waits for the writers that the runtime knows, and {hidden}"
+    place = f"{Path(launch.file).name}:{launch.line}"
+    fix = f"read the element inside a task with deps= on {kernel} ({place}), or let the runtime track that write"
+    return Race("raw", buffer.name, sides, 1, why, fix)

@@ -1,0 +1,158 @@
+"""What a race does to the result: the program executed once more in an order that the graph allows.
+
+For two tasks the earlier one (and what waits for it) runs after the later one; for two blocks of a launch the later
+block runs just before the earlier one. Every order starts from the same inputs, so the outputs that differ from the
+first run's do so because of the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.check.program import Program
+from npuscope.check.races.legal import Phases, later_first, random_order
+from npuscope.check.races.model import Change, Race
+from npuscope.device.chip import Device
+from npuscope.errors import NpuscopeError
+from npuscope.tile.run.execute import Finished, Repeat, repeatable
+from npuscope.tile.run.phase import Contents, Phase
+from npuscope.tile.script.run import run_script
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The races of one program with what each changes; `seeded`: what an order drawn by `seed` changes.
+
+    `unplayed` says why nothing was run again.
+    """
+
+    races: tuple[Race, ...]
+    seed: int
+    seeded: tuple[Change, ...] = ()
+    unplayed: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        told = {"seed": self.seed, "changes": [change.as_dict() for change in self.seeded]}
+        return {**told, "unplayed": self.unplayed} if self.unplayed else told
+
+
+class Unplayable(Exception):
+    """Another order cannot be executed; the message says why."""
+
+
+def replay_races(
+    path: str | Path, argv: Sequence[str], found: Sequence[Sequence[Race]], device: Device, seed: int = 0
+) -> tuple[Replayed, ...]:
+    """Runs a script with values and its programs again in other orders; `found` has the races of each, in order."""
+    with repeatable():
+        runs = run_script(path, argv, "values").runs
+    if len(runs) != len(found):
+        why = f"with values the script runs {len(runs)} programs, not {len(found)}"
+        return tuple(_unplayed(tuple(races), seed, why) for races in found)
+    return tuple(replay(run, races, device, seed) for run, races in zip(runs, found, strict=True))
+
+
+def replay(finished: Finished, found: Sequence[Race], device: Device, seed: int = 0) -> Replayed:
+    """One program's races, and an order drawn by the seed, against the run that was made `repeatable`."""
+    program = Program(finished.recording, device)
+    races = tuple(found)
+    try:
+        _check(finished, races)
+        seeded = _changes(finished, random_order(program, seed))
+    except Unplayable as error:
+        return _unplayed(races, seed, str(error))
+    return Replayed(tuple(_replayed(program, finished, race) for race in races), seed, seeded)
+
+
+def _unplayed(races: tuple[Race, ...], seed: int, why: str) -> Replayed:
+    return Replayed(tuple(replace(race, unplayed=why) for race in races), seed, (), why)
+
+
+def _check(finished: Finished, races: Sequence[Race]) -> None:
+    """The run must be the one that was checked, and running it again must give the same."""
+    tasks = finished.recording.tasks
+    for side in (side for race in races for side in race.sides if side.task >= 0):
+        if side.task >= len(tasks) or tasks[side.task].kernel != side.kernel:
+            raise Unplayable("with values the program submits other tasks: what steers it is not the same each time")
+    if finished.again is None:
+        raise Unplayable("a program of several ranks has no one order")
+    if changes := _compared(finished, finished.again.final, _run(finished, Phase(finished.again.initial))):
+        name = changes[0].output
+        raise Unplayable(f"run again in the same order {name} differs: the script's inputs changed in between")
+
+
+def _replayed(program: Program, finished: Finished, race: Race) -> Race:
+    one, other = race.sides
+    try:
+        if one.block is not None and other.block is not None:
+            order = _moved(program.recording.tasks[one.task].blocks, one.block, other.block)
+            changes = _changes(finished, (), {one.task: order})
+        elif other.task < 0:
+            raise Unplayable("the orchestration itself reads")
+        else:
+            changes = _changes(finished, later_first(program, one.task, other.task))
+    except Unplayable as error:
+        return replace(race, unplayed=str(error))
+    return replace(race, changes=changes)
+
+
+def _moved(blocks: int, earlier: int, later: int) -> tuple[int, ...]:
+    """The blocks with the later one just before the earlier one."""
+    rest = [block for block in range(blocks) if block != later]
+    place = rest.index(earlier)
+    return (*rest[:place], later, *rest[place:])
+
+
+def _changes(
+    finished: Finished, phases: Phases, blocks: dict[int, tuple[int, ...]] | None = None
+) -> tuple[Change, ...]:
+    """The outputs that this order leaves different."""
+    again = _again(finished)
+    contents: Contents = again.initial
+    for tasks in phases or (None,):
+        contents = _run(finished, Phase(again.initial, contents, tasks, blocks or {}))
+    return _compared(finished, again.final, contents)
+
+
+def _run(finished: Finished, phase: Phase) -> Contents:
+    try:
+        contents, tasks = _again(finished).run(phase)
+    except NpuscopeError as error:
+        raise Unplayable(f"in another order the program fails: {error}") from error
+    if tasks != len(finished.recording.tasks):
+        before = len(finished.recording.tasks)
+        raise Unplayable(f"in another order the program submits {tasks} tasks, not {before}: racing data steer it")
+    return contents
+
+
+def _again(finished: Finished) -> Repeat:
+    assert finished.again is not None
+    return finished.again
+
+
+def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Change, ...]:
+    found = []
+    for number, before in wanted.items():
+        buffer = finished.recording.buffers[number]
+        differ = _differ(before, got[number])
+        if len(places := np.flatnonzero(differ)):
+            first = tuple(int(k) for k in np.unravel_index(places[0], buffer.shape))
+            largest = _largest(before[places], got[number][places])
+            found.append(Change(buffer.name, len(places), before.size, largest, first))
+    return tuple(found)
+
+
+def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    both_nothing = (one != one) & (other != other)  # NaN in both
+    return np.asarray((one != other) & ~both_nothing, np.bool_)
+
+
+def _largest(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
+    apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
+    return None if np.any(np.isnan(apart)) else float(np.max(apart))

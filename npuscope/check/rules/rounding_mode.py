@@ -1,0 +1,103 @@
+"""rounding-mode: casts that lose bits in the default mode, which rounds ties away from zero; torch rounds them to even.
+
+One finding per file: such casts come in dozens, and one decision settles them all. Tables that a kernel computes from
+counters and constants alone hold whole numbers and round nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from npuscope.check.findings import Finding
+from npuscope.check.program import Program
+from npuscope.check.rule import Rule
+from npuscope.check.shared.dataflow import Flow, Step
+from npuscope.check.shared.source import read
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.tile.record.model import Op, Site
+
+
+def check(program: Program) -> Iterator[Finding]:
+    casts: dict[str, dict[int, str]] = defaultdict(dict)  # file -> line -> types
+    for flow in program.flows:
+        for op, source, target in _rounding(flow):
+            site = program.site(op.site)
+            if _mode_left_out(site):
+                casts[site.file][site.line] = f"{source} to {target}"
+    for file, lines in casts.items():
+        first, *others = sorted(lines)
+        types = ", ".join(sorted(set(lines.values())))
+        many = f"casts on {len(lines)} lines" if others else "a cast"
+        yield Finding(
+            id=RULE.id,
+            severity=RULE.severity,
+            file=file,
+            line=first,
+            message=f"{many} ({types}) in the default mode: ties round away from zero, in torch and NumPy to even",
+            fix='Give mode="rint" where results must match a torch reference to the last bit.',
+            change=_changed(file, first),
+            count=len(lines),
+            also=tuple((file, line) for line in others),
+        )
+
+
+def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
+    """Casts in the default mode that drop bits, with the types from and to."""
+    for step in flow.steps:
+        if step.name != "cast" or ("mode", "round") not in step.op.attributes or not _from_data(flow, step):
+            continue
+        for maker in flow.makers(step, 0):
+            if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
+                yield step.op, maker.op.result.dtype, step.result.dtype
+
+
+def _from_data(flow: Flow, step: Step) -> bool:
+    """Whether floating-point numbers out of global memory go into a value."""
+    seen = {step.number}
+    waiting = [step.number]
+    for number in waiting:  # grows as it goes
+        one = flow.steps[number]
+        if one.op.accesses and one.op.result is not None and BY_NAME[one.op.result.dtype].is_float:
+            return True
+        new = {maker for makers in one.operands for maker in makers} - seen
+        seen |= new
+        waiting += new
+    return False
+
+
+def _loses(source: str, target: str) -> bool:
+    """Whether values of one type need rounding to become the other."""
+    if source not in BY_NAME or target not in BY_NAME:
+        return False
+    one, other = BY_NAME[source], BY_NAME[target]
+    if not one.is_float:
+        return other.is_float and other.bytes < 4 and one.bytes >= 2
+    return other.is_int or (other.is_float and other is not one and other.bytes <= one.bytes)
+
+
+def _mode_left_out(site: Site) -> bool:
+    source = read(site.file)
+    calls = [] if source is None else list(source.calls_at(site.line, "cast"))
+    return any(len(call.args) < 3 and all(k.arg != "mode" for k in call.keywords) for call in calls)
+
+
+def _changed(file: str, line: int) -> str:
+    """The line with the mode given, where it holds one cast, whole."""
+    source = read(file)
+    calls = [] if source is None else list(source.calls_at(line, "cast"))
+    if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
+        return ""
+    return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')
+
+
+RULE = Rule(
+    id="rounding-mode",
+    severity="hint",
+    title="casts round ties another way than torch",
+    why="pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
+    "products are short, so ties are common: a last bit here and there, and a step of a quantised value, differ "
+    "from the reference.",
+    check=check,
+    about="quality",
+)

@@ -1,0 +1,1 @@
+"""What an op of the tile language is."""

@@ -1,0 +1,175 @@
+"""What several families of ops check and derive."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from npuscope.ops.dtypes import FP32, DataType
+from npuscope.ops.numeric import rounding
+from npuscope.tile.fault import fault
+from npuscope.tile.run.values import Shape, Tensor, Tile
+from npuscope.tile.shapes.lanes import Lane
+from npuscope.tile.shapes.unknown import Unknown
+
+NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
+_LISTS = (list, tuple)
+_MOST = 1 << 40  # elements of one tensor: more than any machine holds
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, NUMBERS)
+
+
+def index(value: Any, where: str, what: str = "an index") -> Any:
+    """A whole number, the same type for every caller: an int, or a lane of ints. A fraction would be cut off."""
+    kind = type(value)
+    if kind is int:
+        return value
+    if kind is Lane:
+        if value.values.dtype.kind in "iub":
+            return value
+    elif isinstance(value, int | np.integer | np.bool_ | Unknown):
+        return int(value)  # of an unknown: says that shapes mode does not compute it
+    raise fault(f"{where}: {what} must be a whole number, not {shown(value)}")
+
+
+def check_offsets(offset: Any, rank: int, op: str) -> None:
+    """One whole number for each axis."""
+    if type(offset) is not list and not isinstance(offset, _LISTS):
+        raise fault(f"pl.{op}: offsets must be a list of whole numbers, not {shown(offset)}")
+    if len(offset) != rank:
+        raise fault(f"pl.{op}: {len(offset)} offsets {list(offset)!r} for {rank} axes")
+    for first in offset:
+        if type(first) is not int:
+            index(first, f"pl.{op}", "an offset")
+
+
+def shape_of(shape: Any) -> Shape:
+    """A shape as ints; lanes that differ in it are run apart."""
+    if not isinstance(shape, _LISTS) or not shape:
+        raise fault(f"a shape must be a list of whole numbers, not {shown(shape)}")
+    extents = tuple([n if type(n) is int else int(index(n, f"the shape {shown(shape)}", "an extent")) for n in shape])
+    size = 1
+    for n in extents:
+        if n < 0:
+            raise fault(f"a shape cannot have the extent {n}: {list(extents)}")
+        size *= n
+    if size > _MOST:
+        raise fault(f"a shape {list(extents)} has {size} elements, more than any memory holds")
+    return extents
+
+
+def flag(value: Any, op: str, name: str) -> bool:
+    """True or False; a condition of lanes is settled."""
+    if value is True or value is False:
+        return value
+    if isinstance(value, Lane | Unknown | np.bool_) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise fault(f"pl.{op}: {name} must be True or False, not {shown(value)}")
+
+
+def member(value: Any, kind: type[enum.Enum], op: str, name: str) -> Any:
+    """A named constant of the language."""
+    if not isinstance(value, kind):
+        raise fault(f"pl.{op} needs {name}=pl.{kind.__name__}.…, not {shown(value)}")
+    return value
+
+
+def fitting(value: Any, dtype: DataType, where: str) -> Any:
+    """A number that a tile of this type can hold as it is."""
+    if type(value) is Lane or isinstance(value, Unknown):
+        return value
+    if not is_number(value) or dtype.storage is None:
+        raise fault(f"{where} takes a number for {dtype}, not {shown(value)}")
+    if dtype.is_float:
+        try:
+            float(value)
+        except OverflowError:
+            raise fault(f"{where}: a number of {len(str(value))} digits is too large for {dtype}") from None
+        return value
+    low, high = (0, 1) if dtype.storage == np.bool_ else _limits(dtype)
+    if not (low <= value <= high and value == int(value)):
+        raise fault(f"{where}: {shown(value)} is not a value of {dtype}", f"It holds whole numbers {low} to {high}.")
+    return int(value)
+
+
+def _limits(dtype: DataType) -> tuple[int, int]:
+    kind: Any = dtype.storage
+    limits = np.iinfo(kind)
+    return int(limits.min), int(limits.max)
+
+
+def describe(value: Any) -> str:
+    """An operand for a message."""
+    if isinstance(value, Tensor | Tile):
+        valid = "" if value.valid is None else f" valid {list(value.valid)}"
+        return f"{list(value.shape)} {value.dtype}{valid}"
+    kind = type(value)
+    if kind.__module__ == "numpy" and isinstance(value, np.ndarray):
+        return "a NumPy array: pass it as an argument"
+    if kind.__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
+        return "a torch tensor: pass it as an argument"
+    return kind.__name__
+
+
+def shown(value: Any) -> str:
+    """A value that is none of what was asked for: itself where it is short, else what it is."""
+    if value is None or isinstance(value, int | float | complex | str | bytes | list | tuple | np.generic):
+        text = repr(value)
+        return text if len(text) <= 40 else f"{text[:40]}…"
+    return describe(value)
+
+
+def promoted(x: DataType, y: DataType, op: str) -> DataType:
+    """The type of x op y: float over int, wider over narrower, signed over unsigned."""
+    if x is y:
+        return x
+    if x.is_float != y.is_float:
+        return x if x.is_float else y
+    if x.bytes != y.bytes:
+        return x if x.bytes > y.bytes else y
+    if x.is_float:
+        return FP32  # bf16 with fp16
+    return y if x.name.startswith("UINT") else x
+
+
+def broadcast(x: Tile, y: Tile, op: str) -> tuple[Shape, Shape | None]:
+    """Shape and valid region of x op y."""
+    if x.shape == y.shape:
+        shape = x.shape
+    else:
+        try:
+            shape = np.broadcast_shapes(x.shape, y.shape)
+        except ValueError:
+            raise fault(f"pl.{op}: shapes {describe(x)} and {describe(y)} do not fit together") from None
+    if x.valid is None and y.valid is None:
+        return shape, None
+    return shape, narrower(shape, x, y)
+
+
+def narrower(shape: Shape, *tiles: Tile) -> Shape | None:
+    """The region valid in every operand; a broadcast axis does not narrow."""
+    valid = list(shape)
+    for tile in tiles:
+        if tile.valid is None:
+            continue
+        lead = len(shape) - len(tile.shape)
+        for axis, (extent, inside) in enumerate(zip(tile.shape, tile.valid, strict=True), start=lead):
+            if extent == shape[axis] and extent != 1:
+                valid[axis] = min(valid[axis], inside)
+    return None if tuple(valid) == shape else tuple(valid)
+
+
+def held(value: Any, dtype: DataType) -> Any:
+    """A number as a float type holds it."""
+    exact = np.float32(value)
+    return exact if dtype is FP32 else rounding.cast(np.asarray(exact), FP32, dtype, "rint")[()]
+
+
+def dtype_of(value: Any, op: str) -> DataType:
+    if not isinstance(value, DataType):
+        raise fault(f"pl.{op}: {value!r} is not a data type of the language")
+    return value

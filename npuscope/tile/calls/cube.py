@@ -1,0 +1,177 @@
+"""Matrix products: fp16, bf16, fp32 accumulate in FP32, int8 in INT32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from npuscope.ops.dtypes import FP32, INT32, DataType
+from npuscope.ops.numeric import cube, rounding
+from npuscope.tile.calls.checks import describe, dtype_of, flag
+from npuscope.tile.fault import fault
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.values import Shape, Tile
+
+
+def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:
+    """The last two axes; leading axes of one are dropped, for tiles on chip are two-dimensional."""
+    shape, valid, array = tile.shape, tile.valid, tile.array
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+        valid = None if valid is None else valid[1:]
+        array = None if array is None else array[0]
+    return array, shape, valid
+
+
+def _product(
+    run: Run, name: str, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
+) -> Tile:
+    left, right = run.tile(x, name), run.tile(y, name)
+    a_trans, b_trans = flag(a_trans, name, "a_trans="), flag(b_trans, name, "b_trans=")
+    run.region(name)
+    if left.dtype is not right.dtype:
+        raise fault(f"pl.{name}: operands {describe(left)} and {describe(right)} differ in type", "Cast one of them.")
+    a, a_shape, a_valid = _matrix(left)
+    b, b_shape, b_valid = _matrix(right)
+    if len(a_shape) < 2 or len(b_shape) < 2:
+        raise fault(f"pl.{name} needs matrices, not {describe(left)} and {describe(right)}")
+    m, k = (a_shape[-1], a_shape[-2]) if a_trans else (a_shape[-2], a_shape[-1])
+    inner, n = (b_shape[-1], b_shape[-2]) if b_trans else (b_shape[-2], b_shape[-1])
+    if k != inner:
+        raise fault(f"pl.{name}: {describe(left)} times {describe(right)}: {k} columns meet {inner} rows")
+    integer = left.dtype.is_int
+    if k % (32 if left.dtype.bytes == 1 else 16) or n % 16:
+        run.recorder.finding(
+            "alignment",
+            f"pl.{name} of {describe(left)} and {describe(right)}: the cube works in steps of "
+            f"{32 if left.dtype.bytes == 1 else 16} along K and 16 along columns, not {k} and {n}",
+        )
+    dtype: DataType = INT32 if integer else FP32
+    try:
+        batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    except ValueError:
+        raise fault(f"pl.{name}: {describe(left)} and {describe(right)} differ in their leading axes") from None
+    shape = (*batch, m, n)
+    if acc is not None and (
+        acc.shape[-2:] != (m, n) or acc.dtype is not dtype or math.prod(acc.shape) != math.prod(shape)
+    ):
+        raise fault(f"pl.{name}: the accumulator is {describe(acc)}, the product {list(shape)} {dtype}")
+    valid, deep = _valid(a_valid, b_valid, shape, k, a_trans, b_trans)
+    result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
+    flops = 2 * m * n * k * int(np.prod(batch, dtype=np.int64))
+    attributes = tuple([(key, True) for key, on in (("a_trans", a_trans), ("b_trans", b_trans)) if on])
+    run.emit(name, "cube", (acc, left, right), result, attributes=attributes, flops=flops)
+    if a is not None and b is not None and (acc is None or acc.array is not None):
+        if deep < k:  # what lies beyond the valid columns must not enter the sum
+            a = a[..., :deep, :] if a_trans else a[..., :deep]
+            b = b[..., :deep] if b_trans else b[..., :deep, :]
+        if acc is None or not keep:
+            result.array = cube.matmul(a, b, integer, a_trans, b_trans).reshape(result.shape)
+        else:
+            result.array = cube.matmul_acc(acc.array, a, b, integer, a_trans, b_trans).reshape(result.shape)  # type: ignore[arg-type]
+    return result
+
+
+def _lead(shape: Shape) -> Shape:
+    """A shape without leading axes of one."""
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+    return shape
+
+
+def _valid(
+    a: Shape | None, b: Shape | None, shape: Shape, k: int, a_trans: bool, b_trans: bool
+) -> tuple[Shape | None, int]:
+    """Valid region of a product and how deep its sum goes."""
+    if a is None and b is None:
+        return None, k
+    rows, a_deep = (shape[-2], k) if a is None else (a[-1], a[-2]) if a_trans else (a[-2], a[-1])
+    columns, b_deep = (shape[-1], k) if b is None else (b[-2], b[-1]) if b_trans else (b[-1], b[-2])
+    valid = (*shape[:-2], rows, columns)
+    return None if valid == shape else valid, min(a_deep, b_deep)
+
+
+def matmul(
+    lhs: Any,
+    rhs: Any,
+    out_dtype: Any = None,
+    a_trans: bool = False,
+    b_trans: bool = False,
+    c_matrix_nz: bool = False,
+) -> Tile:
+    """lhs · rhs in the accumulator's type, or narrowed to out_dtype."""
+    run = current()
+    if out_dtype is not None:
+        out_dtype = dtype_of(out_dtype, "matmul")
+    flag(c_matrix_nz, "matmul", "c_matrix_nz=")
+    tile = _product(run, "matmul", lhs, rhs, a_trans, b_trans, None)
+    if out_dtype is not None and out_dtype is not tile.dtype:
+        if not (tile.dtype is FP32 and out_dtype.is_float):
+            raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
+        narrow = Tile(None, tile.shape, out_dtype, tile.valid, "Acc")
+        run.emit("cast", "move", (tile,), narrow, attributes=(("mode", "rint"),))
+        if tile.array is not None:
+            narrow.array = rounding.cast(tile.array, FP32, out_dtype, "rint")
+        return narrow
+    return tile
+
+
+def matmul_acc(
+    acc: Any, lhs: Any, rhs: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None
+) -> Tile:
+    """acc + lhs · rhs; where init_cond holds the product alone."""
+    run = current()
+    keep = init_cond is None or not flag(init_cond, "matmul_acc", "init_cond=")
+    return _product(run, "matmul_acc", lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
+
+
+def matmul_dual_acc(
+    acc_a: Any, acc_b: Any, lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
+) -> tuple[Tile, Tile]:
+    """Two accumulators fed by one left operand: (acc_a + lhs · rhs_a, acc_b + lhs · rhs_b)."""
+    run = current()
+    first = None if acc_a is None else run.tile(acc_a, "matmul_dual_acc")
+    second = None if acc_b is None else run.tile(acc_b, "matmul_dual_acc")
+    one = _product(run, "matmul_dual_acc", lhs, rhs_a, a_trans, b_trans, first)
+    return one, _product(run, "matmul_dual_acc", lhs, rhs_b, a_trans, b_trans, second)
+
+
+def matmul_dual(lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False) -> tuple[Tile, Tile]:
+    """Two products of one left operand: (lhs · rhs_a, lhs · rhs_b)."""
+    run = current()
+    one = _product(run, "matmul_dual", lhs, rhs_a, a_trans, b_trans, None)
+    return one, _product(run, "matmul_dual", lhs, rhs_b, a_trans, b_trans, None)
+
+
+def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
+    """lhs · rhs + bias, the bias a row."""
+    run = current()
+    tile = _product(run, "matmul_bias", lhs, rhs, False, False, None)
+    row = run.tile(bias, "matmul_bias")
+    if row.shape[-1] != tile.shape[-1] or math.prod(row.shape) != row.shape[-1]:
+        raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
+    if tile.array is not None and row.array is not None:
+        tile.array = tile.array + row.array.reshape(1, -1).astype(tile.array.dtype)
+    return tile
+
+
+def batch_matmul(lhs: Any, rhs: Any) -> Tile:
+    return matmul(lhs, rhs)
+
+
+def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Tile:
+    return matmul_acc(acc, lhs, rhs)
+
+
+def gemv(lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul(lhs, rhs)
+
+
+def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul_acc(acc, lhs, rhs)
+
+
+def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: str = "unspecified") -> Tile:
+    return matmul_bias(lhs, rhs, bias)

@@ -1,0 +1,153 @@
+"""Single elements, and the extent of an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from npuscope.ops.dtypes import FP32, DataType
+from npuscope.ops.numeric import rounding
+from npuscope.tile.calls.checks import describe, fitting, is_number
+from npuscope.tile.calls.checks import index as whole
+from npuscope.tile.calls.gm import check_bounds, position, write_box
+from npuscope.tile.fault import fault
+from npuscope.tile.record import model, sites
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.values import Tensor, Tile, strided
+from npuscope.tile.shapes import lanes
+from npuscope.tile.shapes.lanes import AXES, Lane
+from npuscope.tile.shapes.steering import log_read, log_write, will_write
+from npuscope.tile.shapes.unknown import UNKNOWN, Unknown
+
+
+def _flat(x: Any, index: Any) -> list[Any]:
+    """An index list; one number on a tensor of more axes counts elements row by row."""
+    if not isinstance(index, list | tuple):
+        index = [index]
+    where = [i if type(i) is int else whole(i, f"an element of {describe(x)}") for i in index]
+    if len(where) == len(x.shape):
+        return where
+    if len(where) == 1:
+        rest, unfolded = where[0], []
+        for extent in reversed(x.shape[1:]):
+            unfolded.append(rest % extent)
+            rest = rest // extent
+        return [rest, *reversed(unfolded)]
+    raise fault(f"{len(where)} indices for {describe(x)}")
+
+
+def read(src: Any, offset: Any) -> Any:
+    """One element as a scalar."""
+    run, x, index = current(), src, offset
+    if isinstance(x, Tile):
+        if x.block is run.block:
+            return _read_tile(run, x, _flat(x, index))
+        x = run.promoted(x)
+    if not isinstance(x, Tensor):
+        raise fault(f"pl.read takes a tensor or a tile, not {describe(x)}")
+    where = _flat(x, index)
+    ones = (1,) * len(where)
+    check_bounds("read", x.shape, where, ones, x.buffer.name)
+    start = position(x, where)
+    if run.block is None and not run.asks_dispatch:
+        run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
+    elif run.block is not None:
+        number = run.touch(x, "read")
+        run.emit("read", "scalar", (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
+    buffer = x.buffer
+    if buffer.data is None or not buffer.known:
+        return UNKNOWN
+    if not run.computes:
+        log_read(run, buffer)
+        if type(start) is Lane and x.dtype is buffer.dtype:
+            return Lane(buffer.data[start.values].astype(np.int64))
+        start = int(start)
+    if buffer.written is not None and not buffer.written[start]:
+        run.recorder.finding("unwritten", f"pl.read of an element of {buffer.name} that was never written")
+    return _scalar(buffer.data[start] if x.dtype is buffer.dtype else strided(buffer, start, (), (), x.dtype)[()])
+
+
+def _scalar(value: Any) -> Any:
+    """fp32 scalars stay fp32; whole numbers are Python's."""
+    if isinstance(value, np.integer | np.bool_):
+        return int(value)
+    return np.float32(value)
+
+
+def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
+    check_bounds("read", x.shape, where, (1,) * len(where), "the tile")
+    run.emit("read", "scalar", (x,), None)
+    if x.array is None:
+        return UNKNOWN
+    if any(type(i) is Lane for i in where):
+        return Lane(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
+    value = x.array[tuple([int(i) for i in where])]
+    return int(value) if x.dtype.is_int else np.float32(value)
+
+
+def write(dst: Any, offset: Any, value: Any) -> Any:
+    """One element in place."""
+    run, x, index = current(), dst, offset
+    if not is_number(value):
+        raise fault(f"pl.write takes a scalar, not {describe(value)}")
+    if isinstance(x, Tensor | Tile):
+        value = fitting(value, x.dtype, "pl.write")
+    if isinstance(x, Tile):
+        where = _flat(x, index)
+        check_bounds("write", x.valid or x.shape, where, (1,) * len(where), "the tile's valid region")
+        run.region("write")
+        run.emit("write", "scalar", (x, value), None)
+        _write_tile(run, x, where, value)
+        return x
+    if not isinstance(x, Tensor):
+        raise fault(f"pl.write takes a tensor or a tile, not {describe(x)}")
+    where = _flat(x, index)
+    ones = (1,) * len(where)
+    check_bounds("write", x.shape, where, ones, x.buffer.name)
+    start = position(x, where)
+    run.region("write")
+    number = run.touch(x, "write", "write")
+    run.emit("write", "scalar", (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
+    buffer = x.buffer
+    if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
+        if buffer.known and not run.computes:
+            will_write(run, buffer)
+        buffer.known = False
+    elif buffer.data is None:
+        return x
+    elif run.computes:
+        write_box(run, x, start, ones, _element(value, x.dtype), x.dtype, adds=False)
+    else:
+        log_write(run, buffer, start, value)
+    return x
+
+
+def _element(value: Any, dtype: DataType) -> Any:
+    array = np.asarray(value)
+    if dtype.is_float:
+        return rounding.cast(array.astype(np.float32), FP32, dtype, "rint")
+    return array.astype(dtype.compute)
+
+
+def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
+    if x.array is None:
+        return
+    if run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
+    if isinstance(value, Unknown):
+        x.array = None
+        return
+    value = int(value) if type(value) is Lane else value
+    x.own()[tuple([int(i) for i in where])] = _element(value, x.dtype)
+
+
+def dim(tensor: Any, axis: Any) -> int:
+    """The run-time extent of an axis."""
+    if not isinstance(tensor, Tensor | Tile):
+        raise fault(f"pl.tensor.dim takes a tensor, not {describe(tensor)}")
+    axis = int(whole(axis, "pl.tensor.dim", "an axis"))
+    if not -len(tensor.shape) <= axis < len(tensor.shape):
+        raise fault(f"pl.tensor.dim: no axis {axis} in {describe(tensor)}")
+    extent: int = tensor.shape[axis]
+    return extent

@@ -1,0 +1,223 @@
+"""Boxes of GM: where they lie, whether they may be touched, reading and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
+from npuscope.ops.numeric import rounding, storage
+from npuscope.tile.calls.checks import check_offsets, describe
+from npuscope.tile.enums import AtomicType
+from npuscope.tile.fault import fault
+from npuscope.tile.record import sites
+from npuscope.tile.run.state import Run
+from npuscope.tile.run.values import Shape, Tensor, Tile, strided
+from npuscope.tile.shapes import lanes
+from npuscope.tile.shapes.lanes import AXES, Lane
+from npuscope.tile.shapes.steering import log_read, will_write
+
+_ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
+
+
+def position(tensor: Tensor, offset: Sequence[Any]) -> Any:
+    """Where a box at these indices begins in the buffer; per lane where indices are."""
+    if len(offset) != len(tensor.shape):
+        raise fault(f"{len(offset)} offsets {list(offset)!r} for a tensor of shape {list(tensor.shape)}")
+    start: Any = tensor.offset
+    for index, stride in zip(offset, tensor.strides, strict=True):
+        start = start + (int(index) if isinstance(index, np.integer | np.bool_) else index) * stride
+    return start
+
+
+def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequence[int], what: str) -> None:
+    """The accessed region must lie in the source."""
+    check_offsets(offset, len(extents), op)
+    for axis, (extent, first, count) in enumerate(zip(extents, offset, inside, strict=True)):
+        if type(first) is int:
+            low = high = first
+        else:
+            values = np.asarray(lanes.of(first))
+            low, high = int(values.min()), int(values.max())
+            if (low < 0 or high + count > extent) and type(first) is Lane:
+                # Lanes outside may never come to this line: go on with those that are where the first one is.
+                if Lane((values >= 0) & (values + count <= extent)):
+                    continue
+                low = high = int(first)
+        if low < 0 or high + count > extent:
+            raise fault(
+                f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
+                f"{what} of shape {list(extents)}",
+                "Narrow it with valid_shape or clamp=True, or mend the offset.",
+            )
+
+
+def check_room(op: str, target: Tensor | Tile, offset: Sequence[Any], box: Shape, what: str) -> None:
+    """What is written must lie in the target, and in its valid region where it has one."""
+    check_bounds(op, target.shape, offset, box, what)
+    if target.valid is not None:
+        check_bounds(op, target.valid, offset, box, f"the valid region of {what}, which has")
+
+
+def load_box(
+    run: Run,
+    tensor: Tensor,
+    start: Any,
+    shape: Shape,
+    valid: Shape | None,
+    *,
+    space: str | None = None,
+    strides: Shape | None = None,
+    kept: Shape | None = None,
+    op: str = "load",
+    prologue: bool = False,
+    reach: Shape | None = None,
+    attributes: tuple[tuple[str, Any], ...] = (),
+) -> Tile:
+    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
+
+    `reach`: the part that exists of a box that hangs over; the rest is poison.
+    """
+    strides = strides or tensor.strides
+    box = reach or valid or shape
+    tile = Tile(None, kept or shape, tensor.dtype, valid if kept is None else _dropped(valid, shape, kept), space)
+    buffer = tensor.buffer
+    number = run.touch(tensor, "read")
+    access = (number, "read", box, strides)
+    where = lanes.of(start)
+    if prologue:
+        block = run.block
+        assert block is not None
+        key = ("op", op, "load", sites.here(), (), _type(tile), (access,), (), 0)
+        tile.block, tile.index = block, len(block.prologue)
+        block.prologue.append(run.recorder.number(key))
+        block.prologue_offsets.append(where)
+    else:
+        run.emit(op, "load", (), tile, (access,), (where,), attributes)
+    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
+        return tile
+    if type(start) is Lane:
+        AXES.only_first()
+        start = int(start)
+    if not run.computes:
+        log_read(run, buffer)
+    if buffer.written is not None:
+        _check_written(run, tensor, start, box, strides, op)
+    view = strided(buffer, start, box, strides, tensor.dtype)
+    if box == shape:
+        array = storage.load(view, tensor.dtype)
+    else:
+        array = storage.new(shape, tensor.dtype, 0 if reach is None else storage.poison(tensor.dtype))
+        array[tuple([slice(n) for n in box])] = storage.load(view, tensor.dtype)
+    tile.array = array if kept is None else array.reshape(kept)
+    return tile
+
+
+def _type(tile: Tile) -> tuple[Any, ...]:
+    return (tile.shape, tile.dtype.name, tile.valid, tile.space)
+
+
+def _dropped(valid: Shape | None, shape: Shape, kept: Shape) -> Shape | None:
+    if valid is None:
+        return None
+    left = [v for v, n in zip(valid, shape, strict=True) if n != 1]
+    lead = [1] * (len(kept) - len(left))
+    return tuple(lead + left)
+
+
+def _check_written(run: Run, tensor: Tensor, start: int, box: Shape, strides: Shape, op: str) -> None:
+    buffer = tensor.buffer
+    mask = np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
+    if mask.all():
+        return
+    if not mask.any():
+        message = f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, of which nothing was ever written"
+    else:
+        message = (
+            f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, "
+            "of which some elements were never written"
+        )
+    run.recorder.finding("unwritten", message)
+
+
+def store_box(
+    run: Run,
+    tile: Tile,
+    tensor: Tensor,
+    offset: Sequence[Any],
+    atomic: AtomicType = AtomicType.None_,
+    op: str = "store",
+) -> Tensor:
+    """Writes the valid part of a tile into a tensor at these indices."""
+    box = tile.valid or tile.shape
+    rank, want = len(box), len(tensor.shape)
+    whole = tile.shape
+    if rank != want:
+        # Tiles are two-dimensional on chip: leading axes of one come and go.
+        if rank < want:
+            box, whole = (1,) * (want - rank) + box, (1,) * (want - rank) + whole
+        else:
+            lead = rank - want
+            if any(n != 1 for n in box[:lead]):
+                raise fault(f"pl.{op}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
+            box, whole = box[lead:], whole[lead:]
+    check_room(op, tensor, offset, box, tensor.buffer.name)
+    if atomic is AtomicType.Add and tensor.dtype not in _ADDS:
+        raise fault(
+            f"pl.{op}: no atomic add of {describe(tile)} into {tensor.buffer.name} {describe(tensor)}",
+            f"The store unit adds {', '.join(d.name for d in _ADDS)}.",
+        )
+    if tile.dtype is not tensor.dtype:
+        _check_narrowing(tile, tensor, op)
+    adds = atomic is AtomicType.Add
+    start = position(tensor, offset)
+    mode = "add" if adds else "write"
+    number = run.touch(tensor, mode, op)
+    access = (number, mode, box, tensor.strides)
+    run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
+    buffer = tensor.buffer
+    if not run.computes and buffer.data is not None and buffer.known:
+        will_write(run, buffer)
+        if adds and tile.array is not None:
+            AXES.only_first()
+    if tile.array is None:
+        buffer.known = False
+    elif buffer.data is not None:
+        if type(start) is Lane:
+            AXES.only_first()
+            start = int(start)
+        array = tile.array.reshape(whole)
+        if box != whole:
+            array = array[tuple([slice(n) for n in box])]
+        write_box(run, tensor, start, box, array, tile.dtype, adds)
+    return tensor
+
+
+def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Any, dtype: DataType, adds: bool) -> None:
+    buffer = tensor.buffer
+    if dtype is not tensor.dtype:
+        array = rounding.cast(array, dtype, tensor.dtype, "rint")
+    for counts in run.memories_of(buffer, None if run.block is None else run.block.task.id):
+        view = strided(buffer, start, box, tensor.strides, tensor.dtype)
+        value = rounding.round_to(storage.load(view, tensor.dtype) + array, tensor.dtype) if adds else array
+        storage.store(view, value, tensor.dtype)
+        if counts and buffer.written is not None:
+            np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
+
+
+def _check_narrowing(tile: Tile, tensor: Tensor, op: str) -> None:
+    """Only an accumulator may change its type on the way to GM."""
+    allowed = tile.space == "Acc" and tile.dtype is FP32 and tensor.dtype.is_float
+    same = tile.dtype.is_int and tensor.dtype.is_int and tile.dtype.bytes == tensor.dtype.bytes
+    if not allowed and not same:
+        raise fault(
+            f"pl.{op}: a tile {describe(tile)} cannot be written to {tensor.buffer.name} {describe(tensor)}",
+            "Cast it first with pl.cast.",
+        )
+
+
+def span(first: int, count: int) -> Any:
+    """A plain slice; `slice` is an op here."""
+    return np.s_[first : first + count]

@@ -1,0 +1,361 @@
+"""Shapes and valid regions: reshape, transpose, concat, fill, padding, halves for the two vector lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric import sorting, storage
+from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
+from npuscope.tile.enums import PadValue
+from npuscope.tile.fault import fault
+from npuscope.tile.run.memory import contiguous
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.values import Shape, Tensor, Tile
+from npuscope.tile.shapes import lanes
+from npuscope.tile.shapes.unknown import Unknown
+
+
+def reshape(input: Any, shape: Sequence[Any]) -> Any:
+    """The same elements in another shape: a view, no copy."""
+    run, x = current(), input
+    extents = shape_of(shape)
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.reshape takes a tensor or a tile, not {describe(x)}")
+    if isinstance(x, Tile) and x.block is not run.block:
+        x = run.promoted(x)
+    if np.prod(extents, dtype=np.int64) != np.prod(x.shape, dtype=np.int64):
+        raise fault(f"pl.reshape: {describe(x)} cannot become {list(extents)}: the number of elements differs")
+    if isinstance(x, Tensor):
+        valid = _mapped(x.valid, x.shape, extents)
+        if x.is_contiguous:
+            inside = run.block is not None
+            return Tensor(
+                x.buffer, x.offset, extents, contiguous(extents), x.dtype, valid, x.captured if inside else None
+            )
+        if run.block is None:
+            raise fault(
+                f"pl.reshape of a view {describe(x)} of {x.buffer.name} that is not contiguous",
+                "Reshape inside a region, or before slicing.",
+            )
+        x = run.tile(x, "reshape")
+    result = Tile(None, extents, x.dtype, _mapped(x.valid, x.shape, extents), x.space)
+    run.emit("reshape", "view", (x,), result)
+    if x.array is not None:
+        shared = x.share()
+        assert shared is not None
+        result.array = shared.reshape(extents)
+    return result
+
+
+def view(tensor: Any, shape: Sequence[Any] | None = None, valid_shape: Any = None, *, layout: Any = None) -> Any:
+    """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
+    if shape is None and layout is None:
+        raise fault("pl.tensor.view needs a shape or a layout")
+    seen = tensor if shape is None else reshape(tensor, shape)
+    if valid_shape is None:
+        return seen
+    valid = shape_of(valid_shape)
+    if len(valid) != 2:
+        raise fault(f"pl.tensor.view: valid_shape= must be rows and columns, not {list(valid)}")
+    return set_validshape(seen, *valid)
+
+
+def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
+    """A partly valid column stays so as a row and back, and axes of one come and go; else the next set_validshape
+    decides.
+    """
+    if valid is None:
+        return None
+    marked = [v for v, n in zip(valid, old, strict=True) if n != 1]
+    kept = [n for n in new if n != 1]
+    if [n for n in old if n != 1] != kept:
+        return None
+    left = iter(marked)
+    mapped = tuple(1 if n == 1 else next(left) for n in new)
+    return None if mapped == new else mapped
+
+
+def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
+    """Swaps two axes."""
+    run, x = current(), input
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.transpose takes a tensor or a tile, not {describe(x)}")
+    axis1, axis2 = (int(index(axis, "pl.transpose", "an axis")) for axis in (axis1, axis2))
+    for axis in (axis1, axis2):
+        if not -len(x.shape) <= axis < len(x.shape):
+            raise fault(f"pl.transpose: no axis {axis} in {describe(x)}")
+    if isinstance(x, Tensor) and run.block is None:
+        shape, strides = list(x.shape), list(x.strides)
+        shape[axis1], shape[axis2] = shape[axis2], shape[axis1]
+        strides[axis1], strides[axis2] = strides[axis2], strides[axis1]
+        valid = None if x.valid is None else list(x.valid)
+        if valid is not None:
+            valid[axis1], valid[axis2] = valid[axis2], valid[axis1]
+        return Tensor(
+            x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
+        )
+    tile = run.tile(x, "transpose")
+    return _transposed(tile, axis1, axis2, "transpose", "vector")
+
+
+def transpose_view(tile: Any) -> Tile:
+    """The transpose by another reading of the layout: no copy."""
+    x = current().tile(tile, "transpose_view")
+    if len(x.shape) < 2:
+        raise fault(f"pl.transpose_view needs rows and columns, not {describe(x)}")
+    return _transposed(x, -2, -1, "transpose_view", "view")
+
+
+def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Tile:
+    order = list(range(len(tile.shape)))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    shape = tuple(tile.shape[a] for a in order)
+    valid = None if tile.valid is None else tuple(tile.valid[a] for a in order)
+    result = Tile(None, shape, tile.dtype, valid, tile.space)
+    run = current()
+    run.region(name)
+    run.emit(name, plane, (tile,), result)
+    if tile.array is not None:
+        result.array = np.ascontiguousarray(tile.array.transpose(order))
+    return result
+
+
+def concat(src0: Any, src1: Any) -> Tile:
+    """Side by side along the last axis."""
+    run = current()
+    tiles = [run.tile(value, "concat") for value in (src0, src1)]
+    first = tiles[0]
+    if any(t.shape[:-1] != first.shape[:-1] or t.dtype is not first.dtype for t in tiles):
+        raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
+    result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype, _beside(*tiles))
+    run.region("concat")
+    run.emit("concat", "vector", tuple(tiles), result)
+    if all(t.array is not None for t in tiles):
+        result.array = np.concatenate([t.array for t in tiles], axis=-1)
+    return result
+
+
+def _beside(first: Tile, second: Tile) -> Shape | None:
+    """The valid region of two tiles side by side: a gap in the first cannot be followed by data of the second."""
+    if first.valid is None and second.valid is None:
+        return None
+    one, other = first.valid or first.shape, second.valid or second.shape
+    columns = one[-1] + (other[-1] if one[-1] == first.shape[-1] else 0)
+    return (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
+
+
+def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
+    """Says which part of a tile holds data; nothing moves."""
+    run, x = current(), input
+    if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
+        raise fault(f"pl.set_validshape takes a tensor or a tile of rows and columns, not {describe(x)}")
+    valid = shape_of((valid_rows, valid_cols))
+    if len(valid) < len(x.shape):
+        valid = (*x.shape[: len(x.shape) - len(valid)], *valid)
+    if any(v > n for v, n in zip(valid, x.shape, strict=True)):
+        raise fault(f"pl.set_validshape: {list(valid)} is larger than {describe(x)}")
+    kept = None if valid == x.shape else valid
+    if isinstance(x, Tensor):
+        return Tensor(x.buffer, x.offset, x.shape, x.strides, x.dtype, kept, x.captured if run.block else None)
+    if x.valid == kept:
+        return x
+    result = Tile(x.share(), x.shape, x.dtype, kept, x.space)
+    run.emit("set_validshape", "view", (x,), result)
+    return result
+
+
+def pad_number(pad_value: Any, dtype: DataType) -> Any:
+    """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
+    if pad_value is PadValue.zero or pad_value is PadValue.null:
+        return 0
+    if is_number(pad_value):
+        if isinstance(pad_value, float | np.floating) and np.isinf(pad_value):
+            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
+        return fitting(pad_value, dtype, "pl.fillpad")
+    if not isinstance(pad_value, PadValue):
+        raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
+    kind: Any = dtype.storage
+    if dtype.is_float:
+        info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+        return float(info.min if pad_value is PadValue.min else info.max)
+    limits = np.iinfo(kind)
+    return int(limits.min if pad_value is PadValue.min else limits.max)
+
+
+def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
+    """Fills what lies outside the valid region; the result is valid everywhere."""
+    run = current()
+    tile = run.tile(value, "fillpad")
+    run.region("fillpad")
+    padding = pad_number(pad_value, tile.dtype)
+    result = Tile(None, tile.shape, tile.dtype, None, tile.space)
+    run.emit("fillpad", "vector", (tile,), result)
+    if tile.array is not None:
+        if tile.valid is None:
+            result.array = tile.share()
+        else:
+            result.array = storage.new(tile.shape, tile.dtype, padding)
+            inside = tuple([np.s_[:n] for n in tile.valid])
+            result.array[inside] = tile.array[inside]
+    return result
+
+
+def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero) -> Tile:
+    """A larger tile: the valid part of value, the rest padding."""
+    run = current()
+    tile = run.tile(value, "fillpad_expand")
+    extents, padding = shape_of(shape), pad_number(pad_value, tile.dtype)
+    if len(extents) != len(tile.shape) or any(n < m for n, m in zip(extents, tile.shape, strict=True)):
+        raise fault(f"pl.fillpad_expand: {describe(tile)} does not grow to {list(extents)}")
+    result = Tile(None, extents, tile.dtype)
+    run.emit("fillpad_expand", "vector", (tile,), result)
+    if tile.array is not None:
+        result.array = storage.new(extents, tile.dtype, padding)
+        inside = tuple([np.s_[:n] for n in (tile.valid or tile.shape)])
+        result.array[inside] = tile.array[inside]
+    return result
+
+
+def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
+    """A tile of one value."""
+    run = current()
+    extents, kind = shape_of(shape), dtype_of(dtype, "full")
+    run.region("full")
+    number = _one(run, fitting(value, kind, "pl.full"))
+    result = Tile(None, extents, kind)
+    run.emit("full", "vector", (value,), result)
+    if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
+        result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
+    return result
+
+
+def _one(run: Run, value: Any) -> Any:
+    """A number, or what is no number: then it differs from lane to lane and is not computed."""
+    run.lost = run.lost or type(value) is lanes.Lane
+    return lanes.of(value)
+
+
+def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
+    """A ramp in one row."""
+    from npuscope.ops.dtypes import INT32
+
+    run = current()
+    run.region("arange")
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
+    if any(n != 1 for n in extents[:-1]):
+        raise fault(f"pl.arange makes one row, not {list(extents)}")
+    first = _one(run, fitting(start, kind, "pl.arange"))
+    descending = flag(descending, "arange", "descending=")
+    result = Tile(None, extents, kind)
+    run.emit("arange", "vector", (start,), result)
+    if is_number(first) and not isinstance(first, Unknown) and (run.computes or kind.steers):
+        ramp = sorting.arange(first, extents, kind.compute)
+        result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
+    return result
+
+
+def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any = None, upper: bool = False) -> Tile:
+    """Ones on and below (or above) a diagonal."""
+    from npuscope.ops.dtypes import INT32
+
+    run = current()
+    run.region("tri")
+    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
+    if len(extents) != 2:
+        raise fault(f"pl.tri makes rows and columns, not {list(extents)}")
+    first = index(diagonal, "pl.tri", "the diagonal") + (-1 if flag(upper, "tri", "upper=") else 0)
+    valid = None if valid_shape is None else shape_of(valid_shape)
+    if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
+        raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
+    result = Tile(None, extents, kind, None if valid == extents else valid)
+    run.emit("tri", "vector", (diagonal,), result)
+    if run.computes or kind.steers:
+        below = np.tri(extents[-2], extents[-1], k=int(first))
+        result.array = (1 - below if upper else below).astype(kind.compute)
+    return result
+
+
+def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
+    """The same bits read as another type of the same width."""
+    run, x = current(), data
+    kind = dtype_of(dtype, "reinterpret_view")
+    if not isinstance(x, Tensor | Tile):
+        raise fault(f"pl.reinterpret_view takes a tensor or a tile, not {describe(x)}")
+    if kind.bytes != x.dtype.bytes or kind.storage is None:
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {kind}: the widths differ")
+    extents = x.shape if shape is None else shape_of(shape)
+    if math.prod(extents) != math.prod(x.shape):
+        raise fault(f"pl.reinterpret_view: {describe(x)} as {list(extents)}: the number of elements differs")
+    if isinstance(x, Tensor) and x.is_contiguous:
+        return Tensor(x.buffer, x.offset, extents, contiguous(extents), kind, None, x.captured if run.block else None)
+    tile = run.tile(x, "reinterpret_view")
+    result = Tile(None, extents, kind, None, tile.space)
+    run.emit("reinterpret_view", "view", (tile,), result)
+    if tile.array is not None:
+        bits = np.empty(tile.shape, tile.dtype.storage)
+        storage.store(bits, tile.array, tile.dtype)
+        result.array = storage.load(bits.view(kind.storage or tile.array.dtype).reshape(extents), kind)
+    return result
+
+
+def aiv_shard(x: Any) -> Tile:
+    """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
+    run = current()
+    block = run.region("aiv_shard")
+    if not block.split:
+        raise fault("pl.aiv_shard outside a pl.split_aiv region")
+    tile = run.tile(x, "aiv_shard")
+    if block.half is None:
+        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
+        run.emit("aiv_shard", "move", (tile,), result)
+        return result
+    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    extent = tile.shape[axis]
+    if extent % 2:
+        raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
+    shape = tuple(n // 2 if a == axis else n for a, n in enumerate(tile.shape))
+    lane = int(block.aiv)
+    valid = None
+    if tile.valid is not None:
+        inside = min(max(tile.valid[axis] - lane * (extent // 2), 0), extent // 2)
+        valid = tuple(inside if a == axis else n for a, n in enumerate(tile.valid))
+    result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
+    run.emit("aiv_shard", "move", (tile,), result)
+    if tile.array is not None:
+        part: list[Any] = [np.s_[:]] * len(shape)
+        part[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
+        result.array = np.ascontiguousarray(tile.array[tuple(part)])
+    return result
+
+
+def aic_gather(x: Any) -> Tile:
+    """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
+    run = current()
+    block = run.region("aic_gather")
+    if not block.split:
+        raise fault("pl.aic_gather outside a pl.split_aiv region")
+    tile = run.tile(x, "aic_gather")
+    if block.half is None:
+        result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
+        run.emit("aic_gather", "move", (tile,), result)
+        return result
+    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
+    result = Tile(None, shape, tile.dtype, None, "Mat")
+    run.emit("aic_gather", "move", (tile,), result)
+    if int(block.aiv) == 0:  # the other half is not there yet: poison
+        block.gathered.append(tile.array)
+        other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))
+        halves = [tile.array, other]
+    else:
+        halves = [block.gathered.pop(0) if block.gathered else None, tile.array]
+    arrays = [half for half in halves if half is not None]
+    if len(arrays) == 2:
+        result.array = np.concatenate(arrays, axis=axis)
+    return result

@@ -1,0 +1,94 @@
+"""`x[a:b, c]` and `x[a:b] = v`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npuscope.tile.calls import elements, slicing, transfer
+from npuscope.tile.calls.checks import describe, is_number
+from npuscope.tile.fault import fault
+from npuscope.tile.run.state import current, is_new
+from npuscope.tile.run.values import Operand, Tensor, Tile
+from npuscope.tile.shapes.lanes import AXES
+
+
+def _box(x: Operand, index: Any) -> tuple[list[Any], list[Any], list[int]]:
+    """Offsets, extents and the axes that a single number drops."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    if len(parts) > len(x.shape):
+        raise fault(f"{len(parts)} indices for {describe(x)}")
+    parts += [slice(None)] * (len(x.shape) - len(parts))
+    offsets: list[Any] = []
+    extents: list[Any] = []
+    dropped = []
+    for axis, (part, extent) in enumerate(zip(parts, x.shape, strict=True)):
+        if isinstance(part, slice):
+            if part.step not in (None, 1):
+                raise fault(f"a slice of {describe(x)} with step {part.step}", "Slices have step 1.")
+            first = 0 if part.start is None else part.start
+            last = extent if part.stop is None else part.stop
+            offsets.append(first)
+            extents.append(last - first)
+        elif is_number(part):
+            offsets.append(part)
+            extents.append(1)
+            dropped.append(axis)
+        else:
+            raise fault(f"an index of {describe(x)} must be a number or a slice, not {type(part).__name__}")
+    return offsets, extents, dropped
+
+
+def get(x: Operand, index: Any) -> Any:
+    """A slice; one element where every axis has a number."""
+    offsets, extents, dropped = _box(x, index)
+    if len(dropped) == len(x.shape):
+        return elements.read(x, offsets)
+    return (
+        slicing.slice(x, extents, offsets, drop_dims=dropped or None)
+        if dropped and isinstance(x, Tensor)
+        else _tile_slice(x, extents, offsets, dropped)
+    )
+
+
+def _tile_slice(x: Operand, extents: list[Any], offsets: list[Any], dropped: list[int]) -> Any:
+    part = slicing.slice(x, extents, offsets)
+    if not dropped:
+        return part
+    from npuscope.tile.calls import shaping
+
+    return shaping.reshape(part, [n for axis, n in enumerate(part.shape) if axis not in dropped])
+
+
+def put(x: Operand, index: Any, value: Any) -> None:
+    """Writes in place."""
+    offsets, extents, dropped = _box(x, index)
+    if len(dropped) == len(x.shape) and is_number(value):
+        elements.write(x, offsets, value)
+        return
+    if is_number(value):
+        raise fault(f"a slice of {describe(x)} = {value!r}", "Use pl.full for a tile of one value.")
+    wanted = [int(n) for n in extents]
+    # The slice may be as large as the tile or as the part of it that is written, its valid one.
+    held = [_squeezed(shape) for shape in (getattr(value, "shape", None), getattr(value, "valid", None)) if shape]
+    if held and _squeezed(wanted) not in held:
+        raise fault(f"a slice {wanted} of {describe(x)} cannot take {describe(value)}")
+    if isinstance(x, Tile):
+        _put_tile(x, value, offsets)
+        return
+    transfer.assemble(x, value, offsets)
+
+
+def _squeezed(shape: Any) -> list[int]:
+    return [n for n in shape if n != 1]
+
+
+def _put_tile(x: Tile, value: Any, offsets: list[Any]) -> None:
+    """A tile is a value; writing into it by subscript makes the name stand for the new one."""
+    run = current()
+    if x.block is not run.block:
+        transfer.assemble(x, value, offsets)
+        return
+    if run.lanes and not is_new(run, x):
+        AXES.only_first()  # the next turn finds another tile under the same name
+    new = transfer.assemble(x, value, offsets)
+    x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index

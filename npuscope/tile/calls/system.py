@@ -1,0 +1,92 @@
+"""Blocks' identity, barriers, prefetches, and the ops that only place or order work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from npuscope.tile.calls.checks import describe, shown
+from npuscope.tile.fault import fault
+from npuscope.tile.run.state import current
+from npuscope.tile.run.tasks import TaskId, flat_ids
+from npuscope.tile.run.values import Tensor
+from npuscope.tile.shapes.steering import meet
+
+
+def get_block_idx() -> Any:
+    """The block's number within its task; 0 outside spmd."""
+    block = current().block
+    return 0 if block is None else block.index
+
+
+def get_block_num() -> int:
+    block = current().block
+    return 1 if block is None else block.blocks
+
+
+def get_subblock_idx() -> Any:
+    block = current().block
+    return 0 if block is None else block.aiv
+
+
+def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None) -> None:
+    """Every block of the launch reaches this before any goes on."""
+    run = current()
+    block = run.region("system.syncall")
+    if not isinstance(core_type, str) or core_type not in ("mix", "aic_only", "aiv_only"):
+        raise fault(f"pl.system.syncall: no core_type {shown(core_type)}", "Use mix, aic_only or aiv_only.")
+    if not isinstance(mode, str) or mode not in ("hard", "soft"):
+        raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
+    run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
+    block.barriers += 1
+    run.barriers += 1
+    if block.barrier is not None:
+        block.barrier.wait(block)
+    elif run.lanes:
+        meet(run, block)
+
+
+def task_dummy(*, deps: Sequence[Any]) -> TaskId:
+    """A join without work."""
+    run = current()
+    if run.block is not None:
+        raise fault("pl.system.task_dummy inside a task", "Tasks are launched in orchestration.")
+    task = run.recorder.open_task("task_dummy", 0, "dummy", deps=flat_ids(deps), manual_scope=run.manual > 0)
+    return TaskId(task.id)
+
+
+def task_invalid() -> None:
+    """No task: an entry of deps that waits for nothing."""
+    return None
+
+
+def available_cluster_count() -> int:
+    return 24
+
+
+def available_aiv_count() -> int:
+    return 48
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Orders or hints without changing values: cache control, events, memory fences."""
+
+
+class PrefetchContext:
+    """A handle for asynchronous prefetches into L2."""
+
+
+def make_context() -> PrefetchContext:
+    return PrefetchContext()
+
+
+def async_prefetch(src: Any, ctx: Any) -> None:
+    """Starts fetching a flat tensor into L2; no value, no order."""
+    run, source = current(), src
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.prefetch.async_prefetch takes a GM tensor, not {describe(source)}")
+    if run.block is not None:
+        number = run.touch(source, "read")
+        run.emit(
+            "async_prefetch", "sync", (), None, ((number, "read", source.shape, source.strides),), (source.offset,)
+        )

@@ -1,0 +1,267 @@
+"""Explicit data movement: load, store, assemble, move, and making buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.ops.dtypes import BF16, FP16, DataType
+from npuscope.ops.numeric import storage
+from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
+from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
+from npuscope.tile.calls.slicing import inside, overhang
+from npuscope.tile.enums import AtomicType, MemorySpace
+from npuscope.tile.fault import fault
+from npuscope.tile.record import model, sites
+from npuscope.tile.run.memory import Buffer
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.run.values import Shape, Tensor, Tile, strided
+from npuscope.tile.shapes.lanes import AXES
+
+
+def load(
+    tensor: Any,
+    offsets: Sequence[Any],
+    shapes: Sequence[Any],
+    valid_shape: Sequence[Any] | None = None,
+    target_memory: Any = MemorySpace.Vec,
+    clamp: bool = False,
+    transpose: bool = False,
+) -> Tile:
+    """GM to Vec or Mat; only the valid part is read."""
+    run = current()
+    run.region("load")
+    if isinstance(tensor, Tile):
+        tensor = run.promoted(tensor)
+    if not isinstance(tensor, Tensor):
+        raise fault(f"pl.load takes a GM tensor, not {describe(tensor)}")
+    space = member(target_memory, MemorySpace, "load", "target_memory")
+    if space is not MemorySpace.Vec and space is not MemorySpace.Mat:
+        raise fault(f"pl.load fills Vec or Mat, not {space.value}", "Load to Mat and pl.move from there.")
+    box = shape_of(shapes)
+    if len(box) != len(tensor.shape):
+        raise fault(f"pl.load: a box {list(box)} of a tensor {describe(tensor)}")
+    clamp = flag(clamp, "load", "clamp=")
+    wanted = None if valid_shape is None else shape_of(valid_shape)
+    reach = None if wanted or clamp else overhang(run, tensor, box, offsets, "load")
+    valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
+    tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
+    if flag(transpose, "load", "transpose="):
+        from npuscope.tile.calls import shaping
+
+        turned: Tile = shaping.transpose(tile, -2, -1)
+        return turned
+    return tile
+
+
+def store(
+    tile: Any, offsets: Sequence[Any], output_tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_
+) -> Any:
+    """Any on-chip space to GM, the valid region only."""
+    run = current()
+    run.region("store")
+    if not isinstance(output_tensor, Tensor):
+        raise fault(f"pl.store writes to a GM tensor, not {describe(output_tensor)}")
+    member(atomic, AtomicType, "store", "atomic")
+    return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
+
+
+def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
+    """Writes source's valid region into target; use the value returned."""
+    run = current()
+    member(atomic, AtomicType, "assemble", "atomic")
+    if atomic is not AtomicType.None_ and (run.block is None or isinstance(target, Tile)):
+        raise fault("pl.assemble with atomic= adds to GM from inside a task")
+    if isinstance(target, Tile) and target.block is not run.block:
+        target = run.promoted(target)
+    if isinstance(target, Tensor):
+        if run.block is None:
+            return _alias(run, target, source, offset)
+        return store_box(run, run.tile(source, "assemble"), target, offset, atomic, op="assemble")
+    if not isinstance(target, Tile):
+        raise fault(f"pl.assemble writes to a tensor or a tile, not {describe(target)}")
+    run.region("assemble")
+    tile = run.tile(source, "assemble")
+    box = tile.valid or tile.shape
+    if len(box) != len(target.shape):
+        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}")
+    check_room("assemble", target, offset, box, "the tile")
+    if tile.dtype is not target.dtype:
+        raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
+    result = Tile(None, target.shape, target.dtype, target.valid, target.space)
+    run.emit("assemble", "vector", (target, tile), result)
+    if target.array is not None and tile.array is not None:
+        array = target.array.copy()
+        where = tuple([span(int(o), n) for o, n in zip(offset, box, strict=True)])
+        array[where] = tile.array[tuple([span(0, n) for n in box])]
+        result.array = array
+    return result
+
+
+def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tensor:
+    """Orchestration: from now on the part is a box of the whole; no task, no copy on the device."""
+    if isinstance(source, Tile):
+        source = run.promoted(source)
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.assemble in orchestration joins GM tensors, not {describe(source)}")
+    box = source.valid or source.shape
+    if len(box) != len(target.shape):
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}")
+    check_bounds("assemble", target.shape, offset, box, target.buffer.name)
+    if source.dtype is not target.dtype:
+        raise fault(f"pl.assemble: {describe(source)} into {describe(target)}", "Cast it first with pl.cast.")
+    start = int(position(target, offset))
+    if source.offset or source.shape != source.buffer.shape:
+        run.recorder.finding("alias", "pl.assemble of a slice in orchestration: the compiler does not fuse it")
+    elif source.buffer is not target.buffer:
+        run.recorder.aliases.append(
+            model.Alias(
+                part=source.buffer.id,
+                whole=target.buffer.id,
+                offset=start,
+                shape=box,
+                strides=target.strides,
+                before_task=len(run.recorder.tasks),
+                site=sites.here(),
+            )
+        )
+    if source.buffer.data is None or target.buffer.data is None or not source.buffer.known:
+        target.buffer.known = False
+    else:
+        data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
+        write_box(run, target, start, box, data, source.dtype, adds=False)
+        if run.memories is not None and source.buffer is not target.buffer:
+            _join(target, start, source, box)
+    target.buffer.store_count += 1
+    return target
+
+
+def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
+    """In the order's memory: only what this phase wrote to the part, for the rest of the whole may be newer by now."""
+    for tensor in (source, target):
+        tensor.buffer.swap()
+    new = _written(source.buffer, source.offset, box, source.strides)
+    part = strided(source.buffer, source.offset, box, source.strides, source.dtype)
+    strided(target.buffer, start, box, target.strides, target.dtype)[new] = part[new]
+    _written(target.buffer, start, box, target.strides)[new] = True
+    for tensor in (source, target):
+        tensor.buffer.swap()
+
+
+def _written(buffer: Buffer, start: int, box: Shape, strides: Shape) -> npt.NDArray[np.bool_]:
+    if buffer.written is None:
+        return np.ones(box, np.bool_)
+    return np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
+
+
+def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
+    """Between on-chip spaces."""
+    run = current()
+    run.region("move")
+    source = run.tile(tile, "move")
+    space = member(target_memory, MemorySpace, "move", "target_memory").value
+    if space == "GM" or (space == "Acc" and source.space == "Acc"):
+        raise fault(
+            f"pl.move: no move of {describe(source)} from {source.space or 'Vec'} to {space}",
+            "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
+        )
+    result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
+    run.emit("move", "move", (source,), result)
+    return result
+
+
+# --- creation
+
+
+def create_tensor(
+    shape: Sequence[Any],
+    dtype: Any,
+    layout: Any = None,
+    manual_dep: bool = False,
+    init_value: Any = None,
+    *,
+    name: str = "",
+) -> Any:
+    """A GM tensor; inside a region a local tile. Uninitialised unless init_value is given."""
+    run = current()
+    extents = shape_of(shape)
+    kind = dtype_of(dtype, "create_tensor")
+    if init_value is not None:
+        init_value = fitting(init_value, kind, "pl.create_tensor")
+    if init_value and kind in (FP16, BF16):
+        raise fault(f"pl.create_tensor: {kind} can start as 0 only, not {init_value!r}", "Fill it in a task.")
+    if run.block is not None:
+        return _local(run, extents, kind, None, init_value)
+    if not isinstance(name, str):
+        raise fault(f"pl.create_tensor: name= must be a string, not {shown(name)}")
+    manual_dep = flag(manual_dep, "create_tensor", "manual_dep=")
+    return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
+
+
+def create_tile(
+    shape: Sequence[Any],
+    dtype: Any,
+    target_memory: Any = MemorySpace.Vec,
+    transpose: Any = None,
+    *,
+    flat_layout: Any = None,
+) -> Tile:
+    """An on-chip buffer; poison until written."""
+    run = current()
+    run.region("create_tile")
+    space = member(target_memory, MemorySpace, "create_tile", "target_memory").value
+    return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
+
+
+def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
+    array = None
+    if kind.storage is not None and (run.computes or kind.steers):
+        array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
+    tile = Tile(array, extents, kind, None, space)
+    run.emit("create", "view", (), tile)
+    return tile
+
+
+def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile:
+    """An L1 tile that gather_row fills and matmul reads."""
+    return create_tile(shape, dtype, MemorySpace.Mat)
+
+
+def gather_row(
+    dst: Any,
+    src: Any,
+    dst_offset: Sequence[Any],
+    src_offset: Sequence[Any],
+    shapes: Sequence[Any],
+    transpose: bool = False,
+    *,
+    valid_shape: Sequence[Any] | None = None,
+) -> Any:
+    """Copies one GM window into a tile, in place."""
+    run, source = current(), src
+    run.region("gather_row")
+    if not isinstance(source, Tensor):
+        raise fault(f"pl.gather_row reads a GM tensor, not {describe(source)}")
+    box = shape_of(shapes)
+    transpose = flag(transpose, "gather_row", "transpose=")
+    into = run.tile(dst, "gather_row")
+    if len(box) != len(source.shape) or len(box) != len(into.shape):
+        raise fault(f"pl.gather_row: a box {list(box)} of {describe(source)} into {describe(into)}")
+    valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
+    tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
+    within = valid or box
+    if transpose:
+        within = within[::-1]
+    check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
+    if into.array is not None and run.lanes:
+        AXES.only_first()  # the next turn finds what this one wrote
+    if into.array is not None and tile.array is None:
+        into.array = None
+    if into.array is not None and tile.array is not None:
+        array = tile.array[tuple([span(0, n) for n in (valid or box)])]
+        where = tuple([span(int(o), n) for o, n in zip(dst_offset, within, strict=True)])
+        into.own()[where] = array.T if transpose else array
+    return into

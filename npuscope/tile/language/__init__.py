@@ -1,0 +1,1 @@
+"""The names of the language and the one rewrite of the source."""

@@ -1,0 +1,323 @@
+"""The one rewrite of the user's source: what plain Python execution cannot say.
+
+- The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
+  names bound before it, and can stop at a barrier. The body of `pl.at` becomes a function too, so that equal tasks can
+  be run as one (together.py).
+- A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
+- A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
+- `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
+
+File and line numbers stay the user's. Closures are kept: the new code is given the old cells.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from npuscope.tile.fault import TileError
+from npuscope.tile.language import runtime
+from npuscope.tile.language.exposed import assigned, exposed, used
+from npuscope.tile.language.grammar import called, check, rebound
+from npuscope.tile.language.live import live_after
+from npuscope.tile.language.source import Source
+from npuscope.tile.record.model import Site
+from npuscope.tile.record.sites import number
+
+_HELPER = "__npuscope__"
+_LOOPS = {"range", "parallel", "pipeline", "unroll"}
+_NAMED = {"create_tensor", "alloc_window_buffer"}
+_REGIONS = {"at", "spmd", "incore"}
+
+
+def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
+    """The function as npuscope runs it."""
+    tree = ast.parse(textwrap.dedent("".join(source.lines())))
+    ast.increment_lineno(tree, source.line - 1)
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef) or inspect.isgeneratorfunction(function):
+        raise TileError(f"{source.name} is not a plain function", path=source.shown, line=source.line)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    file = function.__code__.co_filename
+
+    def resolve(name: str) -> Any:
+        return _held(function, cells, name)
+
+    check(definition, file, resolve)
+    again = rebound(definition, resolve)
+    definition.decorator_list = []
+    definition.returns = None
+    arguments = definition.args
+    for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        argument.annotation = None
+    has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
+    local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
+    definition = _Rewriter(definition, has_self, local).visit(definition)
+    new = _compiled(function, definition, cells)
+    new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
+    return new
+
+
+def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -> Any:
+    """What a global or closure name stands for."""
+    try:
+        return cells[name].cell_contents if name in cells else function.__globals__.get(name)
+    except ValueError:  # an empty cell
+        return None
+
+
+def _compiled(
+    function: Callable[..., Any], definition: ast.FunctionDef, cells: dict[str, CellType]
+) -> Callable[..., Any]:
+    names = [*cells, _HELPER]
+    definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
+    body_and_return = [definition, ast.Return(ast.Name(definition.name, ast.Load()))]
+    outer = _function("__npuscope_outer", [ast.arg(name) for name in names], body_and_return)
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
+    code = compile(module, function.__code__.co_filename, "exec")
+    inner = _code_named(_code_named(code, "__npuscope_outer"), body)
+    regions = [_of_function(c, function) if isinstance(c, CodeType) else c for c in inner.co_consts]
+    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__, co_consts=tuple(regions))
+    held = {**cells, _HELPER: CellType(runtime)}
+    closure = tuple(held[name] for name in inner.co_freevars)
+    new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
+    new.__kwdefaults__ = function.__kwdefaults__
+    return new
+
+
+def _function(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast.FunctionDef:
+    """A plain function; from Python 3.12 on the tree must also say that it has no type parameters."""
+    made = ast.FunctionDef(
+        name=name,
+        args=ast.arguments([], parameters, None, [], [], None, []),
+        body=body,
+        decorator_list=[],
+        returns=None,
+    )
+    made.__dict__.setdefault("type_params", [])
+    return made
+
+
+def _of_function(code: CodeType, function: Callable[..., Any]) -> CodeType:
+    """The code of a region says whose it is, as the function's own does."""
+    if not code.co_name.startswith("__npuscope_region"):
+        return code
+    return code.replace(co_qualname=f"{function.__qualname__}.<locals>.{code.co_name}")
+
+
+def _code_named(code: CodeType, name: str) -> CodeType:
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+def _helper(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(_HELPER, ast.Load()), name, ast.Load()), list(args), [])
+
+
+def _locals() -> ast.expr:
+    return _helper("names", ast.Call(ast.Name("locals", ast.Load()), [], []))
+
+
+def _strings(names: list[str]) -> ast.expr:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, definition: ast.FunctionDef, has_self: bool, local: set[str]) -> None:
+        self._has_self = has_self
+        self._local = local
+        self._live = live_after(definition)
+        self._rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(definition))
+        self._count = 0
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if not self._has_self and isinstance(node.value, ast.Name) and node.value.id == "self":
+            return ast.copy_location(ast.Name(node.attr, node.ctx), node)
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if called(node) in ("spmd", "spmd_submit"):
+            for option in node.keywords:
+                if option.arg == "predicate":
+                    nothing = ast.arguments([], [], None, [], [], None, [])
+                    option.value = ast.copy_location(ast.Lambda(nothing, option.value), option.value)
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and len(target.elts) == 1 and called(node.value) == "yield_":
+            node.targets = target.elts  # `(x,) = pl.yield_(v)` means `x = pl.yield_(v)`
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            _name(node.value, node.targets[0].id)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if node.value is None or not isinstance(node.target, ast.Name):
+            return node
+        _name(node.value, node.target.id)
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_With(self, node: ast.With) -> Any:
+        if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
+            item = node.items[0]
+            return self._blocks(node, item.context_expr, None, item.optional_vars)
+        single = len(node.items) == 1 and called(node.items[0].context_expr) == "at"
+        if single and not self._rebinds and _is_plain(node.body):
+            return self._region(node)
+        self.generic_visit(node)
+        return node
+
+    def visit_For(self, node: ast.For) -> Any:
+        name = called(node.iter)
+        if name == "spmd":
+            if not isinstance(node.target, ast.Name):
+                raise TileError("a pl.spmd loop has one name as its target", line=node.lineno)
+            return self._blocks(node, node.iter, node.target.id, None)
+        before: list[ast.stmt] = []
+        if name in _LOOPS:
+            names = sorted(assigned(node.body))
+            read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
+            told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
+            node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
+            before = _bound_before(node)
+            if _holds_tasks(node):
+                node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
+        elif name == "while_":
+            node.body = [_conditional(statement) for statement in node.body]
+            before = _bound_before(node)
+        self.generic_visit(node)
+        return [*(ast.copy_location(s, node) for s in before), node] if before else node
+
+    def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
+        function, taken, left = self._as_function(node, "block", target)
+        launch = f"__npuscope_launch_{self._count}"
+        if isinstance(call, ast.Call):
+            call = self.visit(call)
+        statements: list[ast.stmt] = [ast.Assign([ast.Name(launch, ast.Store())], call)]
+        launched = _helper("launch", ast.Name(launch, ast.Load()))
+        statements.append(ast.Expr(launched) if bind is None else ast.Assign([bind], launched))
+        run = _helper("blocks", ast.Name(launch, ast.Load()), *_told(function, taken, left))
+        statements += [function, *_handed_back(run, left)]
+        for statement in statements:
+            _place(statement, node)
+        return statements
+
+    def _region(self, node: ast.With) -> ast.With:
+        """The body of `pl.at` as a function that is called in its place."""
+        function, taken, left = self._as_function(node, "region", None)
+        node.items[0].context_expr = self.visit(node.items[0].context_expr)
+        node.body = [function, *_handed_back(_helper("region", *_told(function, taken, left)), left)]
+        for statement in node.body:
+            _place(statement, node)
+        return node
+
+    def _as_function(
+        self, node: ast.With | ast.For, kind: str, target: str | None
+    ) -> tuple[ast.FunctionDef, list[str], list[str]]:
+        """A region's body as a function of the local names that it reads (of a block: and its index); these names; and
+        those it binds that code after the region may read.
+        """
+        made = assigned(node.body) - {target or ""}
+        taken = sorted(exposed(node.body, made) | (used(node.body) & self._local - made - {target or ""}))
+        left = sorted(made & self._live[id(node)])
+        flat: list[ast.stmt] = [_unbound_deleted(n) for n in taken]
+        for statement in node.body:
+            visited = self.visit(statement)
+            flat.extend(visited if isinstance(visited, list) else [visited])
+        self._count += 1
+        index = [ast.arg(target or "__npuscope_index")] if kind == "block" else []
+        returned = ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))
+        parameters = [*index, *(ast.arg(n) for n in taken)]
+        return _function(f"__npuscope_{kind}_{self._count}", parameters, [*flat, returned]), taken, left
+
+
+def _told(function: ast.FunctionDef, taken: list[str], left: list[str]) -> tuple[ast.expr, ...]:
+    return ast.Name(function.name, ast.Load()), _strings(taken), _strings(left), _locals()
+
+
+def _handed_back(call: ast.expr, left: list[str]) -> list[ast.stmt]:
+    """`a, b = call`; a name that stays without a value is deleted again."""
+    if not left:
+        return [ast.Expr(call)]
+    names = ast.Tuple([ast.Name(n, ast.Store()) for n in left], ast.Store())
+    return [ast.Assign([names], call), *(_unbound_deleted(n) for n in left)]
+
+
+_NOT_PLAIN = (
+    *(ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Import, ast.ImportFrom, ast.Try, ast.Match),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+)
+_OF_THE_FRAME = {"locals", "vars", "dir", "eval", "exec", "super"}
+
+
+def _is_plain(body: list[ast.stmt], in_loop: bool = False) -> bool:
+    """Whether statements mean the same as the body of a function of the names they read."""
+    for statement in body:
+        if isinstance(statement, ast.Break | ast.Continue) and not in_loop:
+            return False
+        for name, part in ast.iter_fields(statement):
+            if isinstance(part, list) and part and isinstance(part[0], ast.stmt):
+                inside = in_loop or (name == "body" and isinstance(statement, ast.For | ast.While))
+                if not _is_plain(part, inside):
+                    return False
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    return not any(
+        isinstance(node, _NOT_PLAIN) or (isinstance(node, ast.Name) and node.id in _OF_THE_FRAME) for node in nodes
+    )
+
+
+def _place(made: ast.stmt, node: ast.stmt) -> None:
+    """Puts what was made on the first line of what it stands for: Python takes a method call's line from its end."""
+    for child in ast.walk(made):
+        if isinstance(child, ast.expr | ast.stmt) and (child is made or not hasattr(child, "lineno")):
+            ast.copy_location(child, node)
+            child.end_lineno, child.end_col_offset = node.lineno, node.col_offset
+
+
+def _unbound_deleted(name: str) -> ast.stmt:
+    """`if x is UNBOUND: del x`: Python then says itself that the name has no value, at the line that uses it."""
+    unbound = ast.Attribute(ast.Name(_HELPER, ast.Load()), "UNBOUND", ast.Load())
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [unbound])
+    return ast.If(test, [ast.Delete([ast.Name(name, ast.Del())])], [])
+
+
+def _name(value: ast.expr, name: str) -> None:
+    """Tells create_tensor the name it is bound to."""
+    if isinstance(value, ast.Call) and called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+        value.keywords.append(ast.keyword("name", ast.Constant(name)))
+
+
+def _bound_before(node: ast.For) -> list[ast.stmt]:
+    """`a, b = init_values` before a loop whose last statement is `a, b = pl.yield_(...)`."""
+    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and called(node.iter) == "carried" else node.iter
+    assert isinstance(call, ast.Call)
+    init = next((k.value for k in call.keywords if k.arg == "init_values"), None)
+    if init is None:
+        return []
+    for statement in reversed(node.body):
+        if isinstance(statement, ast.Assign) and called(statement.value) == "yield_":
+            target = statement.targets[0]
+            if not isinstance(target, ast.Tuple):
+                target = ast.Tuple([target], ast.Store())
+            return [ast.Assign([target], init)]
+    return []
+
+
+def _holds_tasks(node: ast.For) -> bool:
+    """Whether tasks are made inside (a region, a retired `chunk=` loop): then the loop belongs to orchestration."""
+    calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return any(called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
+
+
+def _conditional(statement: ast.stmt) -> ast.stmt:
+    if isinstance(statement, ast.Expr) and called(statement.value) == "cond":
+        test = ast.UnaryOp(ast.Not(), statement.value)
+        return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
+    return statement

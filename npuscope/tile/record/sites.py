@@ -1,0 +1,67 @@
+"""Which line of the user's source an op stands on.
+
+`frame.f_lineno` walks the line table, which is slow in long functions, so a place is known by (code object,
+instruction) and resolved to file and line once.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import CodeType
+
+from npuscope.tile.record.model import Site
+
+_HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
+# Where Python and what is installed beside it live: never the user's own code.
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_SITES: list[Site] = []
+_BY_PLACE: dict[tuple[int, int], int] = {}
+_BY_SITE: dict[Site, int] = {}
+_OURS: dict[int, bool] = {}
+_KEPT: list[CodeType] = []  # a freed code object's id would be given to another
+
+
+def is_ours(file: str) -> bool:
+    """Whether a file is npuscope's or Python's, not the user's."""
+    return file.startswith((_HERE, "<frozen", "<string>"))
+
+
+def _is_ours(code: CodeType) -> bool:
+    _KEPT.append(code)
+    ours = _OURS[id(code)] = is_ours(code.co_filename)
+    return ours
+
+
+def here() -> int:
+    """The number of the innermost place in user code that led here."""
+    frame = sys._getframe(1)
+    while True:
+        code = frame.f_code
+        ours = _OURS.get(id(code))
+        if not (_is_ours(code) if ours is None else ours):
+            break
+        if frame.f_back is None:
+            return number(Site("<none>", 0, ""))
+        frame = frame.f_back
+    place = (id(code), frame.f_lasti)
+    found = _BY_PLACE.get(place)
+    if found is None:
+        name = code.co_qualname.removeprefix("__npuscope_outer.<locals>.").split("__npuscope_body")[0]
+        name = name.split(".<locals>.__npuscope")[0]
+        found = _BY_PLACE[place] = number(Site(code.co_filename, frame.f_lineno or 0, name))
+    return found
+
+
+def number(site: Site) -> int:
+    """The number of a place, the same each time."""
+    found = _BY_SITE.get(site)
+    if found is None:
+        found = _BY_SITE[site] = len(_SITES)
+        _SITES.append(site)
+    return found
+
+
+def site(number: int) -> Site:
+    return _SITES[number]

@@ -1,0 +1,1 @@
+"""One execution of a program: values, memory, tasks, blocks, loops."""

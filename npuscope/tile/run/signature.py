@@ -1,0 +1,114 @@
+"""The types written in signatures: `pl.Tensor[[M, 128], pl.FP32]`, `pl.Out[...]`, `pl.Scalar[pl.INT32]`,
+`pl.dynamic("M")`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npuscope.ops.dtypes import DataType
+from npuscope.tile.fault import fault
+
+
+@dataclass(frozen=True)
+class DynVar:
+    """A dimension known at run time."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """What a parameter must be; None where the annotation does not say."""
+
+    shape: tuple[Any, ...] | None = None
+    dtype: DataType | None = None
+
+
+@dataclass(frozen=True)
+class ScalarType:
+    dtype: DataType | None = None
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    extent: int
+    dtype: DataType
+
+
+@dataclass(frozen=True)
+class Directed:
+    """A parameter that is written."""
+
+    direction: str
+    inner: Any
+
+
+def dynamic(name: str) -> DynVar:
+    return DynVar(name)
+
+
+def tensor(item: Any) -> TensorType:
+    """`[[M, 128], dtype, …]` or the shape alone; what else follows says how it is laid out."""
+    if isinstance(item, list):
+        item = (item, None)
+    if not isinstance(item, tuple) or not item or not isinstance(item[0], list | tuple):
+        return TensorType()
+    for extent in item[0]:
+        if not isinstance(extent, DynVar) and (not isinstance(extent, int | np.integer) or extent < 0):
+            raise fault(f"a declared shape has whole numbers or pl.dynamic names, not {extent!r}")
+    dtype = item[1] if len(item) > 1 else None
+    if dtype is not None and not isinstance(dtype, DataType):
+        raise fault(f"a tensor is declared with a data type such as pl.FP32, not {dtype!r}")
+    return TensorType(tuple(item[0]), dtype)
+
+
+class Out:
+    """Written before it is read; copied back."""
+
+    def __class_getitem__(cls, item: Any) -> Directed:
+        return Directed("Out", item)
+
+
+class InOut:
+    """Read and written."""
+
+    def __class_getitem__(cls, item: Any) -> Directed:
+        return Directed("InOut", item)
+
+
+class Scalar:
+    """A value parameter."""
+
+    def __class_getitem__(cls, item: Any) -> ScalarType:
+        return ScalarType(item if isinstance(item, DataType) else None)
+
+
+class Array:
+    """A fixed array parameter, usually of task ids."""
+
+    def __class_getitem__(cls, item: Any) -> ArrayType:
+        return ArrayType(item[0], item[1])
+
+
+class TensorView:
+    """How a tensor parameter is laid out; here tensors know themselves."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+
+class Tuple:
+    def __class_getitem__(cls, item: Any) -> Any:
+        return item
+
+
+def direction(annotation: Any) -> str | None:
+    return annotation.direction if isinstance(annotation, Directed) else None
+
+
+def bare(annotation: Any) -> Any:
+    return annotation.inner if isinstance(annotation, Directed) else annotation

@@ -1,0 +1,201 @@
+"""What programs hold: tensors (views of GM) and tiles (values on chip)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.ops.dtypes import DataType
+from npuscope.tile.run import signature
+from npuscope.tile.run.memory import Buffer, contiguous
+
+if TYPE_CHECKING:
+    from npuscope.tile.record.frames import Frame
+    from npuscope.tile.record.recorder import BlockDraft
+
+Shape = tuple[int, ...]
+
+
+class Operand:
+    """The operators that tensors and tiles share; they mean the ops of the same name."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # a NumPy scalar on the left leaves the operator to us
+
+    shape: Shape
+    dtype: DataType
+
+    def __getitem__(self, index: Any) -> Any:
+        from npuscope.tile.calls import subscript
+
+        return subscript.get(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from npuscope.tile.calls import subscript
+
+        subscript.put(self, index, value)
+
+    def __bool__(self) -> bool:
+        from npuscope.tile.fault import fault
+
+        raise fault(f"a {type(self).__name__.lower()} has no truth value", "Read an element with pl.read.")
+
+    def __iter__(self) -> Any:
+        from npuscope.tile.fault import fault
+
+        kind = type(self).__name__.lower()
+        raise fault(f"Python cannot walk over a {kind}", "Take slices in a loop: `for i in pl.range(n): x[i : i + 1]`.")
+
+    def __delitem__(self, index: Any) -> None:
+        from npuscope.tile.fault import fault
+
+        raise fault(f"nothing can be deleted from a {type(self).__name__.lower()}")
+
+    def __eq__(self, other: object) -> Any:
+        from npuscope.tile.fault import fault
+
+        kind = type(self).__name__.lower()
+        raise fault(f"Python cannot compare a {kind}", "Compare tiles with pl.cmp, elements with pl.read.")
+
+    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
+    __hash__ = object.__hash__
+
+
+def _operator(name: str, swapped: bool = False) -> Any:
+    def apply(self: Operand, other: Any) -> Any:
+        from npuscope.tile.calls import vector
+
+        op = getattr(vector, name)
+        return op(other, self) if swapped else op(self, other)
+
+    return apply
+
+
+for _method, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
+    setattr(Operand, f"__{_method}__", _operator(_op))
+    setattr(Operand, f"__r{_method}__", _operator(_op, swapped=True))
+
+
+def _negative(self: Operand) -> Any:
+    from npuscope.tile.calls import vector
+
+    return vector.neg(self)
+
+
+setattr(Operand, "__neg__", _negative)  # noqa: B010
+
+
+class Tensor(Operand):
+    """A view of a buffer: element (i, j, …) lies at `offset + i * strides[0] + j * strides[1] + …`.
+
+    `captured` is the tensor as the runtime sees it: views made inside a region stand for the tensor they were made of.
+    """
+
+    __slots__ = ("buffer", "captured", "dtype", "offset", "shape", "strides", "valid")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        offset: int,
+        shape: Shape,
+        strides: Shape,
+        dtype: DataType | None = None,
+        valid: Shape | None = None,
+        captured: Tensor | None = None,
+    ) -> None:
+        self.buffer, self.offset, self.shape, self.strides = buffer, offset, shape, strides
+        self.dtype = dtype or buffer.dtype
+        self.valid = valid
+        self.captured = self if captured is None else captured
+
+    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+        return signature.tensor(item)
+
+    def bind_dynamic(self, axis: int, variable: Any) -> None:
+        """Names a run-time dimension; the extent is already known here."""
+        if axis == 0 and self.shape == self.buffer.shape:
+            self.buffer.rows_at_run_time = True
+
+    def view(self) -> npt.NDArray[Any]:
+        """The elements in storage type, aliasing GM."""
+        return strided(self.buffer, self.offset, self.shape, self.strides, self.dtype)
+
+    @property
+    def is_contiguous(self) -> bool:
+        wanted = contiguous(self.shape)
+        return all(n == 1 or a == b for n, a, b in zip(self.shape, self.strides, wanted, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.buffer.name}, {list(self.shape)}, {self.dtype})"
+
+
+class Tile(Operand):
+    """A value on chip. `array` is None where `shapes` mode computed nothing. Born in one block; elsewhere it lives in
+    GM.
+    """
+
+    __slots__ = (
+        "_owned",
+        "array",
+        "block",
+        "dtype",
+        "frame",
+        "index",
+        "iteration",
+        "promoted",
+        "shape",
+        "space",
+        "valid",
+    )
+
+    def __init__(
+        self,
+        array: npt.NDArray[Any] | None,
+        shape: Shape,
+        dtype: DataType,
+        valid: Shape | None = None,
+        space: str | None = None,
+    ) -> None:
+        self.array, self.shape, self.dtype, self.valid, self.space = array, shape, dtype, valid, space
+        self.block: BlockDraft | None = None
+        self.frame: Frame | None = None
+        self.iteration = 0
+        self.index = 0
+        self.promoted: Tensor | None = None
+        self._owned = False
+
+    def share(self) -> npt.NDArray[Any] | None:
+        """The array, for another tile to hold too."""
+        self._owned = False
+        return self.array
+
+    def own(self) -> npt.NDArray[Any]:
+        """The array, to be written in place: copied once, for others may hold it."""
+        assert self.array is not None
+        if not self._owned:
+            self.array = self.array.copy()
+            self._owned = True
+        return self.array
+
+    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+        return signature.tensor(item)
+
+    def __repr__(self) -> str:
+        return f"Tile({list(self.shape)}, {self.dtype})"
+
+
+def strided(
+    buffer: Buffer, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: DataType
+) -> npt.NDArray[Any]:
+    """The named elements of a buffer, aliasing it."""
+    size = dtype.bytes
+    return np.ndarray(
+        tuple(shape),
+        dtype.storage,
+        buffer=buffer.data,
+        offset=offset * buffer.dtype.bytes,
+        strides=tuple([s * size for s in strides]),
+    )

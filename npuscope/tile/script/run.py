@@ -1,0 +1,145 @@
+"""Runs a tile script as it is, and gathers what its programs did."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.tile.golden import RunResult, driven
+from npuscope.tile.record import sites
+from npuscope.tile.record.model import Mode, Recording
+from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
+from npuscope.tile.script.serve import served
+from npuscope.tile.script.settings import Settings
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What a script ran: a record per call of an entry, its golden results, what it printed where that was kept."""
+
+    runs: tuple[Finished, ...]
+    results: tuple[RunResult, ...]
+    exit_code: int
+    output: str
+
+    @property
+    def recordings(self) -> tuple[Recording, ...]:
+        return tuple(run.recording for run in self.runs)
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether every golden held; None where nothing was compared."""
+        if self.exit_code or any(not result.passed for result in self.results):
+            return False
+        return True if any(result.compared for result in self.results) else None
+
+
+def run_script(
+    path: str | Path,
+    argv: Sequence[str] = (),
+    mode: Mode = "values",
+    echo: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> ScriptRun:
+    """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through.
+
+    `settings` reach it as options, constants and environment variables (npuscope.tile.script.settings).
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
+    results: list[RunResult] = []
+    printed = io.StringIO()
+    code: int | None = None
+    given = Settings(settings or {})
+    with contextlib.ExitStack() as stack:
+        if not echo:
+            stack.enter_context(contextlib.redirect_stdout(printed))
+        stack.enter_context(served())
+        stack.enter_context(_as_main(file, argv))
+        stack.enter_context(mode_of_runs(mode))
+        runs = stack.enter_context(collecting())
+        stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
+        stack.enter_context(given.given())
+        try:
+            if settings:
+                given.run(file)
+            else:
+                runpy.run_path(str(file), run_name="__main__")
+        except SystemExit as stop:
+            code = _code(stop.code)
+        except (NpuscopeError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise _explained(error, file, "--values computes them." if mode == "shapes" else "") from error
+    if runs or results or code is None:
+        given.check(file)
+    if not runs and not results:
+        if code is None:
+            raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
+        sys.stdout.write(printed.getvalue())
+        raise SystemExit(code)  # it printed its usage, or refused its arguments
+    return ScriptRun(tuple(runs), tuple(results), code or 0, printed.getvalue())
+
+
+def _code(value: Any) -> int:
+    """The exit code of a script as the shell would see it; a message is printed and counts as refused input."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value if 0 <= value <= 255 else 1
+    print(value, file=sys.stderr)
+    return 2
+
+
+@contextlib.contextmanager
+def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
+    before, path, folder, environment = sys.argv, list(sys.path), os.getcwd(), dict(os.environ)
+    modules = set(sys.modules)
+    sys.argv = [str(file), *argv]
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path = before, path
+        os.chdir(folder)
+        for name in os.environ.keys() - environment.keys():  # settings of its run (`PTO2_RING_HEAP`) are its own
+            del os.environ[name]
+        os.environ.update(environment)
+        # A script's own helpers (`import config`) must not be found by the next script.
+        here = str(file.resolve().parent)
+        for name in set(sys.modules) - modules:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(here):
+                del sys.modules[name]
+
+
+def _explained(error: BaseException, file: Path, values: str) -> BadInput:
+    """The user's own mistake: its last line in the user's code, in one sentence.
+
+    A script that asserts its numbers cannot be content where only shapes were recorded: `values` says what to do.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = str(Path(__file__).resolve().parents[2])
+    library = (ours, *sites.LIBRARY)
+    mine = [f for f in frames if not f.filename.startswith(library) and Path(f.filename).exists()]
+    inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
+    frame = next(reversed(inside or mine), None)
+    try:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    except Exception:  # an exception that cannot say itself
+        what = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return BadInput(f"SyntaxError: {error.msg}", path=error.filename or file, line=error.lineno)
+    if frame is None:
+        return BadInput(what, path=file)
+    remedy = f"Only shapes were recorded, no numbers: {values}" if values and isinstance(error, AssertionError) else ""
+    return BadInput(what, path=frame.filename, line=frame.lineno, remedy=remedy)

@@ -1,0 +1,1 @@
+"""Shapes mode: equal work recorded once."""

@@ -1,0 +1,47 @@
+"""A scalar whose value `shapes` mode does not compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from npuscope.tile.fault import fault
+
+
+class Unknown:
+    """Arithmetic with it stays unknown; a branch, a bound or an index on it cannot be recorded without computing."""
+
+    __array_ufunc__ = None
+
+    def _arithmetic(self, *_: Any) -> Unknown:
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __abs__ = __pow__ = _arithmetic
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = __pos__ = __rpow__ = _arithmetic
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _arithmetic
+    __lt__ = __le__ = __gt__ = __ge__ = _arithmetic
+
+    def _needed(self) -> Any:
+        from npuscope.tile.run import state
+        from npuscope.tile.shapes import steering
+
+        run = state.under_way()
+        if run is not None and run.lanes and run.lost:
+            raise steering.Again
+        raise fault(
+            "the program's control flow depends on a value that shapes mode does not compute",
+            "Record it with values instead.",
+        )
+
+    __bool__ = __index__ = __int__ = __float__ = _needed
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    __hash__ = object.__hash__
+
+
+UNKNOWN = Unknown()

@@ -1,0 +1,125 @@
+"""Rows without data in a matmul: told unless they are declared and the cube needs them."""
+
+from __future__ import annotations
+
+from linted import found, line_of, program
+
+import npuscope.tile as pl
+from npuscope.check.findings import Cost
+from npuscope.check.rules.padded_rows import RULE
+
+HEADS, K, N = 8, 128, 64
+SHAPES = (("BF16", HEADS, K), ("BF16", K, N), ("FP32", HEADS, N))
+FLOPS = 2 * 16 * K * N
+
+
+@pl.jit
+def never_written(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    padded = pl.create_tensor([16, K], dtype=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
+        padded[0:HEADS, :] = q[:, :]
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        tile = padded[:, :]
+        product = pl.matmul(tile, b[:, :])  # never written
+        c[:, :] = pl.set_validshape(product, HEADS, N)
+    return c
+
+
+@pl.jit
+def zero_rows(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    padded = pl.create_tensor([16, K], dtype=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
+        padded[0:HEADS, :] = q[:, :]
+        padded[HEADS:16, :] = pl.cast(pl.full([16 - HEADS, K], dtype=pl.FP32, value=0.0), target_type=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        product = pl.matmul(padded, b[:, :])  # zero rows
+        c[:, :] = pl.set_validshape(product, HEADS, N)
+    return c
+
+
+@pl.jit
+def declared(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        tile = pl.slice(q, [16, K], [0, 0], valid_shape=[HEADS, K])
+        c[:, :] = pl.matmul(tile, b[:, :])
+    return c
+
+
+@pl.jit
+def too_high(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        tile = pl.slice(q, [64, K], [0, 0], valid_shape=[HEADS, K])
+        c[:, :] = pl.matmul(tile, b[:, :])  # too high
+    return c
+
+
+@pl.jit
+def full_rows(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    both = pl.create_tensor([16, K], dtype=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="pad"):
+        both[0:HEADS, :] = q[:, :]
+        both[HEADS:16, 0:64] = q[:, 0:64]
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        product = pl.matmul(both, b[:, :])
+        c[:, :] = pl.set_validshape(product, HEADS, N)
+    return c
+
+
+def test_rows_that_were_never_written_are_told_with_the_work_they_cause() -> None:
+    (finding,) = found(RULE, program(never_written, *SHAPES)).values()
+    assert finding.line == line_of(__file__, "# never written")
+    assert finding.severity == "warning"
+    assert "8 of which were never written: 50% useful" in finding.message
+    assert finding.cost == Cost(bytes=8 * K * 2, flops=FLOPS // 2)  # the other half of the rows, loaded and multiplied
+    assert finding.change == "pl.slice(padded, [16, 128], [...], valid_shape=[8, 128])"
+
+
+@pl.jit
+def rows_that_ended(
+    q: pl.Tensor[[HEADS, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[HEADS, N], pl.FP32]]
+):
+    rows = pl.create_tensor([16, K], dtype=pl.BF16)
+    for row in pl.spmd(16, name_hint="row"):
+        if row < HEADS:
+            rows[row : row + 1, :] = q[row : row + 1, :]
+        else:
+            rows[row : row + 1, :] = pl.cast(pl.full([1, K], dtype=pl.FP32, value=0.0), target_type=pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        product = pl.matmul(rows, b[:, :])
+        c[:, :] = pl.set_validshape(product, HEADS, N)
+    return c
+
+
+def test_rows_that_a_branch_leaves_empty_this_time_are_no_padding() -> None:
+    assert not found(RULE, program(rows_that_ended, *SHAPES))
+
+
+def test_rows_of_zeros_are_told_as_a_hint() -> None:
+    (finding,) = found(RULE, program(zero_rows, *SHAPES)).values()
+    assert (finding.line, finding.severity) == (line_of(__file__, "# zero rows"), "hint")
+    assert "8 of which hold zeros" in finding.message
+
+
+def test_declared_padding_to_what_the_cube_needs_is_no_finding() -> None:
+    assert not found(RULE, program(declared, *SHAPES))
+
+
+def test_declared_padding_beyond_that_is() -> None:
+    (finding,) = found(RULE, program(too_high, *SHAPES)).values()
+    assert finding.line == line_of(__file__, "# too high")
+    assert finding.cost == Cost(flops=3 * FLOPS)  # 64 rows in place of 16
+    assert "16 rows high" in finding.fix
+
+
+def test_rows_that_have_data_in_part_are_rows_with_data() -> None:
+    assert not found(RULE, program(full_rows, *SHAPES))

@@ -1,0 +1,187 @@
+"""Memory loaded more often than need be, and twins that load it once or cannot share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from linted import found, line_of, model, program
+
+import npuscope.tile as pl
+from npuscope.check.findings import Cost
+from npuscope.check.rules.shared_load import RULE
+
+K, N, STEP = 256, 512, 64
+SHAPES = (("BF16", 16, K), ("BF16", K, N), ("BF16", K, N), ("FP32", 16, N), ("FP32", 16, N))
+ACTIVATION = 16 * K * 2
+
+
+@pl.jit
+def apart(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for n in pl.parallel(0, N, 256):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj"):
+            k[:, n : n + 256] = pl.matmul(x[:, :], wk[:, n : n + 256], out_dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj"):  # apart
+            v[:, n : n + 256] = pl.matmul(x[:, :], wv[:, n : n + 256], out_dtype=pl.FP32)
+    return k, v
+
+
+@pl.jit
+def neighbouring_loops(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for n in pl.parallel(0, N, 256):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj"):
+            k[:, n : n + 256] = pl.matmul(x[:, :], wk[:, n : n + 256], out_dtype=pl.FP32)
+    for n in pl.parallel(0, N, 256):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj"):  # neighbouring loops
+            v[:, n : n + 256] = pl.matmul(x[:, :], wv[:, n : n + 256], out_dtype=pl.FP32)
+    return k, v
+
+
+@pl.jit
+def together(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for b in pl.spmd(N // 256, name_hint="kv_proj"):
+        n = b * 256
+        x_tile = x[:, :]
+        k[:, n : n + 256] = pl.matmul(x_tile, wk[:, n : n + 256], out_dtype=pl.FP32)
+        v[:, n : n + 256] = pl.matmul(x_tile, wv[:, n : n + 256], out_dtype=pl.FP32)
+    return k, v
+
+
+@pl.jit
+def waiting(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    """Both load x, but the second needs all of what the first made, through a third."""
+    sums = pl.create_tensor([16, 1], dtype=pl.FP32)
+    for n in pl.parallel(0, N, 256):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="k_proj"):
+            k[:, n : n + 256] = pl.matmul(x[:, :], wk[:, n : n + 256], out_dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="sum"):
+        sums[:, :] = pl.row_sum(k[:, :])
+    for n in pl.parallel(0, N, 256):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="v_proj"):
+            product = pl.matmul(x[:, :], wv[:, n : n + 256], out_dtype=pl.FP32)
+            v[:, n : n + 256] = pl.row_expand_mul(product, sums[:, :])
+    return k, v
+
+
+@pl.jit
+def one_after_the_other(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    sums = pl.create_tensor([16, 1], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="sum"):
+        sums[:, :] = pl.row_sum(pl.cast(x[:, :], target_type=pl.FP32))
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):  # one after the other
+        k[:, 0:K] = pl.row_expand_mul(pl.cast(x[:, :], target_type=pl.FP32), sums[:, :])
+    return k, v
+
+
+@pl.jit
+def every_turn(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
+        for n in pl.range(0, 256, STEP):
+            gamma = pl.cast(wv[0:16, 0:STEP], target_type=pl.FP32)  # every turn
+            k[:, n : n + STEP] = pl.mul(pl.cast(x[:, n : n + STEP], target_type=pl.FP32), gamma)
+    return k, v
+
+
+@pl.jit
+def once(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
+        gamma = pl.cast(wv[0:16, 0:STEP], target_type=pl.FP32)
+        for n in pl.range(0, 256, STEP):
+            k[:, n : n + STEP] = pl.mul(pl.cast(x[:, n : n + STEP], target_type=pl.FP32), gamma)
+    return k, v
+
+
+@pl.jit
+def narrow(
+    x: pl.Tensor[[16, K], pl.BF16],
+    wk: pl.Tensor[[K, N], pl.BF16],
+    wv: pl.Tensor[[K, N], pl.BF16],
+    k: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+    v: pl.Out[pl.Tensor[[16, N], pl.FP32]],
+):
+    for b in pl.spmd(N // STEP, name_hint="k_proj"):
+        n = b * STEP
+        tile = x[:, :]  # narrow
+        k[:, n : n + STEP] = pl.matmul(tile, wk[:, n : n + STEP], out_dtype=pl.FP32)
+    return k, v
+
+
+@pytest.mark.parametrize(
+    ("entry", "mark", "cost", "said"),
+    [
+        (apart, "# apart", 2 * ACTIVATION, "k_proj (line"),  # two tiles of 256 columns
+        (neighbouring_loops, "# neighbouring loops", 2 * ACTIVATION, "load the same tiles of x"),
+        (one_after_the_other, "# one after the other", ACTIVATION, "again that sum"),
+        (every_turn, "# every turn", 3 * 16 * STEP * 2, "in each of 4 turns"),  # needed once of four times
+        (narrow, "# narrow", 7 * ACTIVATION, "loaded 8 times, once for every 128 bytes of the rows of wk"),
+    ],
+)
+def test_loaded_again(entry: Any, mark: str, cost: int, said: str) -> None:
+    (finding,) = found(RULE, program(entry, *SHAPES)).values()
+    assert finding.line == line_of(__file__, mark)
+    assert finding.cost == Cost(bytes=cost)
+    assert said in finding.message
+
+
+@pytest.mark.parametrize("entry", [together, waiting, once])
+def test_loaded_once_or_not_to_be_shared(entry: Any) -> None:
+    assert not found(RULE, program(entry, *SHAPES))
+
+
+def test_the_tilelet_as_found_loads_normed_for_k_and_again_for_v() -> None:
+    findings = found(RULE, model("qwen3_32b_tilelet", "--as-found"))
+    as_found = str(next(iter(findings.values())).file)
+    shared = findings[line_of(as_found, "v_acc = pl.matmul(") - 1]
+    assert shared.also == ((as_found, line_of(as_found, "k_acc = pl.matmul(") - 1),)
+    assert shared.cost == Cost(bytes=256 // 64 * 16 * 2048 * 2)  # 4 tiles of 64 columns, each all of normed
+    # gate and up share a load in each task, but every 64 columns of both load post_normed again
+    gate_up = findings[line_of(as_found, "x_tile = pl.slice(post_normed")]
+    assert gate_up.cost == Cost(bytes=(512 // 64 - 1) * 16 * 2048 * 2)
+    assert "w_gate and w_up" in gate_up.message
+
+
+@pytest.mark.parametrize("arguments", [(), ("--full", "--even")])
+def test_nothing_in_the_improved_tilelet(arguments: tuple[str, ...]) -> None:
+    assert not found(RULE, model("qwen3_32b_tilelet", *arguments))

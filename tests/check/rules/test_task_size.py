@@ -1,0 +1,175 @@
+"""Tasks too many, too short, or not filling the cores; and twins that are none of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from linted import found, line_of, model, program
+
+import npuscope.tile as pl
+from npuscope.check.findings import Cost
+from npuscope.check.rules.partial_wave import RULE as WAVE
+from npuscope.check.rules.task_size import RULES
+
+MANY, SHORT = RULES
+ROWS = 32
+X = ("FP32", ROWS * 16, 256)
+
+
+@pl.jit
+def one_by_one(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+    for r in pl.parallel(ROWS):  # one by one
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+            y[r * 16 : r * 16 + 16, :] = pl.exp(x[r * 16 : r * 16 + 16, :])
+    return y
+
+
+@pl.jit
+def in_two_loops(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+    for r in pl.parallel(0, ROWS * 16, 64):
+        for n in pl.parallel(0, 256, 128):  # in two loops
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+                y[r : r + 64, n : n + 128] = pl.exp(x[r : r + 64, n : n + 128])
+    return y
+
+
+@pl.jit
+def one_launch(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+    for r in pl.spmd(ROWS, name_hint="root"):
+        y[r * 16 : r * 16 + 16, :] = pl.exp(x[r * 16 : r * 16 + 16, :])
+    return y
+
+
+@pl.jit
+def one_after_the_other(x: pl.Tensor[[ROWS * 16, 256], pl.FP32], y: pl.Out[pl.Tensor[[ROWS * 16, 256], pl.FP32]]):
+    """Each task needs the one before it: they are short, but no blocks of one launch."""
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="first"):
+        y[0:16, :] = x[0:16, :]
+    for r in pl.range(1, ROWS):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="next"):  # one after the other
+            y[r * 16 : r * 16 + 16, :] = pl.add(y[r * 16 - 16 : r * 16, :], x[r * 16 : r * 16 + 16, :])
+    return y
+
+
+@pl.jit
+def split_k(
+    a: pl.Tensor[[16, 32 * 128], pl.BF16],
+    b: pl.Tensor[[32 * 128, 128], pl.BF16],
+    c: pl.InOut[pl.Tensor[[16, 128], pl.FP32]],
+):
+    """Parts that only add to the same tile can be blocks, for blocks may add too."""
+    with pl.manual_scope():
+        for k in pl.parallel(0, 32 * 128, 128):  # split K
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="part"):
+                part = pl.matmul(a[:, k : k + 128], b[k : k + 128, :], out_dtype=pl.FP32)
+                c = pl.assemble(c, part, [0, 0], atomic=pl.AtomicType.Add)
+    return c
+
+
+@pl.jit
+def long_ones(x: pl.Tensor[[8 * 1024, 1024], pl.FP32], y: pl.Out[pl.Tensor[[8 * 1024, 1024], pl.FP32]]):
+    """8 tasks of 4 MB each way: 0.2 ms at one vector core's 48th of 1.76 TB/s."""
+    for r in pl.parallel(8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="root"):
+            for s in pl.pipeline(0, 1024, 16, stage=2):
+                row = r * 1024 + s
+                y[row : row + 16, :] = pl.exp(x[row : row + 16, :])
+    return y
+
+
+def gemm(tiles: int, beside: int = 0) -> Any:
+    """[16, 4096] x [4096, tiles * 256], a block per tile, and another product that waits for nothing."""
+
+    @pl.jit
+    def program(
+        a: pl.Tensor[[16, 4096], pl.BF16],
+        b: pl.Tensor[[4096, tiles * 256], pl.BF16],
+        c: pl.Out[pl.Tensor[[16, tiles * 256], pl.FP32]],
+        d: pl.Out[pl.Tensor[[16, tiles * 256], pl.FP32]],
+    ):
+        for n in pl.spmd(tiles, name_hint="product"):  # tail
+            acc = pl.matmul(a[:, 0:128], b[0:128, n * 256 : n * 256 + 256], out_dtype=pl.FP32)
+            for k in pl.pipeline(128, 4096, 128, stage=2):
+                acc = pl.matmul_acc(acc, a[:, k : k + 128], b[k : k + 128, n * 256 : n * 256 + 256])
+            c[:, n * 256 : n * 256 + 256] = acc
+        for n in pl.spmd(beside, name_hint="other"):
+            acc = pl.matmul(a[:, 0:128], b[0:128, n * 256 : n * 256 + 256], out_dtype=pl.FP32)
+            for k in pl.pipeline(128, 4096, 128, stage=2):
+                acc = pl.matmul_acc(acc, a[:, k : k + 128], b[k : k + 128, n * 256 : n * 256 + 256])
+            d[:, n * 256 : n * 256 + 256] = acc
+        return c, d
+
+    return program
+
+
+def shapes(tiles: int) -> tuple[tuple[str, int, int], ...]:
+    wide = ("FP32", 16, tiles * 256)
+    return ("BF16", 16, 4096), ("BF16", 4096, tiles * 256), wide, wide
+
+
+def test_equal_tasks_could_be_blocks() -> None:
+    made = program(one_by_one, X, X)
+    (finding,) = found(MANY, made).values()
+    assert finding.line == line_of(__file__, "# one by one")
+    assert finding.cost == Cost(tasks=ROWS - 1)
+    assert finding.change == "for r in pl.spmd(ROWS, name_hint='root'):"
+    assert not found(SHORT, made)  # told once
+
+
+def test_equal_tasks_of_nested_loops_could_be_blocks() -> None:
+    (finding,) = found(MANY, program(in_two_loops, X, X)).values()
+    assert finding.line == line_of(__file__, "# in two loops")
+    assert finding.cost == Cost(tasks=ROWS // 4 * 2 - 1)
+    assert finding.change == ""  # one line does not say it
+
+
+def test_split_k_parts_could_be_blocks() -> None:
+    made = program(split_k, ("BF16", 16, 32 * 128), ("BF16", 32 * 128, 128), ("FP32", 16, 128))
+    (finding,) = found(MANY, made).values()
+    assert finding.line == line_of(__file__, "# split K")
+
+
+def test_short_tasks_that_wait_for_one_another() -> None:
+    made = program(one_after_the_other, X, X)
+    assert not found(MANY, made)
+    (finding,) = found(SHORT, made).values()
+    assert finding.line == line_of(__file__, "# one after the other")
+    # 3 tiles of 16 KB at 1/48 of 1.759 TB/s: 1.34 us a task, 41.6 in all, which is 6 tasks of 7.5 us
+    assert "about 1.3 µs" in finding.message
+    assert finding.cost == Cost(tasks=ROWS - 1 - 6)
+    assert finding.severity == "hint"
+
+
+@pytest.mark.parametrize(
+    ("entry", "tensor"), [(one_launch, X), (long_ones, ("FP32", 8192, 1024))], ids=["launch", "long"]
+)
+def test_tasks_worth_their_dispatch(entry: Any, tensor: tuple[str, int, int]) -> None:
+    made = program(entry, tensor, tensor)
+    assert not found(MANY, made)
+    assert not found(SHORT, made)
+
+
+def test_a_tail_that_nothing_fills() -> None:
+    (finding,) = found(WAVE, program(gemm(26), *shapes(26))).values()
+    assert finding.line == line_of(__file__, "# tail")
+    assert "take 2 waves, the last with 2: 46% of" in finding.message  # 26 of 48 places are used
+    assert "24 or 48 equal blocks" in finding.fix
+
+
+@pytest.mark.parametrize(("tiles", "beside"), [(24, 0), (48, 0), (44, 0), (8, 0), (26, 20)])
+def test_full_waves_and_tails_that_others_fill(tiles: int, beside: int) -> None:
+    assert not found(WAVE, program(gemm(tiles, beside), *shapes(tiles)))
+
+
+def test_the_tilelet_as_found() -> None:
+    made = model("qwen3_32b_tilelet", "--as-found")
+    file = next(iter(found(SHORT, made).values())).file
+    assert found(MANY, made)[line_of(file, "for g in pl.parallel(GROUPS)")].cost == Cost(tasks=31)
+    assert line_of(file, "so_far = pl.slice(down_proj") - 2 in found(SHORT, made)
+
+
+def test_nothing_small_or_single_in_the_improved_tilelet() -> None:
+    made = model("qwen3_32b_tilelet", "--full", "--even")
+    assert not found(MANY, made)
+    assert not found(SHORT, made)

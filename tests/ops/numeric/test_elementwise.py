@@ -1,0 +1,99 @@
+"""Element-wise kernels against the same thing said one element at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from npuscope.ops.numeric.elementwise import BINARY, UNARY, cmp, select
+
+NAN = float("nan")
+TILE = np.array([[1.5, -2.25, 0.0, 7.0, -7.0, 3e38, NAN, 0.5]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "scalar"),
+    [
+        ("exp", math.exp),
+        ("log", math.log),
+        ("sqrt", math.sqrt),
+        ("rsqrt", lambda x: 1 / math.sqrt(x)),
+        ("recip", lambda x: 1 / x),
+        ("neg", lambda x: -x),
+        ("abs", abs),
+        ("relu", lambda x: max(x, 0.0)),
+        ("sin", math.sin),
+        ("cos", math.cos),
+    ],
+)
+def test_unary(name: str, scalar: object) -> None:
+    values = np.linspace(0.01, 20, 77, dtype=np.float32).reshape(7, 11)
+    result = UNARY[name](values)
+    assert result.dtype == np.float32
+    wanted = [[scalar(float(value)) for value in row] for row in values]  # type: ignore[operator]
+    np.testing.assert_allclose(result, np.array(wanted), rtol=4e-7, atol=1e-7)
+    assert np.isnan(UNARY[name](TILE)[0, 6])
+    np.testing.assert_allclose(UNARY[name](values[0, 5]), result[0, 5], rtol=4e-7)  # one number
+
+
+def test_relu_and_signs() -> None:
+    assert UNARY["relu"](TILE)[0, :5].tolist() == [1.5, 0.0, 0.0, 7.0, 0.0]
+    assert UNARY["relu"](np.array([[-3, 4]], np.int32)).tolist() == [[0, 4]]
+    assert UNARY["recip"](np.zeros((1, 1), np.float32)).tolist() == [[math.inf]]
+
+
+@pytest.mark.parametrize("size", [64, 9000])  # a number and a large tile take another way
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_nan_wins_a_maximum_and_a_minimum(name: str, size: int) -> None:
+    tile = np.linspace(-5, 5, size, dtype=np.float32)[None]
+    tile[0, 3], tile[0, 5], tile[0, 6] = NAN, math.inf, -math.inf
+    for other in (np.float32(0.25), np.float32(NAN), np.full_like(tile, 0.25), 0.25):
+        np.testing.assert_array_equal(BINARY[name](tile, other), getattr(np, name)(tile, np.asarray(other, np.float32)))
+
+
+def test_division_and_remainders() -> None:
+    x = np.array([[7, -7, 7, -7]], np.float32)
+    y = np.array([[2, 2, -2, -2]], np.float32)
+    assert BINARY["div"](x, y).tolist() == [[3.5, -3.5, -3.5, 3.5]]
+    assert BINARY["fmods"](x, y).tolist() == [[1, -1, 1, -1]]  # the sign of x
+    assert BINARY["rem"](x, y).tolist() == [[1, 1, -1, -1]]  # the sign of y
+    i, j = x.astype(np.int32), y.astype(np.int32)
+    assert BINARY["div"](i, j).tolist() == [[3, -3, -3, 3]]
+    assert BINARY["fmods"](i, j).tolist() == [[1, -1, 1, -1]]
+    assert BINARY["rem"](i, j).tolist() == [[1, 1, -1, -1]]
+    assert BINARY["div"](i, j).dtype == np.int32
+    assert BINARY["div"](i, np.int32(0)).tolist() == [[-1] * 4]
+
+
+def test_broadcasts_of_rows_columns_and_numbers() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert BINARY["mul"](x, np.array([[1], [10]], np.float32)).tolist() == [[0, 1, 2], [30, 40, 50]]
+    assert BINARY["sub"](x, np.array([[0, 1, 2]], np.float32)).tolist() == [[0, 0, 0], [3, 3, 3]]
+    assert BINARY["sub"](np.float32(1), x).tolist() == [[1, 0, -1], [-2, -3, -4]]
+    np.testing.assert_allclose(BINARY["expdif"](x, np.float32(5)), np.exp(x.astype(np.float64) - 5), rtol=3e-7)
+    assert BINARY["lrelu"](np.array([[-4.0, 4.0]], np.float32), np.float32(0.25)).tolist() == [[-1.0, 4.0]]
+    assert BINARY["pow"](x, np.float32(2)).tolist() == [[0, 1, 4], [9, 16, 25]]
+
+
+def test_bits_of_integers_and_of_8_bit_tiles_held_as_floats() -> None:
+    x = np.array([[12, -1, 5]], np.int32)
+    assert BINARY["and"](x, np.int32(6)).tolist() == [[4, 6, 4]]
+    assert BINARY["or"](x, np.int32(1)).tolist() == [[13, -1, 5]]
+    assert BINARY["xor"](x, np.int32(5)).tolist() == [[9, -6, 0]]
+    assert BINARY["shl"](x, np.int32(2)).tolist() == [[48, -4, 20]]
+    assert BINARY["shr"](x, np.int32(1)).tolist() == [[6, -1, 2]]
+    assert UNARY["not"](x).tolist() == [[-13, 0, -6]]
+    eight = x.astype(np.float32)
+    assert BINARY["and"](eight, np.float32(6)).tolist() == [[4.0, 6.0, 4.0]]
+    assert UNARY["not"](eight).dtype == np.float32
+
+
+def test_comparisons_and_selection() -> None:
+    x, y = np.array([[1.0, 2.0, NAN]], np.float32), np.float32(2)
+    wanted = {0: [False, True, False], 1: [True, False, True], 2: [True, False, False]}
+    wanted |= {3: [True, True, False], 4: [False, False, False], 5: [False, True, False]}
+    for code, mask in wanted.items():
+        assert cmp(x, y, code).tolist() == [mask]
+    assert select(cmp(x, y, 2), x, y).tolist() == [[1.0, 2.0, 2.0]]
