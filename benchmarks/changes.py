@@ -1,0 +1,145 @@
+"""Published changes of public programs: what the simulator says of them before they are made.
+
+    python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH
+    python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --compare RESULTS.json    two versions side by side
+    python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --only pl509 --rows       some rows, each in a line
+
+A row names a program at two commits, and a quantity that was measured on both (published_changes/rows.py). Both sides
+are simulated as `npuscope simulate FILE -- ARGUMENTS` would, from the file's folder in a whole tree of the commit.
+Trees, recordings and results are kept in --cache: a result under the hash of npuscope's sources and device files, so
+that what is interrupted goes on where it was and nothing old is taken for new; a recording under the hash of what
+records it, so that a change of the simulator alone runs no script. The score's rule is in published_changes/score.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published_changes.measures import NoScope, quantity
+from published_changes.rows import BadRows, Row, read_rows
+from published_changes.runs import ROOT, Bench, Failed, Outcome, Side
+from published_changes.score import Prediction
+from published_changes.tables import row_lines, score_lines, scores, side_by_side, worst
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def predictions_of(rows: Sequence[Row], outcomes: dict[Side, Outcome]) -> list[Prediction]:
+    return [_predicted(row, outcomes[row.sides["before"]], outcomes[row.sides["after"]]) for row in rows]
+
+
+def _predicted(row: Row, before: Outcome, after: Outcome) -> Prediction:
+    for name, outcome in (("before", before), ("after", after)):
+        if isinstance(outcome, Failed):
+            return Prediction(row, reason=f"{name}: {outcome.reason}")
+    assert not isinstance(before, Failed)
+    assert not isinstance(after, Failed)
+    try:
+        return Prediction(row, quantity(row, "before", before), quantity(row, "after", after))
+    except NoScope as error:
+        return Prediction(row, reason=str(error))
+
+
+def results_dict(version: str, predictions: Sequence[Prediction]) -> dict[str, object]:
+    return {
+        "simulator": version,
+        "score": {name: one.as_dict() for name, one in scores(predictions).items()},
+        "rows": [
+            {
+                "id": one.row.id,
+                "measured_ratio": one.row.ratio,
+                "predicted_before_ns": one.before,
+                "predicted_after_ns": one.after,
+                "predicted_ratio": one.ratio if one.ran else None,
+                "direction_right": one.right,
+                "reason": one.reason,
+            }
+            for one in predictions
+        ],
+    }
+
+
+def read_results(file: Path, rows: Sequence[Row]) -> dict[str, Prediction]:
+    """Predictions of another version, as `--json` wrote them, of the rows at hand."""
+    told = {one["id"]: one for one in json.loads(file.read_text())["rows"]}
+    return {
+        row.id: Prediction(row, one["predicted_before_ns"], one["predicted_after_ns"], one["reason"])
+        for row in rows
+        if (one := told.get(row.id)) is not None
+    }
+
+
+def main() -> None:
+    args = _arguments()
+    try:
+        rows = [row for row in read_rows(args.table) if not args.only or any(part in row.id for part in args.only)]
+        bench = Bench(
+            args.repo.resolve(),
+            args.cache.resolve(),
+            args.python,
+            args.simulator.resolve(),
+            args.seconds,
+            args.gigabytes,
+            args.again,
+        )
+        outcomes = _run(bench, rows, args.jobs)
+    except (BadRows, OSError) as error:
+        sys.exit(f"changes: {error}")
+    predictions = predictions_of(rows, outcomes)
+    kept = bench.cache / "scores" / f"{bench.versions[0]}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    result = results_dict(bench.versions[0], predictions)
+    if not args.only:
+        kept.write_text(json.dumps(result, indent=1))
+    if args.json:
+        print(json.dumps(result, indent=1))
+        return
+    other = read_results(args.compare, rows) if args.compare else None
+    print(f"simulator {bench.versions[0]}" + (f" against {args.compare}" if other else "") + "\n")
+    found = scores(predictions)
+    if other is None:
+        print("\n".join(score_lines(found)))
+    else:
+        print("\n".join(side_by_side(found, scores([other.get(row.id, Prediction(row)) for row in rows]))))
+    shown = predictions if args.rows else worst(predictions, args.worst)
+    print(f"\n{'All rows' if args.rows else 'The worst rows'}, times in the table's own unit and in µs\n")
+    print("\n".join(row_lines(shown, other)))
+
+
+def _run(bench: Bench, rows: Sequence[Row], jobs: int) -> dict[Side, Outcome]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        sides = [side for row in rows for side in row.sides.values()]
+        task = bar.add_task("sides simulated", total=len(set(sides)))
+        return bench.run_all(sides, jobs, lambda: bar.advance(task))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", type=Path, metavar="ROWS.csv")
+    parser.add_argument("--repo", type=Path, required=True, help="the git repository with the commits of the rows")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch and npuscope's dependencies")
+    parser.add_argument("--simulator", type=Path, default=ROOT, help="another checkout of npuscope to run")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npuscope-changes"
+    parser.add_argument("--cache", type=Path, default=cache, help="trees, recordings, results; %(default)s")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--seconds", type=int, default=900, help="CPU seconds for one side; %(default)s")
+    parser.add_argument("--gigabytes", type=float, default=10, help="of memory for one side; %(default)s")
+    parser.add_argument("--only", nargs="+", help="parts of ids")
+    parser.add_argument("--again", action="store_true", help="run once more what did not run")
+    parser.add_argument("--compare", type=Path, metavar="RESULTS.json", help="what --json wrote with another version")
+    parser.add_argument("--rows", action="store_true", help="every row in a line, not only the worst")
+    parser.add_argument("--worst", type=int, default=12, help="how many of the worst rows to show; %(default)s")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

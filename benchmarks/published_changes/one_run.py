@@ -1,0 +1,94 @@
+"""One side of a row, in a process of its own: what `npuscope simulate FILE -- ARGUMENTS` does, scope by scope.
+
+    python one_run.py RECORDING DEVICE ENTRY FILE ARGUMENT…
+
+The recording is kept in the file RECORDING, so that a change of the simulator alone need not run the script again.
+Prints one JSON object: a run, or the sentence why there is none.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from npuscope.check.program import Program
+from npuscope.errors import NpuscopeError
+from npuscope.simulate.programs import chip_to_time, unfit
+from npuscope.simulate.run import Simulated, simulate
+from npuscope.tile.record.model import Recording
+from npuscope.tile.script.run import run_script
+from published_changes.measures import Measured, Scope
+
+
+def main(keep: str, device: str, entry: str, file: str, argv: Sequence[str]) -> dict[str, object]:
+    begun = time.process_time()
+    recording = _recording(Path(keep), file, argv, entry)
+    program = Program(recording, chip_to_time(device))
+    errors = unfit(program)
+    if errors:
+        return {"error": f"does not fit: {errors[0].file}, line {errors[0].line}: {errors[0].message}"}
+    run = _measured(recording, simulate(program))
+    return Measured(**{**vars(run), "seconds": round(time.process_time() - begun, 1)}).as_dict()
+
+
+def _recording(keep: Path, file: str, argv: Sequence[str], entry: str) -> Recording:
+    if keep.is_file():
+        with keep.open("rb") as source:
+            return pickle.load(source)  # type: ignore[no-any-return]
+    recording = _chosen([one for one in run_script(file, argv, "shapes").recordings if one.tasks], entry)
+    part = keep.with_suffix(f".{os.getpid()}")
+    gc.disable()
+    sys.setrecursionlimit(100_000)
+    with part.open("wb") as target:
+        pickle.dump(recording, target, protocol=5)
+    part.replace(keep)
+    return recording
+
+
+def _chosen(able: Sequence[Recording], entry: str) -> Recording:
+    named = [one for one in able if one.program == entry]
+    if len(able) == 1:
+        return able[0]
+    if named and len({one.program for one in named}) == 1:
+        return named[0]
+    raise NpuscopeError(f"{len(able)} programs ran ({', '.join(one.program for one in able)}), none of them {entry}")
+
+
+def _measured(recording: Recording, simulated: Simulated) -> Measured:
+    trace = simulated.trace
+    slices = trace.slices.filter(pl.col("kind") == "task").join(trace.lanes.select("lane", "unit"), on="lane")
+    end = pl.col("start") + pl.col("dur")
+    scopes = (
+        slices.group_by("kernel", "unit", maintain_order=True)
+        .agg(slices=pl.len(), busy=pl.col("dur").sum(), first=pl.col("start").min(), last=end.max())
+        .rows(named=True)
+    )
+    wall = slices.select(pl.col("finish").max() - pl.col("dispatch").min()).item()
+    blocks = slices.select("task", "block").unique().height
+    found = tuple(f"{one.message}" for one in getattr(recording, "findings", ()))
+    return Measured(
+        recording.program, len(recording.tasks), blocks, wall, tuple(Scope(**one) for one in scopes), findings=found
+    )
+
+
+if __name__ == "__main__":
+    out = os.dup(1)
+    os.dup2(2, 1)  # what the script prints is not the answer
+    try:
+        answer = main(*sys.argv[1:5], sys.argv[5:])
+    except NpuscopeError as error:
+        answer = {"error": str(error)}
+    except SystemExit as stop:
+        answer = {"error": f"the script left with {stop.code}"}
+    with os.fdopen(out, "w") as target:
+        json.dump(answer, target)

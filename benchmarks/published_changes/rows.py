@@ -1,0 +1,116 @@
+"""A row of a table of changes: two sides of a program and a quantity measured on both.
+
+Columns: id, commit, parent, file, entry, arguments, quantity, scopes_before, scopes_after, before, after, platform,
+what_changed; others are not read. In file, entry and arguments `x|y` is x at the parent and y at the commit.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+NEEDED = ("id", "commit", "parent", "file", "quantity", "before", "after")
+QUANTITIES = ("wall", "corespan", "span", "busy", "task")
+UNITS = ("AIC", "AIV")
+EVERYTHING = "*"
+SideName = Literal["before", "after"]
+
+
+class BadRows(Exception):
+    """A table that cannot be read, with its line."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One program at one commit, as it is run."""
+
+    commit: str
+    file: str
+    arguments: str
+    entry: str
+    platform: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published change."""
+
+    id: str
+    commit: str
+    quantity: str
+    unit: str  # AIC or AIV where only slices on those cores count, else empty
+    scopes: dict[SideName, tuple[str, ...]]
+    sides: dict[SideName, Side]
+    before: float
+    after: float
+    platform: str
+    what: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.after / self.before
+
+    @property
+    def change(self) -> float:
+        """ln(after / before): negative is faster."""
+        return math.log(self.ratio)
+
+
+def read_rows(file: Path) -> list[Row]:
+    with file.open(newline="") as source:
+        reader = csv.DictReader(source)
+        missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise BadRows(f"{file}: no column {', '.join(missing)}")
+        rows = [_row(cells, f"{file}, line {reader.line_num}") for cells in reader]
+    twice = {row.id for row in rows if sum(other.id == row.id for other in rows) > 1}
+    if twice:
+        raise BadRows(f"{file}: more than one row is called {', '.join(sorted(twice))}")
+    return rows
+
+
+def _row(cells: dict[str, str | None], place: str) -> Row:
+    def cell(name: str, otherwise: str = "") -> str:
+        return (cells.get(name) or "").strip() or otherwise
+
+    quantity, _, unit = cell("quantity").partition(":")
+    if quantity not in QUANTITIES or (unit and unit not in UNITS):
+        known = ", ".join(QUANTITIES)
+        raise BadRows(f"{place}: the quantity is '{cell('quantity')}', not one of {known} with :AIC or :AIV")
+    before, after = (_time(cell(name), name, place) for name in ("before", "after"))
+    platform = cell("platform", "a2a3")
+
+    def side(which: SideName) -> Side:
+        commit = cell("parent") if which == "before" else cell("commit")
+        parts = (_of_side(cell(name), which) for name in ("file", "arguments", "entry"))
+        return Side(commit, *parts, platform)
+
+    scopes: dict[SideName, tuple[str, ...]] = {
+        "before": _names(cell("scopes_before", EVERYTHING)),
+        "after": _names(cell("scopes_after", EVERYTHING)),
+    }
+    sides: dict[SideName, Side] = {"before": side("before"), "after": side("after")}
+    return Row(cell("id"), cell("commit"), quantity, unit, scopes, sides, before, after, platform, cell("what_changed"))
+
+
+def _time(text: str, name: str, place: str) -> float:
+    try:
+        time = float(text)
+    except ValueError:
+        time = math.nan
+    if not (math.isfinite(time) and time > 0):
+        raise BadRows(f"{place}: {name} is '{text}', not a time")
+    return time
+
+
+def _of_side(text: str, which: SideName) -> str:
+    first, bar, second = text.partition("|")
+    return (first if which == "before" or not bar else second).strip()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in re.split(r"[+,;|\s]+", text) if name)

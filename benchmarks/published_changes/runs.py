@@ -1,0 +1,172 @@
+"""Runs the sides of rows: a tree per commit, a process per side, and a result that is kept under what it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+from published_changes.measures import Measured
+from published_changes.rows import BadRows, Side
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKER = "benchmarks/published_changes/one_run.py"
+DEVICES = {"a2a3": "ascend910b1", "a5": "ascend950"}
+RECORDING = ("errors.py", "ops", "tile")  # the parts of npuscope that a recording depends on
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A side that did not run, and why."""
+
+    reason: str
+
+
+Outcome = Measured | Failed
+
+
+def version(simulator: Path, parts: Sequence[str] = ("",)) -> str:
+    """A hash of the simulator's sources and device files, or of some parts of them."""
+    digest = hashlib.sha256()
+    for part in parts:
+        root = simulator / "npuscope" / part
+        files = [root] if root.is_file() else sorted(p for end in ("py", "toml") for p in root.rglob(f"*.{end}"))
+        for file in files:
+            digest.update(str(file.relative_to(simulator)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where programs come from, where everything is kept, and how a side is run."""
+
+    repo: Path
+    cache: Path
+    python: str
+    simulator: Path = ROOT
+    seconds: int = 900  # of CPU, for one side
+    gigabytes: float = 10
+    again: bool = False  # run once more what did not run
+
+    @cached_property
+    def versions(self) -> tuple[str, str]:
+        """Of the simulator, and of its part that records."""
+        return version(self.simulator), version(self.simulator, RECORDING)
+
+    def run_all(self, sides: Iterable[Side], jobs: int, done: Callable[[], None]) -> dict[Side, Outcome]:
+        """Every side once; `done` is called as each ends."""
+        wanted = sorted(set(sides), key=lambda side: (side.commit, side.file, side.arguments))
+        assert self.versions  # of the moment at which the runs begin
+        for commit in sorted({side.commit for side in wanted}):
+            self.tree(commit)
+        outcomes: dict[Side, Outcome] = {}
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = {pool.submit(self.run, side): side for side in wanted}
+            for future in as_completed(futures):
+                outcomes[futures[future]] = future.result()
+                done()
+        return outcomes
+
+    def tree(self, commit: str) -> Path:
+        """A whole tree of a commit, unpacked once."""
+        tree = self.cache / "trees" / commit
+        if tree.is_dir():
+            return tree
+        tree.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=tree.parent) as part, tempfile.TemporaryFile() as packed:
+            said = subprocess.run(
+                ["git", "-C", str(self.repo), "archive", commit], stdout=packed, stderr=subprocess.PIPE, text=True
+            )
+            if said.returncode:
+                raise BadRows(f"{self.repo} gives no tree of {commit}: {said.stderr.strip()}")
+            packed.seek(0)
+            subprocess.run(["tar", "x", "-C", part], stdin=packed, check=True)
+            Path(part).rename(tree)
+            Path(part).mkdir()  # for the context manager to remove
+        return tree
+
+    def run(self, side: Side) -> Outcome:
+        """The outcome that was kept, or a new one."""
+        kept = self._kept(side, self.versions[0], "results", "json")
+        if kept.is_file():
+            told = json.loads(kept.read_text())
+            if "error" not in told:
+                return Measured.of(told)
+            if not self.again:
+                return Failed(told["error"])
+        told = self._ran(side)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.{time.monotonic_ns()}")
+        part.write_text(json.dumps({**told, "side": asdict(side)} if "error" in told else told))
+        part.replace(kept)
+        return Failed(str(told["error"])) if "error" in told else Measured.of(told)
+
+    def _kept(self, side: Side, version: str, folder: str, ending: str) -> Path:
+        key = hashlib.sha256(json.dumps(asdict(side)).encode()).hexdigest()[:16]
+        name = Path(side.file).stem
+        return self.cache / folder / version / f"{name}-{side.commit[:8]}-{key}.{ending}"
+
+    def _ran(self, side: Side) -> dict[str, object]:
+        file = self.tree(side.commit) / side.file
+        if not file.is_file():
+            return {"error": f"{side.file} is not in the tree of {side.commit[:12]}"}
+        recording = self._kept(side, self.versions[1], "recordings", "pickle")
+        recording.parent.mkdir(parents=True, exist_ok=True)
+        device = DEVICES.get(side.platform, side.platform)
+        command = [
+            self.python,
+            str(self._worker),
+            str(recording),
+            device,
+            side.entry,
+            file.name,
+            *shlex.split(side.arguments),
+        ]
+        environment = {**os.environ, "PYTHONPATH": str(self.simulator), "OMP_NUM_THREADS": "1"}
+        with tempfile.TemporaryFile("w+") as err:
+            process = subprocess.Popen(
+                command,
+                cwd=file.parent,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                preexec_fn=self._limit,
+            )
+            out, _ = process.communicate()
+            err.seek(0)
+            return self._answer(out, err.read(), process.returncode)
+
+    @cached_property
+    def _worker(self) -> Path:
+        """The one of the version that is run, which knows its own modules."""
+        own = self.simulator / WORKER
+        return own if own.is_file() else ROOT / WORKER
+
+    def _limit(self) -> None:
+        size = int(self.gigabytes * 2**30)
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        resource.setrlimit(resource.RLIMIT_CPU, (self.seconds, self.seconds + 5))
+
+    def _answer(self, out: str, err: str, code: int) -> dict[str, object]:
+        if code == 0:
+            told = json.loads(out)
+            assert isinstance(told, dict)
+            return told
+        if code == -signal.SIGXCPU:
+            return {"error": f"not done after {self.seconds} CPU seconds"}
+        if "MemoryError" in err or "can't allocate memory" in err:
+            return {"error": f"needs more than {self.gigabytes:g} GB of memory"}
+        last = [line for line in err.strip().splitlines() if line.strip()] or ["and said nothing"]
+        return {"error": f"exit code {code}: {last[-1]}"}
