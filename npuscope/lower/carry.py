@@ -12,6 +12,7 @@ from dataclasses import replace
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.needs import Needs
 from npuscope.lower.storages import Storages
+from npuscope.ops.transfers import COPY
 
 
 def settle_carries(lowered: Lowered) -> Lowered:
@@ -36,7 +37,7 @@ def _begun(items: Items, values: list[Value], needs: Needs) -> Items:
             if carry.first is not None and needs.after(carry.first, item):
                 value = replace(values[carry.first], id=len(values), storage=len(values))
                 values.append(value)
-                made.append(Instruction("copy", "move", item.site, (carry.first,), value.id))
+                made.append(Instruction(COPY.name, COPY.plane, item.site, (carry.first,), value.id))
                 carry = replace(carry, first=value.id)
             carries.append(carry)
         made.append(replace(item, items=_begun(item.items, values, needs), carries=tuple(carries)))
@@ -61,7 +62,7 @@ def _settled(
             fresh = carry.next in own and not needs.after(carry.value, makers[carry.next])
             if carry.next in taken or not fresh:
                 value = values[carry.next]
-                copies.append(Instruction("copy", "move", value.site, (carry.next,), carry.value))
+                copies.append(Instruction(COPY.name, COPY.plane, value.site, (carry.next,), carry.value))
             else:
                 storages.join(carry.value, carry.next)
                 taken.add(carry.next)

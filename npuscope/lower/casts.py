@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from npuscope.device.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
+from npuscope.ops.spec import Role
 
 
 def chain(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ def _expanded(items: Items, values: list[Value], casts: Mapping[str, frozenset[s
         if isinstance(item, Repeat):
             yield replace(item, items=tuple(_expanded(item.items, values, casts)))
             continue
-        if item.name == "cast" and item.plane == "vector" and item.result is not None and item.reads:
+        if item.spec.is_a(Role.CAST) and item.plane == "vector" and item.result is not None and item.reads:
             source, target = values[item.reads[0]].dtype.lower(), values[item.result].dtype.lower()
             for step in chain(source, target, casts)[:-1]:
                 number = len(values)

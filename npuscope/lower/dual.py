@@ -14,14 +14,15 @@ from npuscope.device.chip import Device
 from npuscope.lower.l0_tiling import next_loop, product_of
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.sizes import tile_bytes
+from npuscope.ops.shaping import SLICE
+from npuscope.ops.spec import Role
 
-DUAL = ("matmul_dual", "matmul_dual_acc")
 IN_FLIGHT = 2
 
 
 def stream_dual(lowered: Lowered, device: Device) -> Lowered:
     """Dual products whose weights do not fit whole, as a loop over parts of K."""
-    if not any(one.name in DUAL for one in instructions(lowered.items)):
+    if not any(one.spec.is_a(Role.DUAL) for one in instructions(lowered.items)):
         return lowered
     streamer = _Streamer(lowered, device)
     items = streamer.items(lowered.items)
@@ -58,8 +59,8 @@ class _Streamer:
         return (
             isinstance(one, Instruction)
             and isinstance(other, Instruction)
-            and one.name in DUAL
-            and other.name in DUAL
+            and one.spec.is_a(Role.DUAL)
+            and other.spec.is_a(Role.DUAL)
             and one.operands[1] == other.operands[1]
         )
 
@@ -112,7 +113,7 @@ class _Streamer:
         share = product.flops * part // deep
         return [
             replace(load, result=piece, accesses=accesses),
-            Instruction("slice", "view", product.site, (left.id,), view),
+            Instruction(SLICE.name, "view", product.site, (left.id,), view),
             replace(product, operands=(product.operands[0], view, piece, *product.operands[3:]), flops=share),
         ]
 

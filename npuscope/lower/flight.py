@@ -8,6 +8,7 @@ the core that sends first runs ahead of the other by one turn less than there ar
 from __future__ import annotations
 
 from npuscope.lower.model import Items, Repeat, Unit, instructions
+from npuscope.ops.spec import Role
 
 LEAST_AHEAD = 2
 
@@ -25,13 +26,13 @@ def in_flight(loop: Repeat, turns: int, unit: Unit) -> int:
 
 def crosses(items: Items) -> bool:
     """Whether tiles go both ways between the cores."""
-    return len({one.attribute("way") for one in instructions(items) if one.name == "push"}) > 1
+    return len({one.attribute("way") for one in instructions(items) if one.spec.is_a(Role.SEND)}) > 1
 
 
 def _sends_first(items: Items, unit: Unit) -> bool:
     """Whether a core sends one tile, then takes one, and nothing but the tile it takes ties the two halves."""
-    handed = [one for one in instructions(items) if one.unit == unit and one.name in ("push", "pop")]
-    if [one.name for one in handed] != ["push", "pop"]:
+    handed = [one for one in instructions(items) if one.unit == unit and one.spec.is_a(Role.SEND, Role.RECEIVE)]
+    if len(handed) != 2 or not (handed[0].spec.is_a(Role.SEND) and handed[1].spec.is_a(Role.RECEIVE)):
         return False
     wanted = set(handed[0].reads)
     before = {id(handed[0])}  # what the sent tile is made by

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from npuscope.lower.model import Instruction, Items, Repeat, Value
 from npuscope.lower.needs import Needs
+from npuscope.ops.spec import Role
+from npuscope.ops.transfers import COPY
 
 
 def in_place(one: Instruction) -> bool:
     """A cast of plane "move" is an accumulator seen in the type that it will leave in."""
-    return one.plane in ("view", "cube") or one.name == "assemble" or (one.name == "cast" and one.plane == "move")
+    return one.spec.storage == "operand" or (one.spec.is_a(Role.CAST) and one.plane == "move")
 
 
 def keep_old(items: Items, values: list[Value]) -> Items:
@@ -27,11 +29,12 @@ def _kept(items: Items, values: list[Value], needs: Needs) -> Items:
         if isinstance(item, Repeat):
             made.append(replace(item, items=_kept(item.items, values, needs)))
             continue
-        old = item.operands[0] if item.name == "assemble" and item.result is not None and item.operands else None
+        writes = item.spec.is_a(Role.WRITES_INTO) and item.result is not None and item.operands
+        old = item.operands[0] if writes else None
         if old is not None and needs.after(old, item):
             value = replace(values[old], id=len(values), storage=len(values))
             values.append(value)
-            made.append(Instruction("copy", "move", item.site, (old,), value.id))
+            made.append(Instruction(COPY.name, COPY.plane, item.site, (old,), value.id))
             item = replace(item, operands=(value.id, *item.operands[1:]))
         made.append(item)
     return tuple(made)

@@ -14,6 +14,7 @@ from npuscope.lower.l0 import HALVES, Cut, Product, choose
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.sizes import matrix, tile_bytes
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.transfers import MOVE
 
 
 def tile_products(lowered: Lowered, device: Device) -> Lowered:
@@ -103,7 +104,7 @@ class _Tiler:
             new = len(self.values)
             source = self.values[number]
             self.values.append(replace(source, id=new, storage=new, space=space, shape=shape, in_ring=False, bytes=0))
-            made.append(Instruction("move", "move", one.site, (number,), new))
+            made.append(Instruction(MOVE.name, MOVE.plane, one.site, (number,), new))
             operands[place] = new
         return [*made, replace(one, operands=tuple(operands), flops=flops)]
 

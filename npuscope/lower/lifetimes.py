@@ -15,12 +15,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from npuscope.lower.flight import crosses, in_flight
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Unit
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Unit, Value
 from npuscope.ops.dtypes import BY_NAME
 
-REDUCTIONS = ("row_sum", "row_max", "row_min", "row_argmax", "row_prod")
-NOT_IN_PLACE = {*REDUCTIONS, "recip", "rsqrt", "mrgsort", "move", "copy", "fmod", "fmods", "transpose", "concat"}
-HELD_OPERAND = {"sel": (0,)}  # beside the broadcast vector of row_expand_… and col_expand_…
 Moment = tuple[int, ...]
 Turns = dict[int, int]  # Repeat, by its first place -> which turn in flight
 
@@ -125,24 +122,23 @@ class Lives:
 
     def _instruction(self, one: Instruction, place: int, loops: Loops) -> None:
         read, write = 2 * place, 2 * place + 1
-        values = self.lowered.values
-        held = HELD_OPERAND.get(one.name, (1,) if "_expand" in one.name else ())
+        spec = one.spec
         for n, number in enumerate(one.operands):
             if number is not None:
-                self._needed(number, write if n in held else read, loops)
+                self._needed(number, write if n in spec.held else read, loops)
         for number in one.scratch:
             self._needed(number, read, loops)
             self._needed(number, write, loops)
         if one.result is not None:
-            widens = (
-                one.name == "cast"
-                and one.reads
-                and BY_NAME[values[one.result].dtype].bytes > BY_NAME[values[one.reads[0]].dtype].bytes
-            )
-            early = one.name in NOT_IN_PLACE or widens
+            early = spec.storage == "apart" or (spec.storage == "apart_if_wider" and self._widens(one))
             life = self._needed(one.result, read if early else write, loops)
             life.loaded = life.loaded or one.plane == "load"
             life.summed = life.summed or one.plane == "cube"
+
+    def _widens(self, one: Instruction) -> bool:
+        values = self.lowered.values
+        assert one.result is not None
+        return bool(one.reads) and _bytes(values[one.result]) > _bytes(values[one.reads[0]])
 
     def _needed(self, number: int, when: int, loops: Loops) -> Lifetime:
         value = self.lowered.values[number]
@@ -163,6 +159,11 @@ class Lives:
         for life in self.found.values():
             if life.first < 2 * start < life.last and life.last < 2 * end:
                 life.last = 2 * end
+
+
+def _bytes(value: Value) -> int:
+    """Of one element."""
+    return BY_NAME[value.dtype].bytes
 
 
 def _loads_first(loop: Repeat) -> int:

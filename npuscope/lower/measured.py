@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.device.chip import Device
-from npuscope.lower.lifetimes import REDUCTIONS
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.sizes import matrix, tile_bytes
 
@@ -39,7 +38,7 @@ def _with_scratch(items: Items, values: list[Value], split: str, device: Device)
     for item in items:
         if isinstance(item, Repeat):
             yield replace(item, items=tuple(_with_scratch(item.items, values, split, device)))
-        elif item.name in REDUCTIONS and item.plane == "vector" and item.reads and not item.scratch:
+        elif item.spec.scratch and item.plane == "vector" and item.reads and not item.scratch:
             source = values[item.reads[0]]
             shape = (*source.shape[:-1], max(source.shape[-1], LEAST_SCRATCH_COLUMNS))
             number = len(values)

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from npuscope.tile.record.model import Access, Plane
+from npuscope.ops.spec import OpSpec, Plane
+from npuscope.ops.table import spec_of
+from npuscope.tile.record.model import Access
 
 Unit = Literal["AIC", "AIV"]
 Pipe = Literal["MTE2", "MTE1", "M", "FIXP", "V", "MTE3", "S"]
@@ -52,6 +54,11 @@ class Instruction:
     flops: int = 0
     unit: Unit | None = None
     pipe: Pipe | None = None
+
+    @property
+    def spec(self) -> OpSpec:
+        """What the op is; lowering makes a few that no program has, such as `copy`."""
+        return spec_of(self.name)
 
     @property
     def reads(self) -> tuple[int, ...]:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.ops.cube import MATMUL
+from npuscope.ops.spec import Role
+from npuscope.ops.transfers import MOVE
 
-INHERITS = {"fillpad"}  # vector ops that the cube core's own mover can do on a tile that only products read
 NARROWED = ("BF16", "FP16")  # what leaves an accumulator narrower than it is
 
 
@@ -41,7 +43,7 @@ def _spaces(lowered: Lowered) -> dict[int, str]:
     made: dict[int, set[str]] = defaultdict(set)
     for one in instructions(lowered.items):
         if one.result is not None:
-            inherits = one.name in INHERITS
+            inherits = one.spec.is_a(Role.INHERITS_SPACE)
             made[lowered.values[one.result].storage].add("inherits" if inherits else one.plane)
     wanted = demands(lowered)
     found = dict(said)
@@ -58,13 +60,13 @@ def demands(lowered: Lowered) -> dict[int, set[str]]:
     """Storage -> the spaces its readers need it in, also through ops that work where their operand lies."""
     wanted: dict[int, set[str]] = defaultdict(set)
     order = list(instructions(lowered.items))
-    copies = [one for one in order if one.name == "copy"]
+    copies = [one for one in order if one.spec.is_a(Role.COPY)]
     for one in reversed(order):
         for n, value in enumerate(one.operands):
             if value is None:
                 continue
             storage = lowered.values[value].storage
-            if one.name in INHERITS and one.result is not None:
+            if one.spec.is_a(Role.INHERITS_SPACE) and one.result is not None:
                 wanted[storage] |= wanted[lowered.values[one.result].storage] or {"Vec"}
             elif need := demand(one, n):
                 wanted[storage].add(need)
@@ -80,7 +82,7 @@ def _only_loaded(lowered: Lowered, storage: int) -> bool:
     for one in instructions(lowered.items):
         if one.result is None or lowered.values[one.result].storage != storage or one.plane == "view":
             continue
-        if one.name in INHERITS:
+        if one.spec.is_a(Role.INHERITS_SPACE):
             source = lowered.values[one.reads[0]]
             if source.storage != storage and not _only_loaded(lowered, source.storage):
                 return False
@@ -139,7 +141,7 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
 
 def _without_zero_seeds(lowered: Lowered) -> Lowered:
     """An accumulator seeded by `full`: the first product overwrites instead, for nothing can be put into Acc."""
-    seeds = {one.result for one in instructions(lowered.items) if one.name == "full"}
+    seeds = {one.result for one in instructions(lowered.items) if one.spec.is_a(Role.FILL)}
     used = {
         v for one in instructions(lowered.items) for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)
     }
@@ -156,7 +158,7 @@ def _without_zero_seeds(lowered: Lowered) -> Lowered:
             if isinstance(item, Repeat):
                 yield replace(item, items=tuple(rewritten(item.items)))
             elif item.plane == "cube" and item.operands[0] in dropped:
-                yield replace(item, name="matmul", operands=(None, *item.operands[1:]))
+                yield replace(item, name=MATMUL.name, operands=(None, *item.operands[1:]))
             elif item.result not in dropped:
                 yield item
 
@@ -198,7 +200,7 @@ class _Mover:
         wanted = demands(self.lowered)
         found = set()
         for one in instructions(self.lowered.items):
-            if one.name == "cast" and one.plane == "vector" and one.result is not None and one.reads:
+            if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
                 source, result = self.values[one.reads[0]], self.values[one.result]
                 rint = one.attribute("mode") == "rint" and result.dtype in NARROWED
                 if source.space == "Acc" and source.dtype == "FP32" and rint and wanted[result.storage] == {"Mat"}:
@@ -219,7 +221,7 @@ class _Mover:
                     key = (number, demand(one, k))
                     if here and key not in known:
                         known[key] = self._moved_value(number, key[1])
-                        yield Instruction("move", "move", one.site, (number,), known[key])
+                        yield Instruction(MOVE.name, MOVE.plane, one.site, (number,), known[key])
             if isinstance(item, Repeat):
                 yield replace(item, items=tuple(self._items(item.items, inside, known)))
             else:
@@ -234,7 +236,7 @@ class _Mover:
         return replace(one, operands=operands, plane=plane)
 
     def _in_mat(self, one: Instruction) -> bool:
-        return one.name in INHERITS and one.result is not None and self.values[one.result].space == "Mat"
+        return one.spec.is_a(Role.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
 
     def _misplaced(self, one: Instruction, operand: int, number: int) -> bool:
         need, space = demand(one, operand), self.values[number].space

@@ -14,6 +14,8 @@ from math import prod
 from npuscope.device.chip import Device
 from npuscope.lower.model import Direction, Instruction, Items, Lowered, Pipe, Repeat, Ring, Unit, Value, instructions
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import Role
+from npuscope.ops.transfers import POP, PUSH
 
 CROSSING: dict[tuple[str, str], Direction] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
 SENDER: dict[Direction, tuple[Unit, Pipe]] = {"C2V": ("AIC", "FIXP"), "V2C": ("AIV", "MTE3")}
@@ -56,15 +58,15 @@ def _split(
         assert item.result is not None
         handed[way] = max(handed.get(way, 0), prod(source.shape) * BY_NAME[source.dtype].bytes)
         kept, tile = item.result, item.result
-        if item.name == "copy":  # into a tile that stays: out of the ring again
+        if item.spec.is_a(Role.COPY):  # into a tile that stays: out of the ring again
             tile = len(values)
             values.append(replace(values[kept], id=tile, storage=tile))
         values[tile] = replace(values[tile], in_ring=True)
         attributes = (("way", way), ("tile", tile))
         unit, pipe = SENDER[way]
-        yield replace(item, name="push", result=None, unit=unit, pipe=pipe, attributes=attributes)
+        yield replace(item, name=PUSH.name, result=None, unit=unit, pipe=pipe, attributes=attributes)
         unit, pipe, _ = RECEIVER[way]
-        yield replace(item, name="pop", operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
+        yield replace(item, name=POP.name, operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
         if tile != kept:
             copied = replace(item, operands=(tile,))
             yield replace(copied, unit=unit, pipe=_pipe(copied, values))

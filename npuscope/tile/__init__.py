@@ -12,6 +12,6 @@ globals().update(_language())
 
 
 def __getattr__(name: str) -> object:
-    from npuscope.tile.language.namespace import missing
+    from npuscope.tile.language.namespace import late
 
-    raise missing("pl", name, globals())
+    return late("pl", name, globals())

@@ -1,4 +1,4 @@
-"""Element-wise work on tiles: name -> function, in the compute type of its operands (float32, or an integer type).
+"""Element-wise work on tiles, in the compute type of its operands (float32, or an integer type).
 
 Rounding at the result's type is `rounding.round_to`, the caller's to apply. Shapes broadcast as in NumPy; operands
 may be NumPy scalars of the tile's compute type. exp, log, rsqrt and the like are the exact functions rounded to
@@ -31,15 +31,15 @@ def _one_number(x: Any, y: Any) -> bool:
     return np.ndim(y) == 0 and isinstance(x, np.ndarray) and x.size >= _CLIP_FROM and x.dtype == _F32
 
 
-def _maximum(x: Any, y: Any) -> Any:
+def maximum(x: Any, y: Any) -> Any:
     return x.clip(_F32(y), _INFINITY) if _one_number(x, y) else np.maximum(x, y)
 
 
-def _minimum(x: Any, y: Any) -> Any:
+def minimum(x: Any, y: Any) -> Any:
     return x.clip(-_INFINITY, _F32(y)) if _one_number(x, y) else np.minimum(x, y)
 
 
-def _div(x: Any, y: Any) -> Any:
+def div(x: Any, y: Any) -> Any:
     """x / y; between integers cut towards zero as in C, and -1 (all bits set) for a division by zero."""
     if _is_float(x) or _is_float(y):
         return np.divide(x, y)
@@ -47,7 +47,7 @@ def _div(x: Any, y: Any) -> Any:
     return np.where(np.equal(y, 0), -1, np.floor_divide(np.subtract(x, rest), y)).astype(rest.dtype)
 
 
-def _fmod(x: Any, y: Any) -> Any:
+def fmod(x: Any, y: Any) -> Any:
     """x - trunc(x / y) * y, with the sign of x."""
     if not _is_float(x) and not _is_float(y):
         return np.fmod(x, y)
@@ -55,7 +55,7 @@ def _fmod(x: Any, y: Any) -> Any:
     return np.subtract(x, np.trunc(quotient) * y)
 
 
-def _rem(x: Any, y: Any) -> Any:
+def rem(x: Any, y: Any) -> Any:
     """x - floor(x / y) * y, with the sign of y."""
     if not _is_float(x) and not _is_float(y):
         return np.remainder(x, y)
@@ -63,12 +63,8 @@ def _rem(x: Any, y: Any) -> Any:
     return np.subtract(x, np.floor(quotient) * y)
 
 
-def _expdif(x: Any, y: Any) -> Any:
+def expdif(x: Any, y: Any) -> Any:
     return np.exp(np.subtract(x, y))
-
-
-def _lrelu(x: Any, y: Any) -> Any:
-    return np.where(np.less(x, 0), np.multiply(x, y), x)
 
 
 def _bits(operation: Callable[..., Any]) -> Binary:
@@ -82,49 +78,25 @@ def _bits(operation: Callable[..., Any]) -> Binary:
     return run
 
 
-def _rsqrt(x: Array) -> Array:
+def rsqrt(x: Array) -> Array:
     return np.divide(_ONE, np.sqrt(x))
 
 
-def _invert(x: Array) -> Array:
+def invert(x: Array) -> Array:
     return np.invert(x.astype(_I32)).astype(_F32) if x.dtype.kind == "f" else np.invert(x)
 
 
-BINARY: dict[str, Binary] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": _div,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "fmod": _fmod,
-    "fmods": _fmod,
-    "rem": _rem,
-    "rems": _rem,
-    "pow": np.power,
-    "expdif": _expdif,
-    "lrelu": _lrelu,
-    "prelu": _lrelu,
-    "and": _bits(np.bitwise_and),
-    "or": _bits(np.bitwise_or),
-    "xor": _bits(np.bitwise_xor),
-    "shl": _bits(np.left_shift),
-    "shr": _bits(np.right_shift),
-}
+def recip(x: Array) -> Array:
+    return np.divide(_ONE, x)
 
-UNARY: dict[str, Callable[[Array], Array]] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": _rsqrt,
-    "recip": lambda x: np.divide(_ONE, x),
-    "neg": np.negative,
-    "abs": np.abs,
-    "relu": lambda x: _maximum(x, x.dtype.type(0)),
-    "sin": np.sin,
-    "cos": np.cos,
-    "not": _invert,
-}
+
+def relu(x: Array) -> Array:
+    positive: Array = maximum(x, x.dtype.type(0))
+    return positive
+
+
+bit_and, bit_or, bit_xor = _bits(np.bitwise_and), _bits(np.bitwise_or), _bits(np.bitwise_xor)
+shift_left, shift_right = _bits(np.left_shift), _bits(np.right_shift)
 
 _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
     np.equal,

@@ -58,3 +58,11 @@ def col_min(x: Array) -> Array:
 
 def col_prod(x: Array) -> Array:
     return np.multiply.reduce(x, axis=-2, dtype=x.dtype, keepdims=True)
+
+
+def col_argmax(x: Array) -> Array:
+    return row_argmax(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def col_argmin(x: Array) -> Array:
+    return row_argmin(x.swapaxes(-1, -2)).swapaxes(-1, -2)

@@ -7,42 +7,20 @@ side share lines, so spans are counted, not rows.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from npuscope.device.chip import Device, ReduceCost
+from npuscope.device.chip import Device, OpCost, ReduceCost
+from npuscope.errors import NpuscopeError
 from npuscope.lower.model import Instruction, Lowered, Value
 from npuscope.lower.sizes import matrix
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Access
 
 NS = 1e9
 REPEAT = 256  # bytes of one step of the vector unit
-# op of the tile language -> vector instruction; what is not here costs as "vother"
-VECTOR = {
-    **dict.fromkeys(("add", "sub", "row_expand_add", "row_expand_sub", "col_expand_add", "col_expand_sub"), "vadd"),
-    **dict.fromkeys(("mul", "row_expand_mul", "col_expand_mul"), "vmul"),
-    **dict.fromkeys(("maximum", "minimum", "max", "min", "row_expand_max", "row_expand_min"), "vmax"),
-    **dict.fromkeys(("div", "row_expand_div", "col_expand_div", "recip", "fmod", "fmods"), "vdiv"),
-    **dict.fromkeys(("adds", "subs", "neg"), "vadds"),
-    **dict.fromkeys(("exp", "row_expand_expdif", "col_expand_expdif"), "vexp"),
-    **dict.fromkeys(("full", "fillpad", "fillpad_expand", "assemble", "concat", "copy", "arange", "tri"), "vcopy"),
-    **dict.fromkeys(("row_expand", "col_expand", "expands", "aiv_shard", "aic_gather", "move"), "vcopy"),
-    "muls": "vmuls",
-    "abs": "vabs",
-    "cast": "vconv",
-    "log": "vln",
-    "sqrt": "vsqrt",
-    "rsqrt": "vrsqrt",
-    "relu": "vmaxs",
-    "cmp": "vcmp",
-    "sel": "vsel",
-    "gather": "vgather",
-    "scatter": "vgather",
-    "mrgsort": "vmrgsort4",
-    "sort32": "vbitsort",
-}
-WITH_NUMBER = {"add": "vadds", "sub": "vadds", "mul": "vmuls", "maximum": "vmaxs", "minimum": "vmins", "div": "vmuls"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +37,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     cycle = NS / _clock(device)
     if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
         return _transfer(one, lowered, device)
-    if one.name in ("push", "pop"):
+    if one.spec.is_a(Role.SEND, Role.RECEIVE):
         return _handed_over(one, lowered, device)
     if one.pipe == "M":
         return Cost(_product(one, lowered, device) * cycle)
@@ -119,12 +97,12 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
 
     Who takes it waits for one sync, whichever way it goes; who gives it does not wait.
     """
-    number = one.reads[0] if one.name == "push" else one.result
+    number = one.reads[0] if one.spec.is_a(Role.SEND) else one.result
     value = lowered.values[number]  # type: ignore[index]
     cycle = NS / _clock(device)
     if one.pipe == "FIXP":
         return Cost(_drain(*matrix(value.shape), device) * cycle)
-    sync = device.timing["hand_over"].value * cycle if one.name == "pop" else 0.0
+    sync = device.timing["hand_over"].value * cycle if one.spec.is_a(Role.RECEIVE) else 0.0
     rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
     return Cost(sync + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS)
 
@@ -154,15 +132,30 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
     value = lowered.values[number if number is not None else 0]
     result = value if one.result is None else lowered.values[one.result]
     halves = 2 if lowered.split else 1
-    rows, columns = matrix(value.shape)
-    name = one.name.removeprefix("tile_")
-    if name in device.reduce and name != "row_expand":
-        return _reduced(device.reduce[name], max(rows // halves, 1), columns)
+    cost = vector_cost(cost_place(one), device)
+    if isinstance(cost, ReduceCost):
+        rows, columns = matrix(value.shape)
+        return _reduced(cost, max(rows // halves, 1), columns)
     size = max(_size(value), _size(result)) / halves
-    numbers = len(one.operands) > 1 and any(operand is None for operand in one.operands)
-    kind = WITH_NUMBER.get(name) if numbers and name in WITH_NUMBER else VECTOR.get(name, "vother")
-    cost = device.op[kind or "vother"]
     return cost.head + cost.slope * -(-size // REPEAT) + cost.tail
+
+
+def cost_place(one: Instruction) -> str:
+    """Where the device file has the cost of an instruction of the vector unit."""
+    number = len(one.operands) > 1 and any(operand is None for operand in one.operands)
+    return one.spec.with_number if number and one.spec.with_number else one.spec.cost
+
+
+def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:
+    """The cost at a place of the device file: `op.vadd`, `reduce.row_sum`."""
+    table, _, key = place.partition(".")
+    costs: Mapping[str, OpCost | ReduceCost] = device.reduce if table == "reduce" else device.op
+    if key not in costs:
+        raise NpuscopeError(
+            f"{device.name} has no cost {place}",
+            remedy="Add it to the device file, or let the file inherit from ascend910b1.",
+        )
+    return costs[key]
 
 
 def _reduced(cost: ReduceCost, rows: int, columns: int) -> float:

@@ -16,6 +16,7 @@ from npuscope.check.memory import Kernel
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.model import Instruction, Items, Lowered
+from npuscope.ops.spec import Role
 from npuscope.simulate.core.costs import NS, Cost, cost_of
 from npuscope.simulate.core.scalar import only_scalars
 
@@ -102,7 +103,7 @@ class _Writer:
         """`times`: how often the items are gone through on all lanes, `met`: on one of them."""
         for item in items:
             if isinstance(item, Instruction):
-                self.barriers += met * (item.name == "syncall")
+                self.barriers += met * item.spec.is_a(Role.BARRIER)
                 self._instruction(item, times)
                 continue
             self.loops = max(self.loops, item.loop)
@@ -124,11 +125,11 @@ class _Writer:
     def _instruction(self, one: Instruction, times: int) -> None:
         result = -1 if one.result is None else one.result
         reads = list(dict.fromkeys(one.reads))
-        if one.name == "push":
+        if one.spec.is_a(Role.SEND):
             result = one.attribute("tile")  # type: ignore[assignment]
-        elif one.name == "pop":
+        elif one.spec.is_a(Role.RECEIVE):
             reads = [result]
-        if one.name == "syncall":
+        if one.spec.is_a(Role.BARRIER):
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
         if one.pipe is None or one.unit is None:

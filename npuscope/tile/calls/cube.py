@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from npuscope.ops.cube import MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATMUL_DUAL_ACC
 from npuscope.ops.dtypes import FP32, INT32, DataType
+from npuscope.ops.elementwise import CAST
 from npuscope.ops.numeric import cube, rounding
+from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.checks import describe, dtype_of, flag
+from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.run.values import Shape, Tile
@@ -26,8 +30,9 @@ def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:
 
 
 def _product(
-    run: Run, name: str, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
+    run: Run, spec: OpSpec, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
 ) -> Tile:
+    name = spec.name
     left, right = run.tile(x, name), run.tile(y, name)
     a_trans, b_trans = flag(a_trans, name, "a_trans="), flag(b_trans, name, "b_trans=")
     run.region(name)
@@ -62,7 +67,7 @@ def _product(
     result = Tile(None, shape if acc is None else acc.shape, dtype, valid, "Acc")
     flops = 2 * m * n * k * int(np.prod(batch, dtype=np.int64))
     attributes = tuple([(key, True) for key, on in (("a_trans", a_trans), ("b_trans", b_trans)) if on])
-    run.emit(name, "cube", (acc, left, right), result, attributes=attributes, flops=flops)
+    run.emit(spec, (acc, left, right), result, attributes=attributes, flops=flops)
     if a is not None and b is not None and (acc is None or acc.array is not None):
         if deep < k:  # what lies beyond the valid columns must not enter the sum
             a = a[..., :deep, :] if a_trans else a[..., :deep]
@@ -93,6 +98,7 @@ def _valid(
     return None if valid == shape else valid, min(a_deep, b_deep)
 
 
+@own(MATMUL, "matmul")
 def matmul(
     lhs: Any,
     rhs: Any,
@@ -106,27 +112,29 @@ def matmul(
     if out_dtype is not None:
         out_dtype = dtype_of(out_dtype, "matmul")
     flag(c_matrix_nz, "matmul", "c_matrix_nz=")
-    tile = _product(run, "matmul", lhs, rhs, a_trans, b_trans, None)
+    tile = _product(run, MATMUL, lhs, rhs, a_trans, b_trans, None)
     if out_dtype is not None and out_dtype is not tile.dtype:
         if not (tile.dtype is FP32 and out_dtype.is_float):
             raise fault(f"pl.matmul gives {tile.dtype}, not {out_dtype}")
         narrow = Tile(None, tile.shape, out_dtype, tile.valid, "Acc")
-        run.emit("cast", "move", (tile,), narrow, attributes=(("mode", "rint"),))
+        run.emit(CAST, (tile,), narrow, attributes=(("mode", "rint"),), plane="move")
         if tile.array is not None:
             narrow.array = rounding.cast(tile.array, FP32, out_dtype, "rint")
         return narrow
     return tile
 
 
+@own(MATMUL_ACC, "matmul_acc")
 def matmul_acc(
     acc: Any, lhs: Any, rhs: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None
 ) -> Tile:
     """acc + lhs · rhs; where init_cond holds the product alone."""
     run = current()
     keep = init_cond is None or not flag(init_cond, "matmul_acc", "init_cond=")
-    return _product(run, "matmul_acc", lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
+    return _product(run, MATMUL_ACC, lhs, rhs, a_trans, b_trans, run.tile(acc, "matmul_acc"), keep)
 
 
+@own(MATMUL_DUAL_ACC)
 def matmul_dual_acc(
     acc_a: Any, acc_b: Any, lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
 ) -> tuple[Tile, Tile]:
@@ -134,21 +142,23 @@ def matmul_dual_acc(
     run = current()
     first = None if acc_a is None else run.tile(acc_a, "matmul_dual_acc")
     second = None if acc_b is None else run.tile(acc_b, "matmul_dual_acc")
-    one = _product(run, "matmul_dual_acc", lhs, rhs_a, a_trans, b_trans, first)
-    return one, _product(run, "matmul_dual_acc", lhs, rhs_b, a_trans, b_trans, second)
+    one = _product(run, MATMUL_DUAL_ACC, lhs, rhs_a, a_trans, b_trans, first)
+    return one, _product(run, MATMUL_DUAL_ACC, lhs, rhs_b, a_trans, b_trans, second)
 
 
+@own(MATMUL_DUAL)
 def matmul_dual(lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False) -> tuple[Tile, Tile]:
     """Two products of one left operand: (lhs · rhs_a, lhs · rhs_b)."""
     run = current()
-    one = _product(run, "matmul_dual", lhs, rhs_a, a_trans, b_trans, None)
-    return one, _product(run, "matmul_dual", lhs, rhs_b, a_trans, b_trans, None)
+    one = _product(run, MATMUL_DUAL, lhs, rhs_a, a_trans, b_trans, None)
+    return one, _product(run, MATMUL_DUAL, lhs, rhs_b, a_trans, b_trans, None)
 
 
+@own(MATMUL_BIAS, "matmul_bias")
 def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
     """lhs · rhs + bias, the bias a row."""
     run = current()
-    tile = _product(run, "matmul_bias", lhs, rhs, False, False, None)
+    tile = _product(run, MATMUL_BIAS, lhs, rhs, False, False, None)
     row = run.tile(bias, "matmul_bias")
     if row.shape[-1] != tile.shape[-1] or math.prod(row.shape) != row.shape[-1]:
         raise fault(f"pl.matmul_bias: a bias {describe(row)} for a product {describe(tile)}")
@@ -157,21 +167,26 @@ def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
     return tile
 
 
+@own(MATMUL, "batch_matmul")
 def batch_matmul(lhs: Any, rhs: Any) -> Tile:
     return matmul(lhs, rhs)
 
 
+@own(MATMUL_ACC, "batch_matmul_acc")
 def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
+@own(MATMUL, "gemv")
 def gemv(lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
     return matmul(lhs, rhs)
 
 
+@own(MATMUL_ACC, "gemv_acc")
 def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
+@own(MATMUL_BIAS, "gemv_bias")
 def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: str = "unspecified") -> Tile:
     return matmul_bias(lhs, rhs, bias)

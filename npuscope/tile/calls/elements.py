@@ -8,9 +8,11 @@ import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
+from npuscope.ops.scalars import DIM, READ, WRITE
 from npuscope.tile.calls.checks import describe, fitting, is_number
 from npuscope.tile.calls.checks import index as whole
 from npuscope.tile.calls.gm import check_bounds, position, write_box
+from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
@@ -37,6 +39,7 @@ def _flat(x: Any, index: Any) -> list[Any]:
     raise fault(f"{len(where)} indices for {describe(x)}")
 
 
+@own(READ)
 def read(src: Any, offset: Any) -> Any:
     """One element as a scalar."""
     run, x, index = current(), src, offset
@@ -54,7 +57,7 @@ def read(src: Any, offset: Any) -> Any:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
     elif run.block is not None:
         number = run.touch(x, "read")
-        run.emit("read", "scalar", (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
+        run.emit(READ, (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
     if buffer.data is None or not buffer.known:
         return UNKNOWN
@@ -77,7 +80,7 @@ def _scalar(value: Any) -> Any:
 
 def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
     check_bounds("read", x.shape, where, (1,) * len(where), "the tile")
-    run.emit("read", "scalar", (x,), None)
+    run.emit(READ, (x,), None)
     if x.array is None:
         return UNKNOWN
     if any(type(i) is Lane for i in where):
@@ -86,6 +89,7 @@ def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
     return int(value) if x.dtype.is_int else np.float32(value)
 
 
+@own(WRITE)
 def write(dst: Any, offset: Any, value: Any) -> Any:
     """One element in place."""
     run, x, index = current(), dst, offset
@@ -97,7 +101,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
         where = _flat(x, index)
         check_bounds("write", x.valid or x.shape, where, (1,) * len(where), "the tile's valid region")
         run.region("write")
-        run.emit("write", "scalar", (x, value), None)
+        run.emit(WRITE, (x, value), None)
         _write_tile(run, x, where, value)
         return x
     if not isinstance(x, Tensor):
@@ -108,7 +112,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     start = position(x, where)
     run.region("write")
     number = run.touch(x, "write", "write")
-    run.emit("write", "scalar", (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
+    run.emit(WRITE, (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:
@@ -142,6 +146,7 @@ def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
     x.own()[tuple([int(i) for i in where])] = _element(value, x.dtype)
 
 
+@own(DIM)
 def dim(tensor: Any, axis: Any) -> int:
     """The run-time extent of an axis."""
     if not isinstance(tensor, Tensor | Tile):

@@ -9,6 +9,8 @@ import numpy as np
 
 from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
 from npuscope.ops.numeric import rounding, storage
+from npuscope.ops.spec import OpSpec
+from npuscope.ops.transfers import LOAD, STORE
 from npuscope.tile.calls.checks import check_offsets, describe
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
@@ -71,7 +73,7 @@ def load_box(
     space: str | None = None,
     strides: Shape | None = None,
     kept: Shape | None = None,
-    op: str = "load",
+    op: OpSpec = LOAD,
     prologue: bool = False,
     reach: Shape | None = None,
     attributes: tuple[tuple[str, Any], ...] = (),
@@ -90,12 +92,12 @@ def load_box(
     if prologue:
         block = run.block
         assert block is not None
-        key = ("op", op, "load", sites.here(), (), _type(tile), (access,), (), 0)
+        key = ("op", op.name, "load", sites.here(), (), _type(tile), (access,), (), 0)
         tile.block, tile.index = block, len(block.prologue)
         block.prologue.append(run.recorder.number(key))
         block.prologue_offsets.append(where)
     else:
-        run.emit(op, "load", (), tile, (access,), (where,), attributes)
+        run.emit(op, (), tile, (access,), (where,), attributes, plane="load")
     if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
     if type(start) is Lane:
@@ -104,7 +106,7 @@ def load_box(
     if not run.computes:
         log_read(run, buffer)
     if buffer.written is not None:
-        _check_written(run, tensor, start, box, strides, op)
+        _check_written(run, tensor, start, box, strides, op.name)
     view = strided(buffer, start, box, strides, tensor.dtype)
     if box == shape:
         array = storage.load(view, tensor.dtype)
@@ -148,7 +150,7 @@ def store_box(
     tensor: Tensor,
     offset: Sequence[Any],
     atomic: AtomicType = AtomicType.None_,
-    op: str = "store",
+    op: OpSpec = STORE,
 ) -> Tensor:
     """Writes the valid part of a tile into a tensor at these indices."""
     box = tile.valid or tile.shape
@@ -161,22 +163,22 @@ def store_box(
         else:
             lead = rank - want
             if any(n != 1 for n in box[:lead]):
-                raise fault(f"pl.{op}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
+                raise fault(f"pl.{op.name}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
             box, whole = box[lead:], whole[lead:]
-    check_room(op, tensor, offset, box, tensor.buffer.name)
+    check_room(op.name, tensor, offset, box, tensor.buffer.name)
     if atomic is AtomicType.Add and tensor.dtype not in _ADDS:
         raise fault(
-            f"pl.{op}: no atomic add of {describe(tile)} into {tensor.buffer.name} {describe(tensor)}",
+            f"pl.{op.name}: no atomic add of {describe(tile)} into {tensor.buffer.name} {describe(tensor)}",
             f"The store unit adds {', '.join(d.name for d in _ADDS)}.",
         )
     if tile.dtype is not tensor.dtype:
-        _check_narrowing(tile, tensor, op)
+        _check_narrowing(tile, tensor, op.name)
     adds = atomic is AtomicType.Add
     start = position(tensor, offset)
     mode = "add" if adds else "write"
-    number = run.touch(tensor, mode, op)
+    number = run.touch(tensor, mode, op.name)
     access = (number, mode, box, tensor.strides)
-    run.emit(op, "store", (tile,), None, (access,), (lanes.of(start),))
+    run.emit(op, (tile,), None, (access,), (lanes.of(start),), plane="store")
     buffer = tensor.buffer
     if not run.computes and buffer.data is not None and buffer.known:
         will_write(run, buffer)

@@ -9,9 +9,25 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import DataType
+from npuscope.ops.dtypes import INT32, DataType
 from npuscope.ops.numeric import sorting, storage
+from npuscope.ops.shaping import (
+    ARANGE,
+    CONCAT,
+    FILLPAD,
+    FILLPAD_EXPAND,
+    FULL,
+    REINTERPRET_VIEW,
+    RESHAPE,
+    SET_VALIDSHAPE,
+    TRANSPOSE,
+    TRANSPOSE_VIEW,
+    TRI,
+)
+from npuscope.ops.spec import OpSpec
+from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
 from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
+from npuscope.tile.calls.own import own
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.run.memory import contiguous
@@ -21,6 +37,7 @@ from npuscope.tile.shapes import lanes
 from npuscope.tile.shapes.unknown import Unknown
 
 
+@own(RESHAPE)
 def reshape(input: Any, shape: Sequence[Any]) -> Any:
     """The same elements in another shape: a view, no copy."""
     run, x = current(), input
@@ -45,7 +62,7 @@ def reshape(input: Any, shape: Sequence[Any]) -> Any:
             )
         x = run.tile(x, "reshape")
     result = Tile(None, extents, x.dtype, _mapped(x.valid, x.shape, extents), x.space)
-    run.emit("reshape", "view", (x,), result)
+    run.emit(RESHAPE, (x,), result)
     if x.array is not None:
         shared = x.share()
         assert shared is not None
@@ -81,6 +98,7 @@ def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
     return None if mapped == new else mapped
 
 
+@own(TRANSPOSE)
 def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
     """Swaps two axes."""
     run, x = current(), input
@@ -101,31 +119,33 @@ def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
             x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
         )
     tile = run.tile(x, "transpose")
-    return _transposed(tile, axis1, axis2, "transpose", "vector")
+    return _transposed(tile, axis1, axis2, TRANSPOSE)
 
 
+@own(TRANSPOSE_VIEW)
 def transpose_view(tile: Any) -> Tile:
     """The transpose by another reading of the layout: no copy."""
     x = current().tile(tile, "transpose_view")
     if len(x.shape) < 2:
         raise fault(f"pl.transpose_view needs rows and columns, not {describe(x)}")
-    return _transposed(x, -2, -1, "transpose_view", "view")
+    return _transposed(x, -2, -1, TRANSPOSE_VIEW)
 
 
-def _transposed(tile: Tile, axis1: int, axis2: int, name: str, plane: str) -> Tile:
+def _transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
     order = list(range(len(tile.shape)))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     shape = tuple(tile.shape[a] for a in order)
     valid = None if tile.valid is None else tuple(tile.valid[a] for a in order)
     result = Tile(None, shape, tile.dtype, valid, tile.space)
     run = current()
-    run.region(name)
-    run.emit(name, plane, (tile,), result)
+    run.region(spec.name)
+    run.emit(spec, (tile,), result)
     if tile.array is not None:
         result.array = np.ascontiguousarray(tile.array.transpose(order))
     return result
 
 
+@own(CONCAT)
 def concat(src0: Any, src1: Any) -> Tile:
     """Side by side along the last axis."""
     run = current()
@@ -135,7 +155,7 @@ def concat(src0: Any, src1: Any) -> Tile:
         raise fault(f"pl.concat: {' and '.join(describe(t) for t in tiles)} do not fit side by side")
     result = Tile(None, (*first.shape[:-1], sum(t.shape[-1] for t in tiles)), first.dtype, _beside(*tiles))
     run.region("concat")
-    run.emit("concat", "vector", tuple(tiles), result)
+    run.emit(CONCAT, tuple(tiles), result)
     if all(t.array is not None for t in tiles):
         result.array = np.concatenate([t.array for t in tiles], axis=-1)
     return result
@@ -150,6 +170,7 @@ def _beside(first: Tile, second: Tile) -> Shape | None:
     return (*(min(a, b) for a, b in zip(one[:-1], other[:-1], strict=True)), columns)
 
 
+@own(SET_VALIDSHAPE)
 def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
     """Says which part of a tile holds data; nothing moves."""
     run, x = current(), input
@@ -166,7 +187,7 @@ def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
     if x.valid == kept:
         return x
     result = Tile(x.share(), x.shape, x.dtype, kept, x.space)
-    run.emit("set_validshape", "view", (x,), result)
+    run.emit(SET_VALIDSHAPE, (x,), result)
     return result
 
 
@@ -188,6 +209,7 @@ def pad_number(pad_value: Any, dtype: DataType) -> Any:
     return int(limits.min if pad_value is PadValue.min else limits.max)
 
 
+@own(FILLPAD)
 def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
     """Fills what lies outside the valid region; the result is valid everywhere."""
     run = current()
@@ -195,7 +217,7 @@ def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
     run.region("fillpad")
     padding = pad_number(pad_value, tile.dtype)
     result = Tile(None, tile.shape, tile.dtype, None, tile.space)
-    run.emit("fillpad", "vector", (tile,), result)
+    run.emit(FILLPAD, (tile,), result)
     if tile.array is not None:
         if tile.valid is None:
             result.array = tile.share()
@@ -206,6 +228,7 @@ def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
     return result
 
 
+@own(FILLPAD_EXPAND)
 def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero) -> Tile:
     """A larger tile: the valid part of value, the rest padding."""
     run = current()
@@ -214,7 +237,7 @@ def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.z
     if len(extents) != len(tile.shape) or any(n < m for n, m in zip(extents, tile.shape, strict=True)):
         raise fault(f"pl.fillpad_expand: {describe(tile)} does not grow to {list(extents)}")
     result = Tile(None, extents, tile.dtype)
-    run.emit("fillpad_expand", "vector", (tile,), result)
+    run.emit(FILLPAD_EXPAND, (tile,), result)
     if tile.array is not None:
         result.array = storage.new(extents, tile.dtype, padding)
         inside = tuple([np.s_[:n] for n in (tile.valid or tile.shape)])
@@ -222,6 +245,7 @@ def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.z
     return result
 
 
+@own(FULL)
 def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     """A tile of one value."""
     run = current()
@@ -229,7 +253,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
     run.region("full")
     number = _one(run, fitting(value, kind, "pl.full"))
     result = Tile(None, extents, kind)
-    run.emit("full", "vector", (value,), result)
+    run.emit(FULL, (value,), result)
     if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
         result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
     return result
@@ -241,10 +265,9 @@ def _one(run: Run, value: Any) -> Any:
     return lanes.of(value)
 
 
+@own(ARANGE)
 def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
     """A ramp in one row."""
-    from npuscope.ops.dtypes import INT32
-
     run = current()
     run.region("arange")
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
@@ -253,17 +276,16 @@ def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool
     first = _one(run, fitting(start, kind, "pl.arange"))
     descending = flag(descending, "arange", "descending=")
     result = Tile(None, extents, kind)
-    run.emit("arange", "vector", (start,), result)
+    run.emit(ARANGE, (start,), result)
     if is_number(first) and not isinstance(first, Unknown) and (run.computes or kind.steers):
         ramp = sorting.arange(first, extents, kind.compute)
         result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
     return result
 
 
+@own(TRI)
 def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any = None, upper: bool = False) -> Tile:
     """Ones on and below (or above) a diagonal."""
-    from npuscope.ops.dtypes import INT32
-
     run = current()
     run.region("tri")
     extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
@@ -274,13 +296,14 @@ def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any
     if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
         raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
     result = Tile(None, extents, kind, None if valid == extents else valid)
-    run.emit("tri", "vector", (diagonal,), result)
+    run.emit(TRI, (diagonal,), result)
     if run.computes or kind.steers:
         below = np.tri(extents[-2], extents[-1], k=int(first))
         result.array = (1 - below if upper else below).astype(kind.compute)
     return result
 
 
+@own(REINTERPRET_VIEW)
 def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
     """The same bits read as another type of the same width."""
     run, x = current(), data
@@ -296,7 +319,7 @@ def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = Non
         return Tensor(x.buffer, x.offset, extents, contiguous(extents), kind, None, x.captured if run.block else None)
     tile = run.tile(x, "reinterpret_view")
     result = Tile(None, extents, kind, None, tile.space)
-    run.emit("reinterpret_view", "view", (tile,), result)
+    run.emit(REINTERPRET_VIEW, (tile,), result)
     if tile.array is not None:
         bits = np.empty(tile.shape, tile.dtype.storage)
         storage.store(bits, tile.array, tile.dtype)
@@ -304,6 +327,7 @@ def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = Non
     return result
 
 
+@own(AIV_SHARD)
 def aiv_shard(x: Any) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
@@ -313,7 +337,7 @@ def aiv_shard(x: Any) -> Tile:
     tile = run.tile(x, "aiv_shard")
     if block.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
-        run.emit("aiv_shard", "move", (tile,), result)
+        run.emit(AIV_SHARD, (tile,), result)
         return result
     axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
     extent = tile.shape[axis]
@@ -326,7 +350,7 @@ def aiv_shard(x: Any) -> Tile:
         inside = min(max(tile.valid[axis] - lane * (extent // 2), 0), extent // 2)
         valid = tuple(inside if a == axis else n for a, n in enumerate(tile.valid))
     result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
-    run.emit("aiv_shard", "move", (tile,), result)
+    run.emit(AIV_SHARD, (tile,), result)
     if tile.array is not None:
         part: list[Any] = [np.s_[:]] * len(shape)
         part[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
@@ -334,6 +358,7 @@ def aiv_shard(x: Any) -> Tile:
     return result
 
 
+@own(AIC_GATHER)
 def aic_gather(x: Any) -> Tile:
     """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
@@ -343,12 +368,12 @@ def aic_gather(x: Any) -> Tile:
     tile = run.tile(x, "aic_gather")
     if block.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
-        run.emit("aic_gather", "move", (tile,), result)
+        run.emit(AIC_GATHER, (tile,), result)
         return result
     axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
     shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
     result = Tile(None, shape, tile.dtype, None, "Mat")
-    run.emit("aic_gather", "move", (tile,), result)
+    run.emit(AIC_GATHER, (tile,), result)
     if int(block.aiv) == 0:  # the other half is not there yet: poison
         block.gathered.append(tile.array)
         other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from npuscope.ops.numeric import storage
+from npuscope.ops.shaping import SLICE
 from npuscope.tile.calls.checks import check_offsets, describe, flag, index, shape_of, shown
 from npuscope.tile.calls.gm import check_bounds, load_box, position, span
+from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.run.values import Shape, Tensor, Tile
 from npuscope.tile.shapes import lanes
 
 
+@own(SLICE)
 def slice(
     input: Any,
     shape: Sequence[Any],
@@ -46,7 +49,7 @@ def slice(
         valid = inside(x, reach or box, offset, valid, clamp)
         if run.block is None:
             return _view(x, box, offset, reach or valid, dropped)
-        tile = load_box(run, x, position(x, offset), box, valid, op="slice", kept=_without(box, dropped), reach=reach)
+        tile = load_box(run, x, position(x, offset), box, valid, op=SLICE, kept=_without(box, dropped), reach=reach)
     else:
         raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
     if pad_value is not None and tile.valid is not None:
@@ -144,7 +147,7 @@ def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Sha
     within = valid or box
     check_bounds("slice", x.shape, offset, within, "the tile")
     tile = Tile(None, box, x.dtype, valid if valid != box else None, x.space)
-    run.emit("slice", "view", (x,), tile)
+    run.emit(SLICE, (x,), tile, plane="view")
     if x.array is not None:
         first = [int(o) for o in offset]
         part = x.array[tuple([span(o, n) for o, n in zip(first, within, strict=True)])]

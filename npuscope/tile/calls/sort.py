@@ -10,18 +10,21 @@ import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import sorting
+from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
+from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.checks import broadcast, describe, dtype_of, flag, shown
 from npuscope.tile.calls.checks import index as whole
+from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.run.values import Tensor, Tile
 
 
-def _made(name: str, operands: Sequence[Tile], shape: tuple[int, ...], dtype: DataType) -> Tile:
+def _made(spec: OpSpec, operands: Sequence[Tile], shape: tuple[int, ...], dtype: DataType) -> Tile:
     run = current()
-    run.region(name)
+    run.region(spec.name)
     result = Tile(None, shape, dtype)
-    run.emit(name, "vector", tuple(operands), result)
+    run.emit(spec, tuple(operands), result)
     return result
 
 
@@ -50,6 +53,7 @@ def _columns(pattern: Any, tile: Tile, op: str) -> int:
     return tile.shape[-1] // step
 
 
+@own(SORT32)
 def sort32(src: Any, idx: Any) -> Tile:
     """Runs of 32 sorted descending, as (value, index) pairs side by side."""
     run = current()
@@ -58,12 +62,13 @@ def sort32(src: Any, idx: Any) -> Tile:
         raise fault(f"pl.sort32: {describe(values)} with indices {describe(numbers)}")
     if values.shape[-1] % 32:
         raise fault(f"pl.sort32 sorts runs of 32: {describe(values)} has {values.shape[-1]} columns")
-    result = _made("sort32", (values, numbers), (*values.shape[:-1], 2 * values.shape[-1]), FP32)
+    result = _made(SORT32, (values, numbers), (*values.shape[:-1], 2 * values.shape[-1]), FP32)
     if values.array is not None and numbers.array is not None:
         result.array = sorting.sort32(values.array, numbers.array.astype(np.uint32, copy=False))
     return result
 
 
+@own(MRGSORT)
 def mrgsort(
     src0: Any,
     src1: Any = None,
@@ -86,20 +91,21 @@ def mrgsort(
             raise fault(f"pl.mrgsort: block_len {length} is longer than {describe(first)}")
         if first.dtype is not FP32 or math.prod(first.shape) % 2:
             raise fault(f"pl.mrgsort merges FP32 pairs, not {describe(first)}")
-        result = _made("mrgsort", (first,), first.shape, first.dtype)
+        result = _made(MRGSORT, (first,), first.shape, first.dtype)
         if first.array is not None:
             result.array = sorting.mrgsort_blocks(first.array, length)
         return result
     tiles = [first, *(run.tile(value, "mrgsort") for value in (src1, src2, src3) if value is not None)]
     for tile in tiles:
         _pairs(tile)
-    result = _made("mrgsort", tiles, (1, sum(t.shape[-1] for t in tiles)), first.dtype)
+    result = _made(MRGSORT, tiles, (1, sum(t.shape[-1] for t in tiles)), first.dtype)
     arrays = [t.array for t in tiles]
     if all(array is not None for array in arrays):
         result.array = sorting.mrgsort_lists([array for array in arrays if array is not None], exhausted)
     return result
 
 
+@own(GATHER, "gather")
 def gather(
     input: Any,
     dim: Any = None,
@@ -116,7 +122,7 @@ def gather(
         if dtype is not tile.dtype and (dtype.bytes != 4 or tile.dtype.bytes != 4):
             raise fault(f"pl.gather: {describe(tile)} read as {dtype}", "Only 4-byte types can be read as each other.")
         kept = _columns(mask_pattern, tile, "gather")
-        result = _made("gather", (tile,), (*tile.shape[:-1], kept), dtype)
+        result = _made(GATHER, (tile,), (*tile.shape[:-1], kept), dtype)
         if tile.array is not None:
             view = None if dtype is tile.dtype else dtype.compute
             result.array = sorting.gather_mask(tile.array, int(mask_pattern), view)
@@ -127,7 +133,7 @@ def gather(
     numbers = _whole(run.tile(index, "gather"), "gather")
     if len(tile.shape) != 2 or len(numbers.shape) != 2 or numbers.shape[0] > tile.shape[0]:
         raise fault(f"pl.gather: indices {describe(numbers)} for {describe(tile)}")
-    result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
+    result = _made(GATHER, (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:
         _check_index(numbers.array, tile.shape[-1], "columns", tile)
         result.array = sorting.gather(tile.array, numbers.array.astype(np.int64))
@@ -140,6 +146,7 @@ def _last(dim: Any, tile: Tile, op: str) -> None:
         raise fault(f"pl.{op}: dim={shown(dim)} of {describe(tile)}", "Only the last axis, dim=-1.")
 
 
+@own(GATHER, "tile.gather")
 def gather_flat(
     src: Any, indices: Any = None, tmp: Any = None, *, mask_pattern: Any = None, output_dtype: Any = None
 ) -> Tile:
@@ -148,7 +155,7 @@ def gather_flat(
         return gather(src, mask_pattern=mask_pattern, output_dtype=output_dtype)
     run = current()
     tile, numbers = run.tile(src, "tile.gather"), _whole(run.tile(indices, "tile.gather"), "tile.gather")
-    result = _made("gather", (tile, numbers), numbers.shape, tile.dtype)
+    result = _made(GATHER, (tile, numbers), numbers.shape, tile.dtype)
     if tile.array is not None and numbers.array is not None:
         _check_index(numbers.array, tile.array.size, "elements", tile)
         result.array = sorting.gather_flat(tile.array, numbers.array.astype(np.int64))
@@ -160,10 +167,12 @@ def _check_index(index: Any, count: int, what: str, tile: Tile) -> None:
         raise fault(f"pl.gather: an index lies outside the {count} {what} of {describe(tile)}")
 
 
+@own(GATHER, "gather_mask")
 def gather_mask(src: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:
     return gather(src, mask_pattern=mask_pattern, output_dtype=output_dtype)
 
 
+@own(SCATTER)
 def scatter(
     input: Any, dim: Any = None, index: Any = None, src: Any = None, *, mask_pattern: Any = None, dst: Any = None
 ) -> Any:
@@ -175,13 +184,13 @@ def scatter(
     target = run.tile(dst, "scatter")
     if tile.shape != (*target.shape[:-1], _columns(mask_pattern, target, "scatter")):
         raise fault(f"pl.scatter: {describe(tile)} does not fill the marked columns of {describe(target)}")
-    result = _made("scatter", (tile, target), target.shape, target.dtype)
+    result = _made(SCATTER, (tile, target), target.shape, target.dtype)
     if tile.array is not None and target.array is not None:
         result.array = sorting.scatter_mask(target.array, tile.array, int(mask_pattern))
     if isinstance(dst, Tensor):
         from npuscope.tile.calls.gm import store_box
 
-        return store_box(run, result, dst, [0] * len(dst.shape), op="scatter")
+        return store_box(run, result, dst, [0] * len(dst.shape), op=SCATTER)
     return result
 
 
@@ -193,7 +202,7 @@ def _scatter_index(x: Any, dim: Any, index: Any, src: Any) -> Tile:
         raise fault(
             f"pl.scatter: {describe(source)} at the indices {describe(numbers)} does not fit {describe(target)}"
         )
-    result = _made("scatter", (target, numbers, source), target.shape, target.dtype)
+    result = _made(SCATTER, (target, numbers, source), target.shape, target.dtype)
     if target.array is not None and numbers.array is not None and source.array is not None:
         _check_index(numbers.array, target.shape[-1], "columns", target)
         result.array = target.array.copy()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from npuscope.ops.scalars import GET_BLOCK_IDX, GET_BLOCK_NUM, GET_SUBBLOCK_IDX
+from npuscope.ops.synchronisation import SYNCALL
+from npuscope.ops.transfers import ASYNC_PREFETCH
 from npuscope.tile.calls.checks import describe, shown
+from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.run.tasks import TaskId, flat_ids
@@ -13,22 +17,26 @@ from npuscope.tile.run.values import Tensor
 from npuscope.tile.shapes.steering import meet
 
 
+@own(GET_BLOCK_IDX)
 def get_block_idx() -> Any:
     """The block's number within its task; 0 outside spmd."""
     block = current().block
     return 0 if block is None else block.index
 
 
+@own(GET_BLOCK_NUM)
 def get_block_num() -> int:
     block = current().block
     return 1 if block is None else block.blocks
 
 
+@own(GET_SUBBLOCK_IDX)
 def get_subblock_idx() -> Any:
     block = current().block
     return 0 if block is None else block.aiv
 
 
+@own(SYNCALL)
 def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None) -> None:
     """Every block of the launch reaches this before any goes on."""
     run = current()
@@ -37,7 +45,7 @@ def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = N
         raise fault(f"pl.system.syncall: no core_type {shown(core_type)}", "Use mix, aic_only or aiv_only.")
     if not isinstance(mode, str) or mode not in ("hard", "soft"):
         raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
-    run.emit("syncall", "sync", (), None, attributes=(("core_type", core_type), ("mode", mode)))
+    run.emit(SYNCALL, (), None, attributes=(("core_type", core_type), ("mode", mode)))
     block.barriers += 1
     run.barriers += 1
     if block.barrier is not None:
@@ -80,6 +88,7 @@ def make_context() -> PrefetchContext:
     return PrefetchContext()
 
 
+@own(ASYNC_PREFETCH)
 def async_prefetch(src: Any, ctx: Any) -> None:
     """Starts fetching a flat tensor into L2; no value, no order."""
     run, source = current(), src
@@ -87,6 +96,4 @@ def async_prefetch(src: Any, ctx: Any) -> None:
         raise fault(f"pl.prefetch.async_prefetch takes a GM tensor, not {describe(source)}")
     if run.block is not None:
         number = run.touch(source, "read")
-        run.emit(
-            "async_prefetch", "sync", (), None, ((number, "read", source.shape, source.strides),), (source.offset,)
-        )
+        run.emit(ASYNC_PREFETCH, (), None, ((number, "read", source.shape, source.strides),), (source.offset,))

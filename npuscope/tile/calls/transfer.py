@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from npuscope.ops.dtypes import BF16, FP16, DataType
 from npuscope.ops.numeric import storage
+from npuscope.ops.shaping import CREATE
+from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
+from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside, overhang
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
@@ -22,6 +25,7 @@ from npuscope.tile.run.values import Shape, Tensor, Tile, strided
 from npuscope.tile.shapes.lanes import AXES
 
 
+@own(LOAD)
 def load(
     tensor: Any,
     offsets: Sequence[Any],
@@ -57,6 +61,7 @@ def load(
     return tile
 
 
+@own(STORE)
 def store(
     tile: Any, offsets: Sequence[Any], output_tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_
 ) -> Any:
@@ -69,6 +74,7 @@ def store(
     return store_box(run, run.tile(tile, "store"), output_tensor, offsets, atomic)
 
 
+@own(ASSEMBLE)
 def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
     """Writes source's valid region into target; use the value returned."""
     run = current()
@@ -80,7 +86,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     if isinstance(target, Tensor):
         if run.block is None:
             return _alias(run, target, source, offset)
-        return store_box(run, run.tile(source, "assemble"), target, offset, atomic, op="assemble")
+        return store_box(run, run.tile(source, "assemble"), target, offset, atomic, op=ASSEMBLE)
     if not isinstance(target, Tile):
         raise fault(f"pl.assemble writes to a tensor or a tile, not {describe(target)}")
     run.region("assemble")
@@ -92,7 +98,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     if tile.dtype is not target.dtype:
         raise fault(f"pl.assemble: {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
     result = Tile(None, target.shape, target.dtype, target.valid, target.space)
-    run.emit("assemble", "vector", (target, tile), result)
+    run.emit(ASSEMBLE, (target, tile), result, plane="vector")
     if target.array is not None and tile.array is not None:
         array = target.array.copy()
         where = tuple([span(int(o), n) for o, n in zip(offset, box, strict=True)])
@@ -157,6 +163,7 @@ def _written(buffer: Buffer, start: int, box: Shape, strides: Shape) -> npt.NDAr
     return np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
 
 
+@own(MOVE)
 def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
     """Between on-chip spaces."""
     run = current()
@@ -169,13 +176,14 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
             "Write to GM with pl.store." if space == "GM" else "Store one accumulator before the other product begins.",
         )
     result = Tile(source.share(), source.shape, source.dtype, source.valid, space)
-    run.emit("move", "move", (source,), result)
+    run.emit(MOVE, (source,), result)
     return result
 
 
 # --- creation
 
 
+@own(CREATE, "pl.create_tensor", "tensor.create")
 def create_tensor(
     shape: Sequence[Any],
     dtype: Any,
@@ -201,6 +209,7 @@ def create_tensor(
     return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
 
 
+@own(CREATE, "create_tile", "tile.create")
 def create_tile(
     shape: Sequence[Any],
     dtype: Any,
@@ -221,15 +230,17 @@ def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: An
     if kind.storage is not None and (run.computes or kind.steers):
         array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
     tile = Tile(array, extents, kind, None, space)
-    run.emit("create", "view", (), tile)
+    run.emit(CREATE, (), tile)
     return tile
 
 
+@own(CREATE, "create_l1")
 def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile:
     """An L1 tile that gather_row fills and matmul reads."""
     return create_tile(shape, dtype, MemorySpace.Mat)
 
 
+@own(GATHER_ROW)
 def gather_row(
     dst: Any,
     src: Any,
@@ -251,7 +262,7 @@ def gather_row(
     if len(box) != len(source.shape) or len(box) != len(into.shape):
         raise fault(f"pl.gather_row: a box {list(box)} of {describe(source)} into {describe(into)}")
     valid = inside(source, box, src_offset, None if valid_shape is None else shape_of(valid_shape), False, "gather_row")
-    tile = load_box(run, source, position(source, src_offset), box, valid, op="gather_row")
+    tile = load_box(run, source, position(source, src_offset), box, valid, op=GATHER_ROW)
     within = valid or box
     if transpose:
         within = within[::-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from npuscope.tile.calls.bound import members
 from npuscope.tile.distributed import remote
 from npuscope.tile.distributed.ranks import host
 from npuscope.tile.distributed.windows import Window, alloc_window_buffer, window
@@ -83,20 +84,16 @@ system = Namespace(
     get_comm_ctx=get_comm_ctx,
     rank=rank,
     nranks=nranks,
-    notify=remote.notify,
-    wait=remote.wait,
-    defer_wait=remote.wait,
+    **members("pld.system"),
 )
 tensor = Namespace(
     _label="pld.tensor",
     alloc_window_buffer=alloc_window_buffer,
     window=window,
     barrier=remote.barrier,
-    put=remote.put,
-    get=remote.get,
-    remote_store=remote.remote_store,
+    **members("pld.tensor"),
 )
-tile = Namespace(_label="pld.tile", remote_load=remote.remote_load, remote_store=remote.remote_store)
+tile = Namespace(_label="pld.tile", **members("pld.tile"))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 
 from npuscope.ops.numeric import storage
+from npuscope.ops.spec import OpSpec
+from npuscope.ops.synchronisation import NOTIFY, WAIT
+from npuscope.ops.transfers import GET, PUT, REMOTE_LOAD, REMOTE_STORE
 from npuscope.tile.calls.checks import describe, shape_of
 from npuscope.tile.calls.gm import check_bounds, load_box, position, store_box, write_box
+from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
@@ -52,6 +56,7 @@ def _peer(run: Run, target: Tensor, window: Window, peer: Any) -> tuple[int, Ten
 # --- signals
 
 
+@own(NOTIFY)
 def notify(target: Any, peer: Any, offsets: Sequence[Any], value: Any, *, op: NotifyOp = NotifyOp.AtomicAdd) -> None:
     """Adds to a peer's counter, or sets it."""
     run = current()
@@ -60,7 +65,7 @@ def notify(target: Any, peer: Any, offsets: Sequence[Any], value: Any, *, op: No
     check_bounds("system.notify", target.shape, offsets, (1,) * len(offsets), target.buffer.name)
     start = position(target, offsets)
     run.touch(target, "add" if op is NotifyOp.AtomicAdd else "write")
-    run.emit("notify", "sync", (), None, attributes=(("peer", rank), ("op", op.value)))
+    run.emit(NOTIFY, (), None, attributes=(("peer", rank), ("op", op.value)))
     if not run.computes:
         return
     data = theirs.buffer.data
@@ -69,6 +74,7 @@ def notify(target: Any, peer: Any, offsets: Sequence[Any], value: Any, *, op: No
     window.buffer.changed(window.buffer.device_of(rank))
 
 
+@own(WAIT)
 def wait(signal: Any, offsets: Sequence[Any], expected: Any, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
     """Goes on when a counter of this rank is what it should be."""
     run = current()
@@ -78,7 +84,7 @@ def wait(signal: Any, offsets: Sequence[Any], expected: Any, *, cmp: WaitCmp = W
     start = position(signal, offsets)
     number = run.touch(signal, "read")
     access = (number, "read", ones, signal.strides)
-    run.emit("wait", "sync", (), None, (access,), (lanes.of(start),), attributes=(("cmp", cmp.value),))
+    run.emit(WAIT, (), None, (access,), (lanes.of(start),), attributes=(("cmp", cmp.value),))
     data = signal.buffer.data
     if data is None or not run.computes:
         return
@@ -107,6 +113,7 @@ def barrier(signal: Any) -> Any:
 # --- data
 
 
+@own(REMOTE_LOAD)
 def remote_load(
     target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Sequence[Any] | None = None
 ) -> Tile:
@@ -125,10 +132,10 @@ def _load(
     rank, theirs = _peer(run, target, window, peer)
     start = position(target, offsets)
     if theirs is target:
-        return load_box(run, target, start, box, valid, op="remote_load", attributes=attributes)
+        return load_box(run, target, start, box, valid, op=REMOTE_LOAD, attributes=attributes)
     run.touch(target, "read")
     tile = Tile(None, box, target.dtype, valid)
-    run.emit("remote_load", "load", (), tile, attributes=(("peer", rank), *attributes))
+    run.emit(REMOTE_LOAD, (), tile, attributes=(("peer", rank), *attributes))
     if run.computes:
         tile.array = storage.new(box, target.dtype, 0)
         part = strided(theirs.buffer, int(start), valid or box, target.strides, target.dtype)
@@ -136,32 +143,40 @@ def _load(
     return tile
 
 
+@own(REMOTE_STORE)
 def remote_store(
     src: Any, target: Any, peer: Any, offsets: Sequence[Any], *, atomic: AtomicType = AtomicType.None_
 ) -> None:
     """A tile into a peer's window."""
     run = current()
     window = _window(run, target, "remote_store")
-    _store(run, window, run.tile(src, "remote_store"), target, peer, offsets, atomic, "remote_store")
+    _store(run, window, run.tile(src, "remote_store"), target, peer, offsets, atomic, REMOTE_STORE)
 
 
 def _store(
-    run: Run, window: Window, tile: Tile, target: Tensor, peer: Any, offsets: Sequence[Any], atomic: AtomicType, op: str
+    run: Run,
+    window: Window,
+    tile: Tile,
+    target: Tensor,
+    peer: Any,
+    offsets: Sequence[Any],
+    atomic: AtomicType,
+    op: OpSpec,
 ) -> None:
     rank, theirs = _peer(run, target, window, peer)
     if theirs is target:
         store_box(run, tile, target, offsets, atomic, op=op)
         return
-    box = _fitted(tile.valid or tile.shape, target, op)
-    check_bounds(op, target.shape, offsets, box, theirs.buffer.name)
+    box = _fitted(tile.valid or tile.shape, target, op.name)
+    check_bounds(op.name, target.shape, offsets, box, theirs.buffer.name)
     if tile.dtype is not target.dtype and not (tile.dtype.is_int and tile.dtype.bytes == target.dtype.bytes):
-        raise fault(f"pld.{op}: a tile {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
+        raise fault(f"pld.{op.name}: a tile {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
     start = position(target, offsets)
     adds = atomic is AtomicType.Add
     run.touch(target, "add" if adds else "write")
-    run.emit(op, "store", (tile,), None, attributes=(("peer", rank), ("elements", int(np.prod(box)))))
+    run.emit(op, (tile,), None, attributes=(("peer", rank), ("elements", int(np.prod(box)))), plane="store")
     if tile.array is not None and theirs.buffer.data is not None:
-        array = tile.array.reshape(_fitted(tile.shape, target, op))[tuple([slice(n) for n in box])]
+        array = tile.array.reshape(_fitted(tile.shape, target, op.name))[tuple([slice(n) for n in box])]
         write_box(run, theirs, int(start), box, array, tile.dtype, adds)
         window.buffer.changed(window.buffer.device_of(rank))
 
@@ -190,6 +205,7 @@ def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[
     return () if part == whole and not pipeline else (("staged", (*part, 2 if pipeline else 1)),)
 
 
+@own(PUT)
 def put(
     dst: Any,
     peer: Any,
@@ -211,10 +227,11 @@ def put(
     into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
     check_bounds("tensor.put", src.shape, out_of, box, src.buffer.name)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
-    tile = load_box(run, src, position(src, out_of), box, None, op="put", attributes=staged)
-    _store(run, window, tile, dst, peer, into, atomic, "put")
+    tile = load_box(run, src, position(src, out_of), box, None, op=PUT, attributes=staged)
+    _store(run, window, tile, dst, peer, into, atomic, PUT)
 
 
+@own(GET)
 def get(
     dst: Any,
     peer: Any,
@@ -231,4 +248,4 @@ def get(
     run = current()
     into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
-    store_box(run, _load(src, peer, out_of, box, None, staged), dst, into, op="get")
+    store_box(run, _load(src, peer, out_of, box, None, staged), dst, into, op=GET)

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from npuscope.ops import dtypes
+from npuscope.ops.table import BY_SPELLING
 from npuscope.tile import enums
-from npuscope.tile.calls import checks, cube, elements, reduce, shaping, slicing, sort, system, transfer, vector
+from npuscope.tile.calls import checks, shaping, system, vector
+from npuscope.tile.calls.bound import function_of, members
 from npuscope.tile.fault import Unsupported, fault
 from npuscope.tile.language import functions, retired
 from npuscope.tile.run import loops, regions, signature, tasks, values
@@ -23,7 +25,14 @@ class Namespace(SimpleNamespace):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise missing(self.__dict__.get("_label", "pl"), name, self.__dict__)
+        return late(self.__dict__.get("_label", "pl"), name, self.__dict__)
+
+
+def late(label: str, name: str, known: dict[str, Any]) -> Any:
+    """A name that a namespace lacks: an op that was added to the table since, or an error."""
+    if label in ("pl", "pl.tile", "pl.tensor") and name in BY_SPELLING:
+        return function_of(name)
+    raise missing(label, name, known)
 
 
 def missing(label: str, name: str, known: dict[str, Any]) -> AttributeError:
@@ -51,107 +60,15 @@ def static_assert(condition: Any, message: str = "") -> None:
         raise fault(f"pl.static_assert failed {message}")
 
 
-def _vector() -> dict[str, Any]:
-    """Ops that mean the same on tensors and tiles."""
-    names = [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "maximum",
-        "minimum",
-        "fmod",
-        "fmods",
-        "rem",
-        "and_",
-        "or_",
-        "xor",
-        "shl",
-        "shr",
-        "neg",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "recip",
-        "relu",
-        "sin",
-        "cos",
-        "not_",
-        "row_expand",
-        "col_expand",
-        "row_expand_add",
-        "col_expand_add",
-        "row_expand_sub",
-        "col_expand_sub",
-        "row_expand_mul",
-        "col_expand_mul",
-        "row_expand_div",
-        "col_expand_div",
-        "row_expand_max",
-        "col_expand_max",
-        "row_expand_min",
-        "col_expand_min",
-        "row_expand_expdif",
-        "col_expand_expdif",
-        "expands",
-        "cast",
-        "cmp",
-        "sel",
-        "sels",
-        "lrelu",
-        "prelu",
-    ]
-    found = {name: getattr(vector, name) for name in names}
-    for name in ["add", "sub", "mul", "div", "maximum", "minimum", "rem", "and", "or", "xor", "shl", "shr", "cmp"]:
-        scalar = {"and": "ands", "or": "ors"}.get(name, f"{name}s")
-        found[scalar] = found.get(name) or found[f"{name}_"]
-    found |= {"abs": vector.absolute, "min": vector.scalar_min, "max": vector.scalar_max}
-    found |= {"part_add": vector.add, "part_mul": vector.mul, "part_max": vector.maximum, "part_min": vector.minimum}
-    return found
-
-
-def _common() -> dict[str, Any]:
-    """What `pl`, `pl.tile` and `pl.tensor` share."""
-    found = _vector()
-    for module, names in (
-        (
-            reduce,
-            "row_sum row_max row_min row_prod row_argmax row_argmin "
-            "col_sum col_max col_min col_prod col_argmax col_argmin",
-        ),
-        (
-            cube,
-            "matmul matmul_acc matmul_bias matmul_dual matmul_dual_acc "
-            "batch_matmul batch_matmul_acc gemv gemv_acc gemv_bias",
-        ),
-        (slicing, "slice"),
-        (transfer, "load store assemble move gather_row create_tile create_l1"),
-        (elements, "read write dim"),
-        (
-            shaping,
-            "reshape transpose transpose_view concat set_validshape fillpad fillpad_expand full arange tri "
-            "reinterpret_view aiv_shard aic_gather",
-        ),
-        (sort, "sort32 mrgsort gather gather_mask scatter"),
-        (system, "get_block_idx get_block_num get_subblock_idx"),
-    ):
-        found |= {name: getattr(module, name) for name in names.split()}
-    found |= {"fillpad_inplace": shaping.fillpad, "ci": shaping.arange}
-    return found
-
-
 def language() -> dict[str, Any]:
     """Every name of `pl`."""
-    common = _common()
     found: dict[str, Any] = {dtype.name: dtype for dtype in dtypes.ALL}
-    found |= common
+    found |= members("pl")
     found |= {
-        "tile": Namespace(_label="pl.tile", **common, create=transfer.create_tile, MaskPattern=enums.MaskPattern),
+        "tile": Namespace(_label="pl.tile", **members("tile"), MaskPattern=enums.MaskPattern),
         "tensor": Namespace(
             _label="pl.tensor",
-            **common,
-            create=transfer.create_tensor,
+            **members("tensor"),
             view=shaping.view,
             no_dep=regions.no_dep,
             dump_tag=system.nothing,
@@ -164,7 +81,7 @@ def language() -> dict[str, Any]:
         ),
         "system": Namespace(
             _label="pl.system",
-            syncall=system.syncall,
+            **members("system"),
             task_dummy=system.task_dummy,
             task_invalid=system.task_invalid,
             available_cluster_count=system.available_cluster_count,
@@ -178,12 +95,11 @@ def language() -> dict[str, Any]:
         "prefetch": Namespace(
             _label="pl.prefetch",
             make_context=system.make_context,
-            async_prefetch=system.async_prefetch,
+            **members("prefetch"),
             session=system.nothing,
             wait=system.nothing,
         ),
     }
-    found["tile"].gather = sort.gather_flat
     found |= {name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name != "MaskPattern"}
     found["Mem"] = enums.MemorySpace
     found |= {
@@ -192,7 +108,6 @@ def language() -> dict[str, Any]:
     }
     found |= {"Tensor": values.Tensor, "Tile": values.Tile, "TaskId": tasks.TaskId}
     found |= {
-        "create_tensor": transfer.create_tensor,
         "const": const,
         "static_print": static_print,
         "static_assert": static_assert,

@@ -18,9 +18,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from npuscope.ops.spec import OpSpec, Plane
+from npuscope.ops.table import spec_of
 from npuscope.tile.record.rings import RingSizes
 
-Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
 Core = Literal["AIC", "AIV", "MIX", "none"]
 Mode = Literal["values", "shapes"]
 
@@ -90,6 +91,10 @@ class Op:
     accesses: tuple[Access, ...] = ()
     attributes: tuple[tuple[str, object], ...] = ()
     flops: int = 0  # of one execution
+
+    @property
+    def spec(self) -> OpSpec:
+        return spec_of(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.calls.checks import describe
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
@@ -16,11 +17,12 @@ from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder
 from npuscope.tile.run.values import Tile
 
-_AXIS = {"up_down": "col_", "left_right": "row_"}  # the reductions that collapse the axis the lanes share
+_SHARED = {"up_down": "columns", "left_right": "rows"}  # reductions of these collapse the axis that the lanes share
 
 
-def check_op(name: str, plane: str, operands: Sequence[Any], inside: bool, half: str | None) -> None:
+def check_op(spec: OpSpec, plane: str, operands: Sequence[Any], inside: bool, half: str | None) -> None:
     """One op of a task that has opened a region."""
+    name = spec.name
     tiles = [x for x in operands if type(x) is Tile]
     if not inside:
         if plane == "cube":
@@ -34,7 +36,7 @@ def check_op(name: str, plane: str, operands: Sequence[Any], inside: bool, half:
     if plane == "cube":
         shapes = " and ".join(describe(tile) for tile in tiles)
         raise fault(f"pl.{name} of {shapes} inside a pl.split_aiv region", "Move the product out of the region.")
-    if half is not None and name.startswith(_AXIS[half]) and "expand" not in name:
+    if half is not None and spec.is_a(Role.REDUCTION) and spec.axis == _SHARED[half]:
         raise fault(
             f"pl.{name} of {describe(tiles[0])} reduces the axis that pl.split_aiv halves: each lane has a part",
             "Reduce the other axis, or pl.aic_gather the lanes first.",

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
 from npuscope.ops.numeric import storage
+from npuscope.ops.spec import OpSpec, Plane
+from npuscope.ops.transfers import STORE
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.frames import Frame
@@ -178,26 +180,27 @@ class Run:
 
     def emit(
         self,
-        name: str,
-        plane: str,
+        spec: OpSpec,
         operands: tuple[Any, ...],
         result: Tile | None,
         accesses: tuple[Access, ...] = (),
         offsets: tuple[Any, ...] = (),
         attributes: tuple[tuple[str, Any], ...] = (),
         flops: int = 0,
+        plane: Plane | None = None,
     ) -> None:
-        """Writes one op down as the newest item of the innermost open loop."""
+        """Writes one op down as the newest item of the innermost open loop; `plane`: where it is not the usual one."""
         block = self.block
         assert block is not None
+        plane = plane or spec.plane
         if block.splits:
             from npuscope.tile.run import aiv
 
-            aiv.check_op(name, plane, operands, block.split, block.half)
+            aiv.check_op(spec, plane, operands, block.split, block.half)
         frame = block.frame
         key = (
             "op",
-            name,
+            spec.name,
             plane,
             sites.here(),
             tuple([_ref(x, frame) if type(x) is Tile else None if x is None else "scalar" for x in operands]),
@@ -311,7 +314,7 @@ def _store_late(run: Run, home: BlockDraft, tile: Tile, tensor: Tensor) -> None:
     task.arguments[number].writes = True
     access = (number, "write", tile.valid or tile.shape, tensor.strides)
     ref = _ref(tile, home.root)
-    key = ("op", "store", "store", sites.here(), (ref,), None, (access,), (("promoted", True),), 0)
+    key = ("op", STORE.name, STORE.plane, sites.here(), (ref,), None, (access,), (("promoted", True),), 0)
     item = run.recorder.number(key)
     if home.root.open:
         home.root.items.append(item)

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
+from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
+from npuscope.ops.spec import OpSpec
 from npuscope.tile.run import signature
 from npuscope.tile.run.memory import Buffer, contiguous
 
@@ -64,25 +66,25 @@ class Operand:
     __hash__ = object.__hash__
 
 
-def _operator(name: str, swapped: bool = False) -> Any:
+def _operator(spec: OpSpec, swapped: bool = False) -> Any:
     def apply(self: Operand, other: Any) -> Any:
-        from npuscope.tile.calls import vector
+        from npuscope.tile.calls.bound import function_of
 
-        op = getattr(vector, name)
+        op = function_of(spec.name)
         return op(other, self) if swapped else op(self, other)
 
     return apply
 
 
-for _method, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
-    setattr(Operand, f"__{_method}__", _operator(_op))
-    setattr(Operand, f"__r{_method}__", _operator(_op, swapped=True))
+for _method, _spec in {"add": ADD, "sub": SUB, "mul": MUL, "truediv": DIV}.items():
+    setattr(Operand, f"__{_method}__", _operator(_spec))
+    setattr(Operand, f"__r{_method}__", _operator(_spec, swapped=True))
 
 
 def _negative(self: Operand) -> Any:
-    from npuscope.tile.calls import vector
+    from npuscope.tile.calls.bound import function_of
 
-    return vector.neg(self)
+    return function_of(NEG.name)(self)
 
 
 setattr(Operand, "__neg__", _negative)  # noqa: B010

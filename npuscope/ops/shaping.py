@@ -1,0 +1,62 @@
+"""Ops on the shape, the valid region or the layout of a tile, and ops that fill one."""
+
+from __future__ import annotations
+
+from npuscope.ops.spec import VECTOR, OpSpec, Plane, Role
+
+# fmt: off
+
+_VIEW: tuple[Plane, ...] = ("view",)
+_SAME = (Role.SAME_ELEMENTS, Role.KEEPS_VALUES, Role.KEEPS_ZEROS)
+
+# --- views: nothing moves
+
+CREATE = OpSpec(
+    "create", _VIEW, "own", "An on-chip buffer, or outside tasks a tensor in GM; it holds nothing until it is written.",
+    storage="operand", spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
+)
+RESHAPE = OpSpec("reshape", _VIEW, "own", "The same elements in another shape.", storage="operand", roles=_SAME)
+TRANSPOSE_VIEW = OpSpec(
+    "transpose_view", _VIEW, "own", "The transpose by another reading of the layout.", storage="operand", roles=_SAME,
+)
+SET_VALIDSHAPE = OpSpec(
+    "set_validshape", _VIEW, "own", "Says which part of a tile holds data.", storage="operand",
+    roles=(*_SAME, Role.SAME_PLACES),
+)
+REINTERPRET_VIEW = OpSpec(
+    "reinterpret_view", _VIEW, "own", "The same bits read as another type of the same width.", storage="operand",
+)
+SLICE = OpSpec(
+    "slice", ("load", "view"), "own", "A box: of a tensor it loads, of a tile it is a view.", cost="timing.dma_rate",
+    storage="operand", roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
+)
+
+# --- work for the vector unit
+
+TRANSPOSE = OpSpec(
+    "transpose", VECTOR, "own", "Two axes swapped.", cost="op.vnchwconv", storage="apart", roles=(Role.KEEPS_VALUES,),
+)
+CONCAT = OpSpec("concat", VECTOR, "own", "Two tiles side by side.", cost="op.vcopy", storage="apart")
+FILLPAD = OpSpec(
+    "fillpad", ("vector", "move"), "own", "Fills what lies outside the valid region; the result is valid everywhere.",
+    cost="op.vcopy", like="a copy of the whole tile", spellings=("fillpad", "fillpad_inplace"),
+    roles=(Role.INHERITS_SPACE, Role.KEEPS_ZEROS),
+)
+FILLPAD_EXPAND = OpSpec(
+    "fillpad_expand", VECTOR, "own", "A larger tile: the valid part of x, the rest padding.", cost="op.vcopy",
+    like="a copy of the larger tile",
+)
+FULL = OpSpec("full", VECTOR, "own", "A tile of one number.", cost="op.vcopy", roles=(Role.FILL, Role.KEEPS_ZEROS))
+ARANGE = OpSpec(
+    "arange", VECTOR, "own", "A row of start, start + 1, …", cost="op.vcopy", like="a pass that writes the row",
+    spellings=("arange", "ci"),
+)
+TRI = OpSpec(
+    "tri", VECTOR, "own", "Ones on and below a diagonal, or above it.", cost="op.vcopy",
+    like="a pass that writes the tile",
+)
+
+ALL = (
+    CREATE, RESHAPE, TRANSPOSE_VIEW, SET_VALIDSHAPE, REINTERPRET_VIEW, SLICE, TRANSPOSE, CONCAT, FILLPAD,
+    FILLPAD_EXPAND, FULL, ARANGE, TRI,
+)

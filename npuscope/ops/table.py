@@ -1,0 +1,62 @@
+"""Every op by its name and by its spellings; `add` makes another one known."""
+
+from __future__ import annotations
+
+import difflib
+
+from npuscope.errors import NpuscopeError
+from npuscope.ops import (
+    cube,
+    elementwise,
+    reductions,
+    scalars,
+    shaping,
+    sorting,
+    spreads,
+    synchronisation,
+    transfers,
+)
+from npuscope.ops.spec import OpSpec, Role
+
+_FAMILIES = (cube, elementwise, spreads, reductions, shaping, sorting, transfers, scalars, synchronisation)
+BY_NAME: dict[str, OpSpec] = {}
+BY_SPELLING: dict[str, OpSpec] = {}
+
+
+def add(spec: OpSpec) -> None:
+    """Makes an op known."""
+    if spec.name in BY_NAME:
+        raise NpuscopeError(f"there are two ops called {spec.name}")
+    for spelling in spec.names:
+        if spelling in BY_SPELLING:
+            raise NpuscopeError(f"{spelling} means {BY_SPELLING[spelling].name} and {spec.name}")
+    BY_NAME[spec.name] = spec
+    BY_SPELLING.update(dict.fromkeys(spec.names, spec))
+
+
+def spec_of(name: str) -> OpSpec:
+    """The op of a recorded name."""
+    return BY_NAME[name]
+
+
+def found(text: str) -> OpSpec:
+    """The op that somebody asks for, by its name or by one of its spellings, with or without `pl.`"""
+    bare = text.removeprefix("pl.")
+    spec = BY_NAME.get(bare) or BY_SPELLING.get(bare) or BY_SPELLING.get(text)
+    if spec is None and bare.startswith(("tile.", "tensor.")):
+        spec = BY_SPELLING.get(bare.partition(".")[2])
+    if spec is None:
+        near = difflib.get_close_matches(bare, [*BY_NAME, *BY_SPELLING], n=1, cutoff=0.4)
+        remedy = f"The nearest is {near[0]}." if near else "npuscope ops lists them."
+        raise NpuscopeError(f"no op '{text}'", remedy=remedy)
+    return spec
+
+
+def with_role(*roles: Role) -> frozenset[str]:
+    """The names of the ops that have one of the roles."""
+    return frozenset(name for name, spec in BY_NAME.items() if spec.is_a(*roles))
+
+
+for _family in _FAMILIES:
+    for _spec in _family.ALL:
+        add(_spec)

@@ -1,0 +1,21 @@
+"""Binds functions written by hand to their ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from npuscope.ops.spec import OpSpec
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # spelling -> function
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def own(spec: OpSpec, *spellings: str) -> Callable[[Function], Function]:
+    """The function that the given spellings of an op call; where none is given, all of them."""
+
+    def bind(function: Function) -> Function:
+        FUNCTIONS.update(dict.fromkeys(spellings or spec.names, function))
+        return function
+
+    return bind
