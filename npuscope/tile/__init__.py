@@ -6,12 +6,15 @@ A function under `@pl.jit` executes when it is called, with the chip's numerics,
 
 from __future__ import annotations
 
+from npuscope.tile.calls import operators as _operators  # noqa: F401  gives tensors and tiles their operators
+from npuscope.tile.distributed.ranks import host as _host
+from npuscope.tile.language.functions import jit as _jit
 from npuscope.tile.language.namespace import language as _language
+from npuscope.tile.language.namespace import late as _late
 
+_jit.host = _host  # functions of the language do not know of ranks, which are made of them
 globals().update(_language())
 
 
 def __getattr__(name: str) -> object:
-    from npuscope.tile.language.namespace import late
-
-    return late("pl", name, globals())
+    return _late("pl", name, globals())

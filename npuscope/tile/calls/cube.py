@@ -12,11 +12,11 @@ from npuscope.ops.dtypes import FP32, INT32, DataType
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.numeric import cube, rounding
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.calls.checks import describe, dtype_of, flag
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Shape, Tile
+from npuscope.tile.values.checks import describe, dtype_of, flag
+from npuscope.tile.values.tensors import Shape, Tile
 
 
 def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:

@@ -9,18 +9,18 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.ops.scalars import DIM, READ, WRITE
-from npuscope.tile.calls.checks import describe, fitting, is_number
-from npuscope.tile.calls.checks import index as whole
 from npuscope.tile.calls.gm import check_bounds, position, write_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Tensor, Tile, strided
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.lanes import AXES, Lane
 from npuscope.tile.shapes.steering import log_read, log_write, will_write
-from npuscope.tile.shapes.unknown import UNKNOWN, Unknown
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import describe, fitting, is_number
+from npuscope.tile.values.checks import index as whole
+from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.tensors import Tensor, Tile, strided
+from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
 
 def _flat(x: Any, index: Any) -> list[Any]:

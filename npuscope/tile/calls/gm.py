@@ -11,15 +11,15 @@ from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
 from npuscope.ops.numeric import rounding, storage
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import LOAD, STORE
-from npuscope.tile.calls.checks import check_offsets, describe
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.values import Shape, Tensor, Tile, strided
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.lanes import AXES, Lane
 from npuscope.tile.shapes.steering import log_read, will_write
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import check_offsets, describe
+from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
 

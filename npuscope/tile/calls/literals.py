@@ -11,13 +11,13 @@ import numpy as np
 from npuscope.ops import elementwise, scalars
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.calls.checks import fitting, held, is_number
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.lanes import Lane
-from npuscope.tile.shapes.unknown import UNKNOWN, Unknown
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import fitting, held, is_number
+from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
 
 def literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:

@@ -10,12 +10,12 @@ import numpy as np
 from npuscope.ops.dtypes import BY_NAME, FP32, DataType
 from npuscope.ops.numeric import rounding, storage
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.calls.checks import broadcast, describe, is_number, promoted, shown
 from npuscope.tile.calls.literals import literal, of_one, of_two
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.run.values import Tile
-from npuscope.tile.shapes.unknown import UNKNOWN
+from npuscope.tile.values.checks import broadcast, describe, is_number, promoted, shown
+from npuscope.tile.values.tensors import Tile
+from npuscope.tile.values.unknown import UNKNOWN
 
 
 def made(spec: OpSpec) -> Callable[..., Any]:

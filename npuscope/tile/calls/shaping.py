@@ -26,15 +26,15 @@ from npuscope.ops.shaping import (
 )
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
-from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
 from npuscope.tile.calls.own import own
 from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
-from npuscope.tile.run.memory import contiguous
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Shape, Tensor, Tile
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.unknown import Unknown
+from npuscope.tile.values import lanes
+from npuscope.tile.values.buffers import contiguous
+from npuscope.tile.values.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
+from npuscope.tile.values.tensors import Shape, Tensor, Tile
+from npuscope.tile.values.unknown import Unknown
 
 
 @own(RESHAPE)

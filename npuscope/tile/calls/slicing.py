@@ -9,13 +9,13 @@ import numpy as np
 
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import SLICE
-from npuscope.tile.calls.checks import check_offsets, describe, flag, index, shape_of, shown
 from npuscope.tile.calls.gm import check_bounds, load_box, position, span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Shape, Tensor, Tile
-from npuscope.tile.shapes import lanes
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 
 @own(SLICE)

@@ -12,12 +12,12 @@ from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import sorting
 from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.calls.checks import broadcast, describe, dtype_of, flag, shown
-from npuscope.tile.calls.checks import index as whole
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.run.values import Tensor, Tile
+from npuscope.tile.values.checks import broadcast, describe, dtype_of, flag, shown
+from npuscope.tile.values.checks import index as whole
+from npuscope.tile.values.tensors import Tensor, Tile
 
 
 def _made(spec: OpSpec, operands: Sequence[Tile], shape: tuple[int, ...], dtype: DataType) -> Tile:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from npuscope.tile.calls import elements, slicing, transfer
-from npuscope.tile.calls.checks import describe, is_number
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current, is_new
-from npuscope.tile.run.values import Operand, Tensor, Tile
-from npuscope.tile.shapes.lanes import AXES
+from npuscope.tile.values.checks import describe, is_number
+from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.tensors import Operand, Tensor, Tile
 
 
 def _box(x: Operand, index: Any) -> tuple[list[Any], list[Any], list[int]]:

@@ -8,13 +8,13 @@ from typing import Any
 from npuscope.ops.scalars import GET_BLOCK_IDX, GET_BLOCK_NUM, GET_SUBBLOCK_IDX
 from npuscope.ops.synchronisation import SYNCALL
 from npuscope.ops.transfers import ASYNC_PREFETCH
-from npuscope.tile.calls.checks import describe, shown
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.run.tasks import TaskId, flat_ids
-from npuscope.tile.run.values import Tensor
 from npuscope.tile.shapes.steering import meet
+from npuscope.tile.values.checks import describe, shown
+from npuscope.tile.values.task_ids import TaskId, flat_ids
+from npuscope.tile.values.tensors import Tensor
 
 
 @own(GET_BLOCK_IDX)

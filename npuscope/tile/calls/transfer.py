@@ -12,17 +12,17 @@ from npuscope.ops.dtypes import BF16, FP16, DataType
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import CREATE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
-from npuscope.tile.calls.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside, overhang
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
-from npuscope.tile.run.memory import Buffer
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Shape, Tensor, Tile, strided
-from npuscope.tile.shapes.lanes import AXES
+from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.values.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
+from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 
 @own(LOAD)

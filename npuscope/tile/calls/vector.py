@@ -9,15 +9,15 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.elementwise import CAST, CMP, EXPANDS, LRELU, SEL
 from npuscope.ops.numeric import elementwise, rounding
-from npuscope.tile.calls.checks import broadcast, describe, dtype_of, fitting, index, is_number, shown
 from npuscope.tile.calls.literals import literal
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.regular import rounded
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.run.values import Tensor, Tile
-from npuscope.tile.shapes.lanes import Lane
-from npuscope.tile.shapes.unknown import UNKNOWN, Unknown
+from npuscope.tile.values.checks import broadcast, describe, dtype_of, fitting, index, is_number, shown
+from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.tensors import Tensor, Tile
+from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
 _MODES = rounding.MODES
 

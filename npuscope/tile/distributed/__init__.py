@@ -12,9 +12,9 @@ from npuscope.tile.distributed.windows import Window, alloc_window_buffer, windo
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
 from npuscope.tile.language.namespace import Namespace, missing
-from npuscope.tile.run import signature
 from npuscope.tile.run.state import current
-from npuscope.tile.run.values import Tensor
+from npuscope.tile.values import signature
+from npuscope.tile.values.tensors import Tensor
 
 __all__ = [
     "AtomicType",

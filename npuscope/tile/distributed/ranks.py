@@ -21,8 +21,8 @@ from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.compiled import Compiled
 from npuscope.tile.run.execute import record, run_entry
 from npuscope.tile.run.strand import Strand
-from npuscope.tile.run.values import Tensor
-from npuscope.tile.shapes.lanes import AXES
+from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.tensors import Tensor
 
 
 @dataclass(frozen=True)

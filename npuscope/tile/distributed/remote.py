@@ -16,17 +16,17 @@ from npuscope.ops.numeric import storage
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.synchronisation import NOTIFY, WAIT
 from npuscope.ops.transfers import GET, PUT, REMOTE_LOAD, REMOTE_STORE
-from npuscope.tile.calls.checks import describe, shape_of
 from npuscope.tile.calls.gm import check_bounds, load_box, position, store_box, write_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
-from npuscope.tile.run.memory import Buffer
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.run.values import Shape, Tensor, Tile, strided
-from npuscope.tile.shapes import lanes
+from npuscope.tile.values import lanes
+from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.values.checks import describe, shape_of
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 _HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
-from npuscope.tile.calls.checks import dtype_of, shape_of
 from npuscope.tile.fault import fault
 from npuscope.tile.run.arguments import Foreign, Parameter
-from npuscope.tile.run.memory import Buffer, contiguous
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.values import Tensor
+from npuscope.tile.values.buffers import Buffer, contiguous
+from npuscope.tile.values.checks import dtype_of, shape_of
+from npuscope.tile.values.tensors import Tensor
 
 
 class WindowBuffer:

@@ -12,7 +12,7 @@ from npuscope.tile.golden.comparator import Comparator
 from npuscope.tile.golden.misuse import check_number, misuse, misuse_of, told
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
 from npuscope.tile.run.arguments import Parameter
-from npuscope.tile.run.signature import ScalarType, TensorType
+from npuscope.tile.values.signature import ScalarType, TensorType
 
 SHOWN = 12  # names of parameters in a sentence
 CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")

@@ -18,8 +18,8 @@ from npuscope.tile.run.compiled import Compiled
 from npuscope.tile.run.execute import Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.tasks import TaskId
-from npuscope.tile.run.values import Tensor, Tile
+from npuscope.tile.values.task_ids import TaskId
+from npuscope.tile.values.tensors import Tensor, Tile
 
 _CORES = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
 
@@ -266,12 +266,7 @@ class _Jit:
     inline = staticmethod(_decorator(Inline))
     incore = staticmethod(_decorator(Incore))
     extern = staticmethod(_decorator(Extern))
-
-    @property
-    def host(self) -> Any:
-        from npuscope.tile.distributed import host
-
-        return host
+    host: Callable[..., Any]  # of several ranks: put in by npuscope.tile
 
 
 jit = _Jit()

@@ -10,8 +10,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.run.loops import carried, holds_tasks
 from npuscope.tile.run.regions import Spmd
 from npuscope.tile.run.state import current
-from npuscope.tile.run.tasks import TaskId
 from npuscope.tile.shapes.carried import lists_of
+from npuscope.tile.values.task_ids import TaskId
 
 __all__ = ["UNBOUND", "blocks", "carried", "holds_tasks", "launch", "names", "region"]
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from npuscope.ops.spec import OpSpec, Role
-from npuscope.tile.calls.checks import describe
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder
-from npuscope.tile.run.values import Tile
+from npuscope.tile.values.checks import describe
+from npuscope.tile.values.tensors import Tile
 
 _SHARED = {"up_down": "columns", "left_right": "rows"}  # reductions of these collapse the axis that the lanes share
 

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType, of_storage
-from npuscope.tile.calls.checks import dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.fault import TileError, fault
-from npuscope.tile.run import signature as types
-from npuscope.tile.run.memory import contiguous
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.values import Tensor
+from npuscope.tile.values import signature as types
+from npuscope.tile.values.buffers import contiguous
+from npuscope.tile.values.checks import dtype_of, fitting, is_number, shape_of, shown
+from npuscope.tile.values.tensors import Tensor
 
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
 _BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -21,14 +21,14 @@ from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.run import arguments as door
 from npuscope.tile.run import state
-from npuscope.tile.run.memory import Buffer
 from npuscope.tile.run.mistakes import explained
 from npuscope.tile.run.phase import Contents, Phase, left
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.values import Tensor, Tile
-from npuscope.tile.shapes.lanes import AXES
 from npuscope.tile.shapes.steering import Again
 from npuscope.tile.shapes.together import Apart, Together
+from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.tensors import Tensor, Tile
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile.calls.checks import flag, index, is_number, shown
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
 from npuscope.tile.run.state import Block, Run, current
-from npuscope.tile.run.values import Tile
-from npuscope.tile.shapes import lanes
 from npuscope.tile.shapes.carried import State, bound, lists_of, user_frame
-from npuscope.tile.shapes.lanes import AXES, Lane
 from npuscope.tile.shapes.steering import end_pass
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import flag, index, is_number, shown
+from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.tensors import Tile
 
 MOST_TURNS = 1 << 27
 

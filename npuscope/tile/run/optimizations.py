@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from npuscope.tile.calls.checks import index, shown
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
+from npuscope.tile.values.checks import index, shown
 
 
 class Split:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.run.memory import Buffer
+from npuscope.tile.values.buffers import Buffer
 
 Contents = Mapping[int, npt.NDArray[Any]]  # flat, by the number of the buffer
 

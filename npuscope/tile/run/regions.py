@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from npuscope.tile.calls.checks import describe, flag, index, member, shown
 from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
@@ -14,11 +13,12 @@ from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.barrier import Barrier
 from npuscope.tile.run.optimizations import laid_out
 from npuscope.tile.run.state import Block, Run, current
-from npuscope.tile.run.tasks import TaskId, flat_ids
-from npuscope.tile.run.values import Tensor, Tile
 from npuscope.tile.shapes.carried import inside, unchanged
-from npuscope.tile.shapes.lanes import AXES
 from npuscope.tile.shapes.steering import end_pass, lane_index
+from npuscope.tile.values.checks import describe, flag, index, member, shown
+from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.task_ids import TaskId, flat_ids
+from npuscope.tile.values.tensors import Tensor, Tile
 
 _MOST_BLOCKS = 1 << 24
 

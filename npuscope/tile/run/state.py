@@ -17,10 +17,10 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
-from npuscope.tile.run.memory import Buffer, contiguous
 from npuscope.tile.run.phase import Memories, Phase
 from npuscope.tile.run.strand import in_strand
-from npuscope.tile.run.values import Shape, Tensor, Tile
+from npuscope.tile.values.buffers import Buffer, contiguous
+from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 Access = tuple[int, str, Shape, Shape]
 _ONE = (True,)
@@ -263,7 +263,7 @@ class Run:
                 return value
             value = self.promoted(value)
         if not isinstance(value, Tensor):
-            from npuscope.tile.calls.checks import describe
+            from npuscope.tile.values.checks import describe
 
             raise fault(f"pl.{op} takes a tensor or a tile, not {describe(value)}")
         block = self.block or self.region(op)

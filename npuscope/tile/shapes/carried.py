@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile.calls.checks import is_number
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.run.state import Block
-from npuscope.tile.run.tasks import ValueArray
-from npuscope.tile.run.values import Tensor, Tile
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.lanes import AXES, Lane
-from npuscope.tile.shapes.unknown import Unknown
+from npuscope.tile.values import lanes
+from npuscope.tile.values.checks import is_number
+from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.task_ids import ValueArray
+from npuscope.tile.values.tensors import Tensor, Tile
+from npuscope.tile.values.unknown import Unknown
 
 MUTABLE = {list, dict, set, bytearray, ValueArray}
 _UNBOUND = object()

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile.run.memory import Buffer
 from npuscope.tile.run.state import Block, Run
-from npuscope.tile.shapes import lanes
-from npuscope.tile.shapes.lanes import AXES, Lane
+from npuscope.tile.values import lanes
+from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.values.lanes import AXES, Lane
 
 
 class Again(BaseException):

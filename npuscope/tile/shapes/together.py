@@ -18,12 +18,12 @@ from typing import Any, cast
 
 from npuscope.tile.record.recorder import Key, TaskDraft
 from npuscope.tile.run.state import Run
-from npuscope.tile.run.values import Tensor
 from npuscope.tile.shapes import twins
 from npuscope.tile.shapes.outside import Outside, is_constant
 from npuscope.tile.shapes.steering import Again
 from npuscope.tile.shapes.twins import KEPT, Kind, Waiting
-from npuscope.tile.shapes.unknown import Unknown
+from npuscope.tile.values.tensors import Tensor
+from npuscope.tile.values.unknown import Unknown
 
 _MOST_BYTES = 1 << 20  # of whole numbers that a task may look at and still wait
 _WIDE = 1 << 31  # from here on a number is not put in a lane
@@ -141,7 +141,7 @@ def _likeness(values: list[Any]) -> Key | None:
             key.append((value.shape, value.strides, value.dtype.name, value.valid, buffer.shape, flags, about))
         elif value is None or kind is Unknown or kind is object:  # object: a name without a value
             key.append(("is", id(value)))
-        elif is_constant(value) and kind.__module__ != "npuscope.tile.run.tasks":
+        elif is_constant(value) and kind.__module__ != "npuscope.tile.values.task_ids":
             key.append((kind, repr(value)))
         else:
             return None

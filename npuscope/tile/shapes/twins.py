@@ -18,10 +18,10 @@ from npuscope.tile.record.frames import Offset, Rolled
 from npuscope.tile.record.recorder import ArgumentDraft, Key, TaskDraft
 from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.state import Block, Run
-from npuscope.tile.run.values import Tensor
-from npuscope.tile.shapes.lanes import AXES, Lane
 from npuscope.tile.shapes.outside import Outside
 from npuscope.tile.shapes.steering import end_pass
+from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.tensors import Tensor
 
 KEPT = -1  # a name that a task does not bind
 _MOST_LANES = 4096  # arrays of offsets have one column to a lane

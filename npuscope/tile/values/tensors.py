@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
-from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
-from npuscope.ops.spec import OpSpec
-from npuscope.tile.run import signature
-from npuscope.tile.run.memory import Buffer, contiguous
+from npuscope.tile.fault import fault
+from npuscope.tile.values import signature
+from npuscope.tile.values.buffers import Buffer, contiguous
 
 if TYPE_CHECKING:
     from npuscope.tile.record.frames import Frame
@@ -22,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 class Operand:
-    """The operators that tensors and tiles share; they mean the ops of the same name."""
+    """What tensors and tiles share. Their operators mean the ops of the same name: calls/operators.py puts them in."""
 
     __slots__ = ()
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operator to us
@@ -30,64 +29,26 @@ class Operand:
     shape: Shape
     dtype: DataType
 
-    def __getitem__(self, index: Any) -> Any:
-        from npuscope.tile.calls import subscript
-
-        return subscript.get(self, index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        from npuscope.tile.calls import subscript
-
-        subscript.put(self, index, value)
-
     def __bool__(self) -> bool:
-        from npuscope.tile.fault import fault
+        raise fault(f"a {self._kind} has no truth value", "Read an element with pl.read.")
 
-        raise fault(f"a {type(self).__name__.lower()} has no truth value", "Read an element with pl.read.")
+    def __iter__(self) -> Iterator[object]:
+        raise fault(
+            f"Python cannot walk over a {self._kind}", "Take slices in a loop: `for i in pl.range(n): x[i : i + 1]`."
+        )
 
-    def __iter__(self) -> Any:
-        from npuscope.tile.fault import fault
+    def __delitem__(self, index: object) -> None:
+        raise fault(f"nothing can be deleted from a {self._kind}")
 
-        kind = type(self).__name__.lower()
-        raise fault(f"Python cannot walk over a {kind}", "Take slices in a loop: `for i in pl.range(n): x[i : i + 1]`.")
-
-    def __delitem__(self, index: Any) -> None:
-        from npuscope.tile.fault import fault
-
-        raise fault(f"nothing can be deleted from a {type(self).__name__.lower()}")
-
-    def __eq__(self, other: object) -> Any:
-        from npuscope.tile.fault import fault
-
-        kind = type(self).__name__.lower()
-        raise fault(f"Python cannot compare a {kind}", "Compare tiles with pl.cmp, elements with pl.read.")
+    def __eq__(self, other: object) -> bool:
+        raise fault(f"Python cannot compare a {self._kind}", "Compare tiles with pl.cmp, elements with pl.read.")
 
     __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
     __hash__ = object.__hash__
 
-
-def _operator(spec: OpSpec, swapped: bool = False) -> Any:
-    def apply(self: Operand, other: Any) -> Any:
-        from npuscope.tile.calls.bound import function_of
-
-        op = function_of(spec.name)
-        return op(other, self) if swapped else op(self, other)
-
-    return apply
-
-
-for _method, _spec in {"add": ADD, "sub": SUB, "mul": MUL, "truediv": DIV}.items():
-    setattr(Operand, f"__{_method}__", _operator(_spec))
-    setattr(Operand, f"__r{_method}__", _operator(_spec, swapped=True))
-
-
-def _negative(self: Operand) -> Any:
-    from npuscope.tile.calls.bound import function_of
-
-    return function_of(NEG.name)(self)
-
-
-setattr(Operand, "__neg__", _negative)  # noqa: B010
+    @property
+    def _kind(self) -> str:
+        return type(self).__name__.lower()
 
 
 class Tensor(Operand):

@@ -10,9 +10,9 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.run.values import Shape, Tensor, Tile
-from npuscope.tile.shapes.lanes import Lane
-from npuscope.tile.shapes.unknown import Unknown
+from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.tensors import Shape, Tensor, Tile
+from npuscope.tile.values.unknown import Unknown
 
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
 _LISTS = (list, tuple)

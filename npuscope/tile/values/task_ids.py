@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuscope.tile.calls.checks import describe, dtype_of, fitting, index
 from npuscope.tile.fault import fault
+from npuscope.tile.values.checks import describe, dtype_of, fitting, index
 
 _MOST = 1 << 24  # elements of an array of scalars
 
