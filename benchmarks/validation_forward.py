@@ -13,8 +13,9 @@ import polars as pl
 from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.device import Device
-from npuscope.forward.estimate.call_time import GEMMS, Estimate, estimate
+from npuscope.forward.estimate.call_time import Estimate, estimate
 from npuscope.forward.roofline.rows import rows_of
+from npuscope.kernels import law_of
 from npuscope.llm.config import read_config
 from npuscope.llm.prediction import Prediction, predict
 from npuscope.llm.run import run_of
@@ -209,13 +210,13 @@ def _held_out(device: Device, found: dict[str, Fitted]) -> list[str]:
         for index, count, dur in medians.iter_rows():
             call = rows.calls[index]
             as_named = replace(call, type="MatMulV2") if call.type == "MatMul" else call
-            if rows.reasons[index] or not (as_named.type in GEMMS or call.type in several):
+            if rows.reasons[index] or not (law_of(as_named.type) == "products" or call.type in several):
                 continue
             guess = estimate(as_named, device)
             if guess.ns is None:
                 continue
             error = guess.ns / dur - 1
-            if as_named.type in GEMMS:
+            if law_of(as_named.type) == "products":
                 errors.append((abs(error), guess.extrapolated))
             outside = "outside" if guess.extrapolated else "inside"
             shapes = (rows.shapes[index] or "").strip('"')

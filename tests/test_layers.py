@@ -13,6 +13,8 @@ ORDER = [
     "engine",
     "progress",
     "garbage",
+    "toml_file",
+    "kernels",
     "trace",
     "device",
     "analysis",

@@ -1,18 +1,16 @@
-"""Areas of a model (QKV, attention, MLP, …) from kernel names, by a table of rules that a user can extend."""
+"""Areas of a model (QKV, attention, MLP, …) from kernel names: a user's own rules before the table of kernels."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
 from npuscope.errors import BadInput
-from npuscope.trace.toml_file import decode_toml, read_toml
+from npuscope.kernels import area_of as known_area
+from npuscope.toml_file import read_toml
 
-OTHER = "other"
 WHAT = 'a file of area rules ([[area]] with name = "…" and patterns = ["…"])'
 
 
@@ -29,24 +27,18 @@ class Areas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     area: list[Area]
 
 
-Rules = tuple[tuple[str, re.Pattern[str]], ...]
+Rules = tuple[tuple[str, re.Pattern[str]], ...]  # of the user's own
 
 
 def area_rules(path: str | Path | None = None) -> Rules:
-    """The rules of a TOML file, then those that come with npuscope; the first that matches decides."""
-    own = () if path is None else _compiled(read_toml(Path(path), Areas, WHAT), Path(path))
-    return (*own, *_built_in())
+    """The rules of a TOML file, which come before the table of kernels."""
+    return () if path is None else _compiled(read_toml(Path(path), Areas, WHAT), Path(path))
 
 
-def area_of(kernel: str, rules: Rules) -> str:
-    """The area of a kernel's name; `other` where no rule matches."""
-    return next((name for name, pattern in rules if pattern.search(kernel)), OTHER)
-
-
-@lru_cache
-def _built_in() -> Rules:
-    path = Path("areas.toml")
-    return _compiled(decode_toml(files("npuscope.analysis").joinpath(path.name).read_bytes(), Areas, WHAT, path), path)
+def area_of(kernel: str, rules: Rules = ()) -> str:
+    """The area of a kernel's name: by the first own rule that finds something, else by the table of kernels."""
+    own = next((name for name, pattern in rules if pattern.search(kernel)), None)
+    return known_area(kernel) if own is None else own
 
 
 def _compiled(areas: Areas, path: Path) -> Rules:

@@ -20,8 +20,8 @@ from npuscope.analysis.explanation import Explanation, explain
 from npuscope.analysis.table import Tabular
 from npuscope.analysis.waits import PARTS
 from npuscope.errors import BadInput, NpuscopeError
+from npuscope.toml_file import read_toml
 from npuscope.trace.core import Trace
-from npuscope.trace.toml_file import read_toml
 
 NOISE = 0.05  # single captures differ by 3 to 5 % (pypto-lib docs/debug-and-tune/performance-tuning.md)
 ENOUGH = 3  # captures from which the noise is measured

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 
 from npuscope.errors import BadInput, NpuscopeError
+from npuscope.toml_file import decode_toml, read_toml
 from npuscope.trace.json_file import checked
-from npuscope.trace.toml_file import decode_toml, read_toml
 
 WHAT = "a device file (docs/roofline.md)"
 PER_CYCLE = "FLOP/cycle/core"

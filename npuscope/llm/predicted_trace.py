@@ -8,14 +8,16 @@ from dataclasses import asdict
 import polars as pl
 
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.work.families import rule_of
+from npuscope.kernels import kind_of, rule_of
 from npuscope.llm.prediction import Prediction
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
 
-COLLECTIVE = "collective"
-CUBE = ("gemm", "quant_matmul", "grouped_matmul")
-MIXED = ("attention", "mla_prolog", "moe_exchange")  # cube and vector cores together
+# the cores a kernel runs on, by how its work is found; the others run on vector cores
+CORES = {
+    "matmul": "AI_CORE", "grouped": "AI_CORE", "collective": "COMMUNICATION",
+    **dict.fromkeys(("attention", "sparse_attention", "indexer", "prolog", "routed", "unpriced"), "MIX_AIC"),
+}  # fmt: skip
 
 
 def predicted_trace(prediction: Prediction) -> Trace:
@@ -29,7 +31,7 @@ def predicted_trace(prediction: Prediction) -> Trace:
             "start": dur.cum_sum() - dur,
             "dur": dur,
             "kernel": calls["kernel"] + " " + calls["role"],
-            "kind": ["comm" if _family(kernel.call) == COLLECTIVE else "task" for kernel in prediction.kernels],
+            "kind": [kind_of(kernel.call.type) for kernel in prediction.kernels],
             "task": pl.int_range(calls.height, dtype=pl.Int64, eager=True),
             "Name": calls["kernel"] + " " + calls["role"],
             "Type": calls["kernel"],
@@ -55,7 +57,7 @@ def predicted_trace(prediction: Prediction) -> Trace:
 
 def _texts(call: Call) -> dict[str, str]:
     """The cells of a kernel table that tell a call's tensors."""
-    cells = {"Accelerator Core": _core(call)}
+    cells = {"Accelerator Core": CORES.get(rule_of(call.type).work.by, "AI_VECTOR_CORE")}
     for side, tensors in (("Input", call.inputs), ("Output", call.outputs)):
         cells[f"{side} Shapes"] = (
             '"' + _slots(tensors, lambda t: ",".join(map(str, t.shape))) + '"' if tensors else "N/A"
@@ -63,17 +65,6 @@ def _texts(call: Call) -> dict[str, str]:
         cells[f"{side} Data Types"] = _slots(tensors, lambda t: t.dtype or "UNDEFINED", "UNDEFINED") or "N/A"
         cells[f"{side} Formats"] = _slots(tensors, lambda t: t.format or "NULL", "NULL") or "N/A"
     return cells
-
-
-def _core(call: Call) -> str:
-    family = _family(call)
-    if family == COLLECTIVE:
-        return "COMMUNICATION"
-    return "AI_CORE" if family in CUBE else "MIX_AIC" if family in MIXED else "AI_VECTOR_CORE"
-
-
-def _family(call: Call) -> str:
-    return rule_of(call.type).name
 
 
 def _slots(tensors: Iterable[Tensor | None], tell: Callable[[Tensor], str], absent: str = "") -> str:

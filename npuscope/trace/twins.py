@@ -22,11 +22,6 @@ AIV = "AivKernel"
 COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 
 
-def is_collective(name: pl.Expr) -> pl.Expr:
-    """True for hcom_allReduce_, HcomAllReduce and whatever else begins so; false for null."""
-    return (name.str.slice(0, 4).str.to_lowercase() == "hcom").fill_null(False)
-
-
 def mark_twins(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
     """The rows with `duplicate_of` set on every second telling, counted in the ledger.
 

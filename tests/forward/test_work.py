@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from npuscope import device
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.work import Work, collective_kind, limit_ns, work_of
+from npuscope.forward.work import Work, limit_ns, work_of
+from npuscope.kernels import collective_of
 
 A3 = device.load("a3")
 NZ = "FRACTAL_NZ"
@@ -285,7 +286,7 @@ def test_names_of_collectives() -> None:
     names = {"hcom_allReduce_": "all_reduce", "HcomAllGather": "all_gather", "hcom_reduceScatter_": "reduce_scatter",
              "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": "all_reduce", "HcomAllToAllV": "all_to_all",
              "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL": "reduce_scatter", "strange": None}  # fmt: skip
-    assert {name: collective_kind(name) for name in names} == names
+    assert {name: collective_of(name) for name in names} == names
 
 
 # ---- invariants

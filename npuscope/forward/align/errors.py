@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from npuscope.forward.align.kernel_names import known_names
 from npuscope.forward.align.pairing import Pairing
 from npuscope.forward.align.sides import Side
+from npuscope.kernels import landmark_of
 from npuscope.trace.intervals import Ints
 
 LIKE = 3  # like collectives that are needed for a median to tell waiting from transfer
@@ -43,8 +43,7 @@ def layers_of(predicted: Side, measured: Side, pairing: Pairing) -> Layers:
     if measured.tells("layer"):
         own = measured.calls["layer"].fill_null(OUTSIDE).to_numpy()
         return Layers(_carried(own, m, p, predicted.calls.height), own, "the measured pass's layer column")
-    anchors = known_names().anchors.families
-    own = np.cumsum(np.isin(np.array(pairing.measured_families), anchors)) - 1
+    own = np.cumsum([landmark_of(name) == "attention" for name in measured.calls["kernel"]]) - 1
     if own[-1] > OUTSIDE:
         told = "attentions of the measured pass: a layer is from one to the next"
         return Layers(_carried(own, m, p, predicted.calls.height), own, told)

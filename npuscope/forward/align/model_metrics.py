@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from npuscope.forward.align.kernel_names import known_names
 from npuscope.forward.align.sides import Side
+from npuscope.kernels.table import known
 
 HITS = ["MEASURED", "INTERPOLATED"]
 NO_SOURCES = "the prediction does not tell the source of each time"
@@ -105,7 +105,7 @@ def _functions(events: pl.DataFrame) -> float | None:
     """The share of functions all of whose calls hit; those of a group count as one."""
     if events.is_empty():
         return None
-    begins = [(prefix, group.name) for group in known_names().group for prefix in group.begins]
+    begins = [(prefix, group.name) for group in known().group for prefix in group.begins]
     names = events["function"].unique().to_list()
     grouped = {name: next((g for p, g in begins if name.removeprefix("torch.ops.").startswith(p)), name)
                for name in names}  # fmt: skip

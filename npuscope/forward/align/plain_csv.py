@@ -15,11 +15,11 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.errors import BadInput, NpuscopeError, UnknownFormat
+from npuscope.kernels import is_comm
 from npuscope.trace import read, source
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.meta import Ledger
-from npuscope.trace.twins import is_collective
 
 KERNEL = ("kernel", "type", "kernel_type", "op_type", "op", "name", "kernel_name", "op_name", "operator")
 TIME = ("time", "dur", "duration", "latency", "mean", "average", "avg", "predicted", "cost", "elapsed")
@@ -74,12 +74,11 @@ def read_prediction_csv(path: str | Path, wanted: Wanted | None = None) -> Trace
         raise BadInput("a header and no calls", path=path)
     if float(slices["dur"].cast(pl.Float64).sum()) > LONGEST_NS:
         raise BadInput("its times add up to more than 46 days", path=path, remedy="Check the unit with --unit.")
-    is_comm = is_collective(pl.col("kernel"))
     slices = slices.with_columns(
         lane=pl.lit(0),
         start=pl.col("dur").cum_sum() - pl.col("dur"),
         task=pl.int_range(pl.len(), dtype=pl.Int64),
-        kind=pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")),
+        kind=pl.when(is_comm(slices["kernel"])).then(pl.lit("comm")).otherwise(pl.lit("task")),
     )
     lanes = pl.DataFrame({"lane": [0], "name": ["prediction"], "unit": ["stream"]})
     return Trace.of(slices, lanes, ledger.close("prediction CSV", (str(path),)))

@@ -21,11 +21,11 @@ from npuscope.analysis.table import short
 from npuscope.analysis.work import device_rows
 from npuscope.errors import NpuscopeError
 from npuscope.forward.align.kernel_names import families_of
+from npuscope.kernels import is_comm
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.intervals import lane_order
 from npuscope.trace.json_args import field
 from npuscope.trace.tensors import source_column
-from npuscope.trace.twins import is_collective
 
 # our word -> columns of a table, then fields of an event's arguments
 WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -123,8 +123,7 @@ def _told(slices: pl.DataFrame) -> pl.DataFrame:
     )
     # an event's own name is the function it stands for
     told = told.with_columns(pl.col("kernel" if _has_types(slices) else "name").alias("function"))
-    comm = (pl.col("kind") == "comm") | is_collective(pl.col("kernel"))
-    return told.with_columns(comm.fill_null(False).alias("comm"))
+    return told.with_columns(((told["kind"] == "comm").fill_null(False) | is_comm(told["kernel"])).alias("comm"))
 
 
 def _has_types(slices: pl.DataFrame) -> bool:

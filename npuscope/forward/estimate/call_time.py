@@ -21,10 +21,10 @@ from npuscope.forward.estimate.collective_time import collective_time
 from npuscope.forward.estimate.gemm_time import GemmCosts, gemm_time
 from npuscope.forward.work import Limit, Work, limit_ns, work_of
 from npuscope.forward.work.matmul import sizes
+from npuscope.kernels import law_of
 
 Costs = Mapping[str, Constant]
 SAME = 0.01  # sizes this close are the same
-GEMMS = ("MatMulV2", "MatMulV3", "QuantBatchMatmulV3")  # kernels that the law of products was fitted to
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ def estimate(call: Call, device: Device) -> Estimate:
 def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
     if work.message_bytes is not None:
         return collective_time(work, device, call.type)
-    if call.type in GEMMS:
-        return _gemm(call, work, device)
-    if work.family == "attention":
-        return _attention(call, work, limit, device)
+    match law_of(call.type):
+        case "products":
+            return _gemm(call, work, device)
+        case "attention":
+            return _attention(call, work, limit, device)
     costs = device.family.get(call.type)
     return None if costs is None else _line(call, work, limit, device, costs)
 
@@ -99,8 +100,6 @@ def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) ->
 
 def _attention(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
     """fixed + the cache's bytes at a rate, or the arithmetic at its limit, whichever is longer."""
-    if call.type != "FusedInferAttentionScore":
-        return None
     latent = call.inputs[0] is not None and len(call.inputs[0].shape) == 4
     costs = device.family.get("attention_latent" if latent else "attention")
     if costs is None:

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from npuscope.device import Constant, Device
 from npuscope.forward.estimate.calibrated import Calibrated
-from npuscope.forward.work import Work, collective_kind, limit_ns
+from npuscope.forward.work import Work, limit_ns
+from npuscope.kernels import collective_of
 
 PARTS = ("reduce_scatter", "all_gather")  # of an all-reduce of a large message
 BETWEEN = "between the measured small all-reduce and the fitted lines"
@@ -21,7 +22,7 @@ SMALL = "overhead of the measured small all-reduce plus the links' time"
 
 def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated | None:
     """The time of a collective; None without calibration."""
-    kind, ranks, message = collective_kind(kernel_type), work.ranks, work.message_bytes
+    kind, ranks, message = collective_of(kernel_type), work.ranks, work.message_bytes
     if kind not in ("all_reduce", "all_gather", "reduce_scatter") or ranks is None or message is None or ranks < 2:
         return None
     share = message if kind == "all_gather" else message / ranks

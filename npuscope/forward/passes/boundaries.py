@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from npuscope.forward.passes import marks
 from npuscope.forward.passes.sequence import Flags, Keys, Sequence, main_lane
+from npuscope.kernels import landmark_of
 from npuscope.trace.intervals import Ints, largest
 
 NEAR = 4  # stretches of one kind this close to one another belong to layers
@@ -114,9 +114,9 @@ def _boundaries(sequence: Sequence, anchors: Ints, kind: Ints, of_attention: boo
 
 def _marked(sequence: Sequence, anchors: Ints) -> Flags:
     """Stretches with a sampling kernel, or with an embedding that is not a layer's."""
-    result = _holds(sequence.marked(marks.SAMPLING), anchors)
+    result = _holds(sequence.landmarks("sampling"), anchors)
     for symbol, name in enumerate(sequence.names):
-        if marks.found(marks.EMBEDDING, [name])[0]:
+        if landmark_of(name) == "embedding":
             rows = sequence.symbol == symbol
             if not in_most(rows, anchors):
                 result |= _holds(rows, anchors)

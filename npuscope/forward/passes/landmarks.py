@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.forward.passes import marks
 from npuscope.forward.passes.boundaries import Stretches, in_most
+from npuscope.kernels import landmark_of
 from npuscope.trace.intervals import Ints
 
 
@@ -25,14 +25,14 @@ class Landmarks:
         of_layers = {
             symbol
             for symbol, name in enumerate(sequence.names)
-            if any(marks.found(pattern, [name])[0] for pattern in (marks.EMBEDDING, marks.MAYBE_SAMPLING))
+            if landmark_of(name) in ("embedding", "sampling_or_layer")
             and in_most(sequence.symbol == symbol, found.anchors)
         }
         rare = ~np.isin(sequence.symbol, list(of_layers))
         return Landmarks(
-            np.flatnonzero(sequence.marked(marks.SAMPLING)),
-            np.flatnonzero(sequence.marked(marks.MAYBE_SAMPLING) & rare),
-            np.flatnonzero(sequence.marked(marks.EMBEDDING) & rare),
+            np.flatnonzero(sequence.landmarks("sampling")),
+            np.flatnonzero(sequence.landmarks("sampling_or_layer") & rare),
+            np.flatnonzero(sequence.landmarks("embedding") & rare),
         )
 
     def between(self, low: int, high: int) -> tuple[int, int]:

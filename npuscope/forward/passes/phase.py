@@ -6,12 +6,11 @@ long as the query come straight from the projection, not from a paged cache, whi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from npuscope.forward.passes import marks
+from npuscope import kernels
 from npuscope.trace.tensors import slots
 
 PHASES = ("prefill", "decode", "draft", "unknown")
@@ -41,10 +40,11 @@ def phase_of(kernel: str, shapes: str | None) -> Phase:
     tokens = _tokens(query)
     if query and len(query) == 4:
         sequences = query[0]
-    if re.search(marks.PREFILL, kernel):
+    made_for = kernels.phase_of(kernel)
+    if made_for == "prefill":
         return Phase("prefill", tokens, sequences)
     if tokens is None:
-        return Phase("decode" if re.search(marks.DECODE, kernel) else "unknown")
+        return Phase(made_for or "unknown")
     if sequences:
         name = "prefill" if tokens > PER_SEQUENCE * sequences or _not_paged(query, key) else "decode"
     else:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from npuscope.analysis.summary import kernel_group, on_ai_cpu
 from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import marks
+from npuscope.kernels import Landmark, landmark_of
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.schema import counts_once
@@ -86,16 +86,19 @@ class Sequence:
             pause[1:] = self.start[1:] - np.maximum.accumulate(self.end)[:-1]
         return pause
 
-    def marked(self, pattern: str, but: str | None = None) -> Flags:
-        """Rows whose kernel a pattern finds."""
-        wanted = np.array(marks.found(pattern, self.names, but), dtype=bool)
-        return wanted[self.symbol] if len(self.names) else np.zeros(0, dtype=bool)
+    def landmarks(self, *wanted: Landmark) -> Flags:
+        """Rows of kernels that are one of the landmarks."""
+        return self._named([landmark_of(name) in wanted for name in self.names])
+
+    def _named(self, wanted: list[bool]) -> Flags:
+        return np.array(wanted, dtype=bool)[self.symbol] if wanted else np.zeros(0, dtype=bool)
 
     def anchors(self, pattern: str | None) -> tuple[Ints, str]:
         """Places of the kernels that stand for layers, and how they were found: by a pattern or by repetition."""
         if pattern is not None:
             try:
-                places = np.flatnonzero(self.marked(pattern) & self.on_device)
+                named = pl.Series(self.names, dtype=pl.String).str.contains(pattern)
+                places = np.flatnonzero(self._named(named.to_list()) & self.on_device)
             except pl.exceptions.ComputeError as error:
                 what = f"--anchor '{short(pattern)}' is no regular expression"
                 raise NpuscopeError(what, remedy="See Rust's regex syntax.") from error
@@ -104,7 +107,7 @@ class Sequence:
                 what = f"no kernel matches the anchor '{short(pattern)}'"
                 raise NpuscopeError(what, remedy=f"The capture has {known} ….")
             return places, f"anchor {pattern}"
-        places = np.flatnonzero(self.marked(marks.ATTENTION, marks.BACKWARD) & self.on_device)
+        places = np.flatnonzero(self.landmarks("attention") & self.on_device)
         if len(places):
             found = dict.fromkeys(self.names[symbol] for symbol in self.symbol[places])
             return places, "attention " + ", ".join(found)

@@ -8,22 +8,14 @@ clipped.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from npuscope.device import Device, Link
 from npuscope.forward.work.amount import Work
+from npuscope.kernels import collective_of
 
 Bound = Literal["cube", "vector", "memory", "link"]
-# a collective by its name; the first that is found decides
-_KINDS = {
-    "all_reduce": re.compile(r"all_?reduce|cross_device_reduce|quickreduce", re.IGNORECASE),
-    "reduce_scatter": re.compile(r"reduce_?scatter", re.IGNORECASE),
-    "all_gather": re.compile(r"all_?gather", re.IGNORECASE),
-    "all_to_all": re.compile(r"all_?to_?all|dispatch|combine", re.IGNORECASE),
-    "broadcast": re.compile(r"broadcast|send|recv|receive|scatter|reduce", re.IGNORECASE),
-}
 
 
 @dataclass(frozen=True)
@@ -57,14 +49,9 @@ def limit_ns(work: Work, device: Device, kernel_type: str = "") -> Limit:
     return Limit(*max(found))
 
 
-def collective_kind(kernel_type: str) -> str | None:
-    """all_reduce of hcom_allReduce_, HcomAllReduce and ncclDevKernel_AllReduce_Sum_bf16 alike."""
-    return next((kind for kind, pattern in _KINDS.items() if pattern.search(kernel_type)), None)
-
-
 def _collective(work: Work, device: Device, kernel_type: str) -> Limit:
     """The worst cut: the bytes that must enter a rank, a die pair, a server, over the links that lead into it."""
-    kind, ranks, message = collective_kind(kernel_type), work.ranks or 1, work.message_bytes or 0
+    kind, ranks, message = collective_of(kernel_type), work.ranks or 1, work.message_bytes or 0
     if kind is None:
         return Limit(None, None, "what kind of collective this is is not told by its name")
     if not device.link:

@@ -12,12 +12,13 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.errors import BadInput
+from npuscope.kernels import is_comm
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, Ledger
-from npuscope.trace.twins import is_collective, mark_twins
+from npuscope.trace.twins import mark_twins
 
 # our word -> the column's names over the generations
 ALIASES = {
@@ -104,13 +105,11 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """What slices, lanes and twins need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
     kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
-    is_comm = core.is_in(["HCCL", "COMMUNICATION"]).fill_null(False) | is_collective(kernel) | is_collective(type_)
-    return cells.select(
+    facts = cells.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task"),
         ns_from_us(start).alias("start"),
         pl.when(ns_from_us(dur) <= LONGEST_US * 1000).then(ns_from_us(dur)).alias("dur"),
         kernel.alias("kernel"),
-        pl.when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS).alias("kind"),
         columns.get("step").cast(pl.Int64, strict=False).alias("step"),
         (needs_rounding(start) | needs_rounding(dur)).alias("rounded"),
         type_.alias("type"),
@@ -119,6 +118,10 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         columns.get("shapes").is_not_null().alias("has_shapes"),
         columns.get("device").cast(pl.Int32, strict=False).alias("device"),
     )
+    comm = facts["core"].is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
+    comm |= is_comm(facts["type"]) | is_comm(facts["kernel"])
+    kind = pl.when(comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS)
+    return facts.with_columns(kind.alias("kind"))
 
 
 def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: Columns, path: Path) -> None:
