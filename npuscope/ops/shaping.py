@@ -8,33 +8,37 @@ from npuscope.ops.spec import VECTOR, OpSpec, Plane, Role
 
 _VIEW: tuple[Plane, ...] = ("view",)
 _SAME = (Role.SAME_ELEMENTS, Role.KEEPS_VALUES, Role.KEEPS_ZEROS)
+_SEEN = (*_SAME, Role.NO_NEW_VALUE)
 
 # --- views: nothing moves
 
 CREATE = OpSpec(
     "create", _VIEW, "own", "An on-chip buffer, or outside tasks a tensor in GM; it holds nothing until it is written.",
-    storage="operand", spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
+    storage="operand", roles=(Role.NO_NEW_VALUE,),
+    spellings=("pl.create_tensor", "create_tile", "create_l1", "tile.create", "tensor.create"),
 )
-RESHAPE = OpSpec("reshape", _VIEW, "own", "The same elements in another shape.", storage="operand", roles=_SAME)
+RESHAPE = OpSpec("reshape", _VIEW, "own", "The same elements in another shape.", storage="operand", roles=_SEEN)
 TRANSPOSE_VIEW = OpSpec(
     "transpose_view", _VIEW, "own", "The transpose by another reading of the layout.", storage="operand", roles=_SAME,
 )
 SET_VALIDSHAPE = OpSpec(
     "set_validshape", _VIEW, "own", "Says which part of a tile holds data.", storage="operand",
-    roles=(*_SAME, Role.SAME_PLACES),
+    roles=(*_SEEN, Role.SAME_PLACES),
 )
 REINTERPRET_VIEW = OpSpec(
     "reinterpret_view", _VIEW, "own", "The same bits read as another type of the same width.", storage="operand",
+    roles=(Role.NO_NEW_VALUE,),
 )
 SLICE = OpSpec(
     "slice", ("load", "view"), "own", "A box: of a tensor it loads, of a tile it is a view.", cost="timing.dma_rate",
-    storage="operand", roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
+    storage="operand", roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS, Role.NO_NEW_VALUE),
 )
 
 # --- work for the vector unit
 
 TRANSPOSE = OpSpec(
-    "transpose", VECTOR, "own", "Two axes swapped.", cost="op.vnchwconv", storage="apart", roles=(Role.KEEPS_VALUES,),
+    "transpose", VECTOR, "own", "Two axes swapped.", cost="op.vnchwconv", storage="apart",
+    roles=(Role.KEEPS_VALUES, Role.NO_NEW_VALUE),
 )
 CONCAT = OpSpec("concat", VECTOR, "own", "Two tiles side by side.", cost="op.vcopy", storage="apart")
 FILLPAD = OpSpec(

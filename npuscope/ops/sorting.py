@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.ops.spec import VECTOR, OpSpec
+from npuscope.ops.spec import VECTOR, OpSpec, Role
 
 # fmt: off
 
@@ -20,7 +20,7 @@ GATHER = OpSpec(
 )
 SCATTER = OpSpec(
     "scatter", ("vector", "store"), "own", "Columns of x into those of dst that a mask or an index names.",
-    cost="op.vgather", like="a gather the other way round",
+    cost="op.vgather", like="a gather the other way round", roles=(Role.NO_NEW_VALUE,),
 )
 
 ALL = (SORT32, MRGSORT, GATHER, SCATTER)

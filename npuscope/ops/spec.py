@@ -48,6 +48,8 @@ class Role(Enum):
     DUAL = "one of two products that share their left operand"
     SEND = "gives a tile to the other kind of core, made by lowering"
     RECEIVE = "takes a tile from the other kind of core, made by lowering"
+    NO_NEW_VALUE = "gives back the tensor that it wrote to, saw another way or read an element of"
+    NUMBER = "gives a number that is known at run time only"
     BARRIER = "every block of the launch reaches it before any goes on"
 
 

@@ -57,6 +57,11 @@ def with_role(*roles: Role) -> frozenset[str]:
     return frozenset(name for name, spec in BY_NAME.items() if spec.is_a(*roles))
 
 
+def spelled(*roles: Role) -> frozenset[str]:
+    """What programs call the ops that have one of the roles, without their namespace."""
+    return frozenset(text.rpartition(".")[2] for text, spec in BY_SPELLING.items() if spec.is_a(*roles))
+
+
 for _family in _FAMILIES:
     for _spec in _family.ALL:
         add(_spec)

@@ -13,12 +13,17 @@ _IN, _OUT = "timing.dma_rate", "timing.store_rate"
 
 # --- GM
 
-LOAD = OpSpec("load", _LOAD, "own", "A box of GM into Vec or Mat.", cost=_IN)
-GATHER_ROW = OpSpec("gather_row", _LOAD, "own", "One box of GM into a part of a tile, in place.", cost=_IN)
-STORE = OpSpec("store", _STORE, "own", "The valid part of a tile to GM, or added to what is there.", cost=_OUT)
+LOAD = OpSpec("load", _LOAD, "own", "A box of GM into Vec or Mat.", cost=_IN, roles=(Role.NO_NEW_VALUE,))
+GATHER_ROW = OpSpec(
+    "gather_row", _LOAD, "own", "One box of GM into a part of a tile, in place.", cost=_IN, roles=(Role.NO_NEW_VALUE,),
+)
+STORE = OpSpec(
+    "store", _STORE, "own", "The valid part of a tile to GM, or added to what is there.", cost=_OUT,
+    roles=(Role.NO_NEW_VALUE,),
+)
 ASSEMBLE = OpSpec(
     "assemble", ("store", "vector"), "own", "The valid part of a tile into GM or into another tile.", cost="op.vcopy",
-    storage="operand", roles=(Role.WRITES_INTO,),
+    storage="operand", roles=(Role.WRITES_INTO, Role.NO_NEW_VALUE),
 )
 ASYNC_PREFETCH = OpSpec(
     "async_prefetch", ("sync",), "own", "Starts fetching a tensor into L2.", cost="timing.scalar_read",

@@ -9,16 +9,16 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from npuscope.ops.scalars import GET_BLOCK_IDX, READ
+from npuscope.ops.spec import Role
+from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
 
 Resolve = Callable[[str], Any]  # the object that a global or closure name stands for, None where there is none
 
-_SCALARS = {"read", "get_block_idx", "get_subblock_idx"}
+_SCALARS = spelled(Role.NUMBER)
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
-_SAME = {
-    "assemble", "store", "write", "gather_row", "scatter", "slice", "reshape", "transpose", "set_validshape",
-    "reinterpret_view", "create_tensor", "update_element", "yield_", "no_dep", "load", "read", "dim",
-}  # fmt: skip
+_SAME = spelled(Role.NO_NEW_VALUE) | {"update_element", "yield_", "no_dep"}
 _PYTHON = {"range", "min", "max", "int", "float", "len", "abs", "list", "tuple", "sum", "print"}
 
 
@@ -117,7 +117,7 @@ class _Grammar:
     def _differs_by_block(self, node: ast.With) -> None:
         """The body must read its block index or call a kernel, else every block would do the same work."""
         calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
-        if not any(called(n) == "get_block_idx" or self._is_kernel(n.func) for n in calls):
+        if not any(called(n) in GET_BLOCK_IDX.names or self._is_kernel(n.func) for n in calls):
             raise self._fault(
                 node,
                 "this pl.spmd block neither reads pl.tile.get_block_idx() nor calls a kernel: every block would do the "
@@ -205,7 +205,7 @@ def _is_int(node: ast.expr) -> bool:
 
 
 def _reads_element(node: ast.expr) -> bool:
-    return isinstance(node, ast.Subscript) or called(node) == "read"
+    return isinstance(node, ast.Subscript) or called(node) in READ.names
 
 
 def _last_yield(body: Sequence[ast.stmt]) -> ast.Assign | ast.AnnAssign | ast.Expr | None:
