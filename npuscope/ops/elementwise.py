@@ -26,7 +26,7 @@ MUL = OpSpec(
     spellings=("mul", "muls", "part_mul"), roles=(Role.PRODUCT,),
 )
 DIV = OpSpec(
-    "div", VECTOR, "binary", "x / y; between whole numbers cut towards zero.", cost="op.vdiv", with_number="op.vmuls",
+    "div", VECTOR, "binary", "x / y; between whole numbers cut towards zero.", cost="op.vdiv", with_number="op.vdivs",
     numeric=numeric.div, spellings=("div", "divs"), roles=(Role.QUOTIENT,),
 )
 MAXIMUM = OpSpec(

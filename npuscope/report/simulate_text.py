@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,7 @@ from npuscope.check.findings import Finding
 from npuscope.report.check_text import finding_lines, many
 from npuscope.report.explain_text import report_text
 from npuscope.simulate.bound import Bound
+from npuscope.simulate.certainty import certainty_of
 from npuscope.simulate.run import Simulated
 
 
@@ -33,6 +35,7 @@ def headline(file: str, simulated: Simulated, bound: Bound) -> str:
             f"  busy: cube {bound.cube_busy:.1%}, vector {bound.vector_busy:.1%}, "
             f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
             *room,
+            f"  {certainty_of(simulated.prepared)}",
         ]
     )
 
@@ -69,6 +72,7 @@ def per_kernel(simulated: Simulated, busy: Busy) -> pl.DataFrame:
 def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> dict[str, Any]:
     """The contract of `npuscope simulate --json` (docs/json.md)."""
     job, program = simulated.prepared.job, simulated.prepared.program
+    sure = certainty_of(simulated.prepared)
     return {
         "file": file,
         "program": program.recording.program,
@@ -85,6 +89,10 @@ def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> 
             "orchestrator": bound.orchestrator_busy,
         },
         "ring_wait_ns": round(bound.ring_wait_ns),
+        "costs": {
+            "guessed_share": sure.guessed_share,
+            "ops": [asdict(one) for one in sure.ops],
+        },
         "per_kernel": per_kernel(simulated, busy).to_dicts(),
     }
 

@@ -16,20 +16,25 @@ from npuscope.errors import NpuscopeError
 from npuscope.lower.model import Instruction, Lowered, Value
 from npuscope.lower.sizes import matrix
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.ops.spec import Role
+from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.record.model import Access
 
 NS = 1e9
 REPEAT = 256  # bytes of one step of the vector unit
+DRAIN = "core.l0_drain"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`fixed` nanoseconds, and `memory` nanoseconds while nobody else uses GM; `lines` bytes of GM in whole lines."""
+    """`fixed` nanoseconds, and `memory` nanoseconds while nobody else uses GM; `lines` bytes of GM in whole lines.
+
+    `place`: the constant of the device file that rules it.
+    """
 
     fixed: float
     memory: float = 0.0
     lines: int = 0
+    place: str = ""
 
 
 def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
@@ -40,18 +45,19 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     if one.spec.is_a(Role.SEND, Role.RECEIVE):
         return _handed_over(one, lowered, device)
     if one.pipe == "M":
-        return Cost(_product(one, lowered, device) * cycle)
+        return Cost(_product(one, lowered, device) * cycle, place=one.spec.cost)
     if one.pipe == "MTE1":
         value = lowered.values[one.result]  # type: ignore[index]
-        rate = device.core["l0_right" if value.space == "Right" else "l0_left"].value
-        return Cost(_size(value) / rate * cycle)
+        key = "l0_right" if value.space == "Right" else "l0_left"
+        return Cost(_size(value) / device.core[key].value * cycle, place=f"core.{key}")
     if one.pipe == "FIXP":
         value = lowered.values[one.reads[0]]
-        return Cost(_drain(*matrix(value.shape), device) * cycle)
+        return Cost(_drain(*matrix(value.shape), device) * cycle, place=DRAIN)
     if one.pipe == "V":
-        return Cost(_vector(one, lowered, device) * cycle)
+        return Cost(_vector(one, lowered, device) * cycle, place=cost_place(one))
     if one.pipe == "S" and any(access.mode == "read" for access in one.accesses):  # nobody waits for a write
-        return Cost(device.timing["scalar_read"].value * NS)  # where its line is not in the data cache
+        # where its line is not in the data cache
+        return Cost(device.timing["scalar_read"].value * NS, place="timing.scalar_read")
     return Cost(0.0)
 
 
@@ -87,9 +93,9 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     if one.pipe == "FIXP":
         rows, columns = matrix(lowered.values[one.reads[0]].shape)
         drain = _drain(rows, columns, device) * NS / _clock(device)
-        return Cost(0.0, drain, moved)
-    rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
-    return Cost(fixed, moved / rate * NS, moved)
+        return Cost(0.0, drain, moved, DRAIN)
+    key = "dma_rate" if one.pipe == "MTE2" else "store_rate"
+    return Cost(fixed, moved / device.timing[key].value * NS, moved, f"timing.{key}")
 
 
 def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
@@ -101,10 +107,10 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     value = lowered.values[number]  # type: ignore[index]
     cycle = NS / _clock(device)
     if one.pipe == "FIXP":
-        return Cost(_drain(*matrix(value.shape), device) * cycle)
+        return Cost(_drain(*matrix(value.shape), device) * cycle, place=DRAIN)
     sync = device.timing["hand_over"].value * cycle if one.spec.is_a(Role.RECEIVE) else 0.0
     rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
-    return Cost(sync + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS)
+    return Cost(sync + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS, place=one.spec.cost)
 
 
 def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
@@ -144,6 +150,16 @@ def cost_place(one: Instruction) -> str:
     """Where the device file has the cost of an instruction of the vector unit."""
     number = len(one.operands) > 1 and any(operand is None for operand in one.operands)
     return one.spec.with_number if number and one.spec.with_number else one.spec.cost
+
+
+def confidence(spec: OpSpec, place: str, device: Device) -> str:
+    """How sure a cost is: a guess where it is another op's, else as sure as its place in the device file."""
+    if spec.like and place == spec.cost:
+        return "guessed"
+    table, _, key = place.partition(".")
+    if table in ("timing", "core"):
+        return (device.timing if table == "timing" else device.core)[key].confidence
+    return vector_cost(place, device).confidence
 
 
 def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:

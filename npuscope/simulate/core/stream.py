@@ -6,8 +6,9 @@ own), storages a slot per copy, which is busy until its last reader is done. Not
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,7 @@ class Stream:
     flops: int
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
     barriers: int = 0  # that a block comes to
+    spent: Mapping[tuple[str, str], float] = field(default_factory=dict)  # op and place of its cost -> nanoseconds
 
 
 def stream_of(kernel: Kernel, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
@@ -75,6 +77,7 @@ class _Writer:
         self.access = device.timing["scalar_access"].value * cycle
         self.barrier = device.timing["barrier"].value * cycle
         self.known: dict[Instruction, Cost] = {}
+        self.spent: dict[tuple[str, str], float] = defaultdict(float)
         self.loops = self.nested = 0
 
     def stream(self) -> Stream:
@@ -97,6 +100,7 @@ class _Writer:
             self.flops,
             tuple(self.names),
             self.barriers,
+            self.spent,
         )
 
     def _items(self, items: Items, times: int, met: int) -> None:
@@ -141,8 +145,10 @@ class _Writer:
         issue = self.step
         if one.pipe == "S":
             issue = self.access
-            cost = Cost(cost.fixed * self.fresh.get(one.first_access, times) / times)
+            cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
         self.flops += one.flops * times
+        if cost.place:
+            self.spent[one.name, cost.place] += (cost.fixed + cost.memory) * times
         if one.plane in ("load", "store"):
             if one.plane == "load":
                 self.read += cost.lines * times
