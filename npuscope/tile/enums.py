@@ -29,6 +29,7 @@ class Level(enum.Enum):
 class Role(enum.Enum):
     Orchestrator = "orchestrator"
     Worker = "worker"
+    SubWorker = "subworker"
 
 
 class PadValue(enum.Enum):

@@ -136,10 +136,11 @@ def test_a_path_that_is_no_file(tmp_path: Path, path: str) -> None:
     assert "no such file" in ran.stderr or "not a Python file" in ran.stderr
 
 
-def test_retired_spellings_run_with_a_note(tmp_path: Path) -> None:
-    script = SCALE.replace('pl.at(level=pl.Level.CORE_GROUP, name_hint="double")', "pl.incore()")
-    (tmp_path / "old.py").write_text(script)
-    ran = npuscope("run", tmp_path / "old.py")
-    assert ran.returncode == 0
-    assert "note: pl.incore() was removed in June 2026" in ran.stdout
-    assert "scale_incore_0" in ran.stdout
+def test_old_spellings_run_with_a_note_where_they_decide_tasks(tmp_path: Path) -> None:
+    today = 'pl.at(level=pl.Level.CORE_GROUP, name_hint="double")'
+    for old, noted in (("pl.incore()", False), ("pl.auto_incore()", True)):
+        (tmp_path / "old.py").write_text(SCALE.replace(today, old))
+        ran = npuscope("run", tmp_path / "old.py")
+        assert ran.returncode == 0
+        assert ("note: pl.auto_incore() was removed in 2026-06" in ran.stdout) is noted
+        assert "scale_incore_0" in ran.stdout

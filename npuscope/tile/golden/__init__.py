@@ -8,6 +8,7 @@ from npuscope.tile.golden.closeness import ratio_allclose, ratio_reldiff
 from npuscope.tile.golden.comparator import LastWriter
 from npuscope.tile.golden.difference import Difference, Differences, diff_runs, differences, first_difference
 from npuscope.tile.golden.distribution import error_distribution
+from npuscope.tile.golden.old_run import RunConfig
 from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
 from npuscope.tile.golden.repetition import RepetitionReport, repetition
 from npuscope.tile.golden.runner import Executor, Run, RunResult, driven, run, run_jit
@@ -22,6 +23,7 @@ __all__ = [
     "LastWriter",
     "RepetitionReport",
     "Run",
+    "RunConfig",
     "RunResult",
     "ScalarSpec",
     "TensorSpec",

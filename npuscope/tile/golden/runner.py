@@ -33,6 +33,7 @@ from npuscope.tile.golden.checks import (
 )
 from npuscope.tile.golden.comparator import LastWriter, Verdict
 from npuscope.tile.golden.misuse import Values, inputs_only_read, misuse_of, told
+from npuscope.tile.golden.old_run import of_any_month
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
 from npuscope.tile.golden.validation import validate_golden
@@ -125,6 +126,7 @@ def driven(
         _driver = before
 
 
+@of_any_month
 def run(
     program: Any,
     specs: Sequence[Spec],

@@ -48,6 +48,11 @@ class TileFunction:
         found = parameters(self.function)
         return found[1:] if self.owner is not None else found
 
+    @property
+    def _func(self) -> TileFunction:
+        """What scripts of 2026 reached the function by; its signature is the function's."""
+        return self
+
     def bound(self, owner: Any) -> TileFunction:
         """The same function as a method of a program."""
         return type(self)(self.function, owner, **self.options)

@@ -12,7 +12,7 @@ from npuscope.tile import enums
 from npuscope.tile.calls import shaping, system, vector
 from npuscope.tile.calls.bound import function_of, members
 from npuscope.tile.fault import Unsupported, fault
-from npuscope.tile.language import functions, retired
+from npuscope.tile.language import auto_scope, functions, history, old_ops
 from npuscope.tile.run import loops, regions
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting
@@ -103,6 +103,7 @@ def language() -> dict[str, Any]:
             wait=system.nothing,
         ),
     }
+    found["tile"].sum, found["tile"].max, found["tile"].min = old_ops.sum_, old_ops.max_, old_ops.min_
     found |= {name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name != "MaskPattern"}
     found["Mem"] = enums.MemorySpace
     found |= {
@@ -124,7 +125,7 @@ def language() -> dict[str, Any]:
         "inline": functions.jit.inline,
         "submit": functions.submit,
         "spmd_submit": functions.spmd_submit,
-        "range": loops.range_,
+        "range": auto_scope.range_,
         "parallel": loops.parallel,
         "pipeline": loops.pipeline,
         "unroll": loops.unroll,
@@ -132,16 +133,18 @@ def language() -> dict[str, Any]:
         "cond": loops.cond,
         "yield_": loops.yield_,
         "split_aiv": loops.split_aiv,
-        "at": regions.at,
+        "at": auto_scope.at,
         "spmd": regions.spmd,
         "scope": regions.scope,
         "manual_scope": regions.manual_scope,
         "cluster": regions.cluster,
         "no_dep": regions.no_dep,
-        "incore": retired.incore,
-        "auto_incore": retired.auto_incore,
-        "auto_chunk": retired.auto_chunk,
+        "incore": auto_scope.incore,
+        "auto_incore": auto_scope.auto_incore,
+        "auto_chunk": auto_scope.auto_chunk,
+        "chunked_loop_optimizer": auto_scope.chunked_loop_optimizer,
         "collecting": collecting,
         "Placeholder": Placeholder,
     }
+    found |= {old: found[now] for old, now in history.renamed().items()}
     return found

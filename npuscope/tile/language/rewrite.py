@@ -5,6 +5,7 @@
   be run as one (together.py).
 - A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
+- Keywords of old programs get the names of today (history.py).
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
 
 File and line numbers stay the user's. Closures are kept: the new code is given the old cells.
@@ -21,8 +22,11 @@ from typing import Any
 
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
+from npuscope.tile.language.auto_marks import is_auto, marked
+from npuscope.tile.language.constant import Constants
 from npuscope.tile.language.exposed import assigned, exposed, used
-from npuscope.tile.language.grammar import called, check, rebound
+from npuscope.tile.language.grammar import called, check, keyword, rebound
+from npuscope.tile.language.history import renamed_keywords
 from npuscope.tile.language.live import live_after
 from npuscope.tile.language.source import Source
 from npuscope.tile.record.model import Site
@@ -32,6 +36,7 @@ _HELPER = "__npuscope__"
 _LOOPS = {"range", "parallel", "pipeline", "unroll"}
 _NAMED = {"create_tensor", "alloc_window_buffer"}
 _REGIONS = {"at", "spmd", "incore"}
+_RENAMED = renamed_keywords()
 
 
 def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
@@ -130,6 +135,7 @@ class _Rewriter(ast.NodeTransformer):
         self._has_self = has_self
         self._local = local
         self._live = live_after(definition)
+        self._constants = Constants(definition, local)
         self._rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(definition))
         self._count = 0
 
@@ -141,7 +147,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if called(node) in ("spmd", "spmd_submit"):
+        name = called(node)
+        for option in node.keywords:
+            option.arg = _RENAMED.get((name, option.arg or ""), option.arg)
+        if name in ("spmd", "spmd_submit"):
             for option in node.keywords:
                 if option.arg == "predicate":
                     nothing = ast.arguments([], [], None, [], [], None, [])
@@ -168,6 +177,10 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
+        if len(node.items) == 1 and is_auto(node.items[0].context_expr):
+            node.body = marked(node.body, _holds_tasks, _HELPER)
+            self.generic_visit(node)
+            return node
         single = len(node.items) == 1 and called(node.items[0].context_expr) == "at"
         if single and not self._rebinds and _is_plain(node.body):
             return self._region(node)
@@ -182,11 +195,13 @@ class _Rewriter(ast.NodeTransformer):
             return self._blocks(node, node.iter, node.target.id, None)
         before: list[ast.stmt] = []
         if name in _LOOPS:
-            names = sorted(assigned(node.body))
+            call, names = node.iter, sorted(assigned(node.body))
             read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
             told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
             node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
             before = _bound_before(node)
+            if name == "range" and isinstance(call, ast.Call) and all(self._constants.known(a) for a in call.args):
+                node.iter = ast.copy_location(_helper("known_bounds", node.iter), node.iter)
             if _holds_tasks(node):
                 node.iter = ast.copy_location(_helper("holds_tasks", node.iter), node.iter)
         elif name == "while_":
@@ -296,7 +311,9 @@ def _name(value: ast.expr, name: str) -> None:
 
 def _bound_before(node: ast.For) -> list[ast.stmt]:
     """`a, b = init_values` before a loop whose last statement is `a, b = pl.yield_(...)`."""
-    call = node.iter.args[0] if isinstance(node.iter, ast.Call) and called(node.iter) == "carried" else node.iter
+    call = node.iter
+    while isinstance(call, ast.Call) and called(call) in ("carried", "known_bounds"):
+        call = call.args[0]
     assert isinstance(call, ast.Call)
     init = next((k.value for k in call.keywords if k.arg == "init_values"), None)
     if init is None:
@@ -311,9 +328,9 @@ def _bound_before(node: ast.For) -> list[ast.stmt]:
 
 
 def _holds_tasks(node: ast.For) -> bool:
-    """Whether tasks are made inside (a region, a retired `chunk=` loop): then the loop belongs to orchestration."""
+    """Whether tasks are made inside (a region, a loop cut into chunks): then the loop belongs to orchestration."""
     calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
-    return any(called(n) in _REGIONS or any(k.arg == "chunk" for k in n.keywords) for n in calls)
+    return any(called(n) in _REGIONS or (called(n) == "parallel" and keyword(n, "chunk") is not None) for n in calls)
 
 
 def _conditional(statement: ast.stmt) -> ast.stmt:

@@ -7,13 +7,27 @@ from types import CellType
 from typing import Any
 
 from npuscope.tile.fault import fault
-from npuscope.tile.run.loops import carried, holds_tasks
+from npuscope.tile.run.loops import carried, holds_tasks, known_bounds
 from npuscope.tile.run.regions import Spmd
 from npuscope.tile.run.state import current
 from npuscope.tile.shapes.carried import lists_of
+from npuscope.tile.values.checks import is_number
 from npuscope.tile.values.task_ids import TaskId
+from npuscope.tile.values.tensors import Tensor, Tile
 
-__all__ = ["UNBOUND", "blocks", "carried", "holds_tasks", "launch", "names", "region"]
+__all__ = [
+    "UNBOUND",
+    "blocks",
+    "bound",
+    "carried",
+    "holds_tasks",
+    "known_bounds",
+    "launch",
+    "names",
+    "outside",
+    "outside_tensor",
+    "region",
+]
 
 
 UNBOUND = object()  # what a name holds that no statement has bound; the rewritten program deletes it again
@@ -61,6 +75,31 @@ def region(
     block.is_new = False
     block.waiting, after = run.together.task(run, block.task, 1, body, values, left, lambda: body(*values))
     return _handed_back(left, after, before)
+
+
+def outside(function: Callable[..., object], *args: object, **kwargs: object) -> object:
+    """In a scope in which tasks draw themselves: an op that stays in orchestration, after the task under way."""
+    _end_drawn_task()
+    return function(*args, **kwargs)
+
+
+def outside_tensor(value: object) -> object:
+    """The same for a tensor that is about to be subscripted."""
+    if isinstance(value, Tensor | Tile):
+        _end_drawn_task()
+    return value
+
+
+def bound(value: object) -> None:
+    """The same for a name that was given a number."""
+    if is_number(value):
+        _end_drawn_task()
+
+
+def _end_drawn_task() -> None:
+    run = current()
+    if run.auto is not None:
+        run.auto.pause(run)
 
 
 def _handed_back(left: tuple[str, ...], after: dict[str, Any], before: dict[str, Any]) -> list[Any]:

@@ -42,6 +42,7 @@ class Loop:
         self.seeded = False  # whether some of the names hold a tile or number from before the loop
         self.carry: list[Any] = []  # what pl.yield_ carries, as a tuple
         self.holds_tasks = False
+        self.known_bounds = False  # whether the compiler knows how many turns there are
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
@@ -99,6 +100,9 @@ def yield_(*values: Any) -> Any:
 def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
+    if loop.kind == "range" and loop.known_bounds and loop.trips() == 1:
+        yield loop.start  # the compiler puts the body in the loop's place (Simplify, fold B)
+        return
     number = run.loops = run.loops + 1
     kind: Any = loop.kind
     turns = run.recorder.turns
@@ -255,21 +259,27 @@ class SplitAiv:
             run.recorder.close_loop(frame, block)
 
 
-def _retired(chunk: Any) -> None:
-    if chunk is not None:
-        current().recorder.notes.append("chunk= was retired in June 2026 (pypto#1895): write the tile loop out")
+def _chunk(kind: str, chunk: Any, policy: Any) -> int | None:
+    """The size of chunks, of which only some scopes of old programs make anything (language/auto_scope.py)."""
+    if policy not in (None, "guarded", "leading_full"):
+        raise fault(f"pl.{kind}: chunk_policy= is 'guarded' or 'leading_full', not {shown(policy)}")
+    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
+        raise fault(f"pl.{kind}: chunk= must be a whole number from 1, not {shown(chunk)}")
+    return chunk
 
 
-def range_(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
+def range_(
+    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
+) -> Loop:
     """Sequential."""
-    _retired(chunk)
-    return Loop("range", bounds, init_values=init_values, chunk=chunk)
+    return Loop("range", bounds, init_values=init_values, chunk=_chunk("range", chunk, chunk_policy))
 
 
-def parallel(*bounds: Any, init_values: Any = None, chunk: int | None = None, attrs: Any = None) -> Loop:
+def parallel(
+    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
+) -> Loop:
     """Iterations that the program says are independent; orchestration only."""
-    _retired(chunk)
-    return Loop("parallel", bounds, init_values=init_values, chunk=chunk)
+    return Loop("parallel", bounds, init_values=init_values, chunk=_chunk("parallel", chunk, chunk_policy))
 
 
 def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, attrs: Any = None) -> Loop:
@@ -279,13 +289,15 @@ def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, at
     return Loop("pipeline", bounds, stage=stage, init_values=init_values)
 
 
-def unroll(*bounds: Any, init_values: Any = None, attrs: Any = None) -> Loop:
+def unroll(
+    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
+) -> Loop:
     """Written out turn by turn; literal bounds, nothing carried."""
     if init_values is not None:
         raise fault("pl.unroll carries no values", "Use pl.range with init_values.")
     if not all(isinstance(b, int) for b in bounds):
         raise fault("pl.unroll needs bounds known when the program is read")
-    return Loop("unroll", bounds)
+    return Loop("unroll", bounds, chunk=_chunk("unroll", chunk, chunk_policy))
 
 
 def while_(*, init_values: Any = None) -> While:
@@ -315,4 +327,11 @@ def holds_tasks(loop: Any) -> Any:
     """Told by the rewritten program: tasks are made inside this loop."""
     if isinstance(loop, Loop):
         loop.holds_tasks = True
+    return loop
+
+
+def known_bounds(loop: Any) -> Any:
+    """Told by the rewritten program: the bounds of this loop are constants."""
+    if isinstance(loop, Loop):
+        loop.known_bounds = True
     return loop

@@ -141,11 +141,7 @@ class At:
         self.name = named(name_hint, "at")
         self.deps, self.early = deps, flag(allow_early_resolve, "at", "allow_early_resolve=")
         self.no_dep = _listed(no_dep_args, "no_dep_args")
-        entries = _listed(optimizations, "optimizations")
-        self.layout = laid_out(entries)
-        for entry in entries:
-            if getattr(entry, "retired", False):
-                current().recorder.notes.append(f"pl.{entry.name} was retired in June 2026 (pypto#1895)")
+        self.layout = laid_out(_listed(optimizations, "optimizations"))
         self.task: TaskDraft | None = None
 
     def __enter__(self) -> TaskId:

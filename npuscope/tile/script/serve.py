@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from npuscope.tile.fault import fault
+from npuscope.tile.golden.runner import run as harness
+from npuscope.tile.record.rings import asked_for
 
 
 @contextmanager
@@ -48,6 +51,8 @@ def _modules() -> dict[str, ModuleType]:
                 setattr(found[above], last, module)
     if "pypto" in found or not _installed("golden"):
         found["golden"] = importlib.import_module("npuscope.tile.golden")
+        parts = {"runner": "runner", "spec": "spec", "tensor_spec": "spec", "validation": "validation"}
+        found |= {f"golden.{old}": importlib.import_module(f"npuscope.tile.golden.{new}") for old, new in parts.items()}
     return found
 
 
@@ -91,9 +96,32 @@ class _Part(ModuleType):
         )
 
 
-def _run(program: Any, *args: Any, config: Any = None) -> Any:
-    """Runs a program on these tensors; without tensors it is ready to be called with them."""
-    return program(*args, config=config) if args else program
+def _run(
+    program: Any,
+    *args: Any,
+    config: Any = None,
+    tensor_specs: Any = None,
+    golden: Callable[[dict[str, Any], dict[str, str]], object] | None = None,
+) -> Any:
+    """Runs a program on these tensors; without tensors it is ready to be called with them.
+
+    In April 2026 it took specs and a golden function, as golden.run does today (language/history.py).
+    """
+    settings = {} if config is None else vars(config)
+    if tensor_specs is None and args and isinstance(args[0], list | tuple):
+        tensor_specs, *rest = args
+        golden, config = (*rest, golden, config)[:2]
+    with asked_for(settings):
+        if tensor_specs is None:
+            return program(*args, config=config) if args else program
+        rules = {name: settings[name] for name in ("rtol", "atol") if name in settings}
+        given = None if golden is None else functools.partial(_golden_of_a_case, golden)
+        return harness(program, tensor_specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
+
+
+def _golden_of_a_case(golden: Callable[[dict[str, Any], dict[str, str]], object], values: dict[str, Any]) -> object:
+    """A golden function took the parameters of its case, too; a script of its own had one case."""
+    return golden(values, {"name": "Default"})
 
 
 def _ignored(*_: Any, **__: Any) -> None:

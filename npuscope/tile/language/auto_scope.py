@@ -1,0 +1,167 @@
+"""Scopes in which the compiler drew the tasks, until June 2026: `pl.auto_incore()`, `pl.at(optimization=…)`.
+
+What PyPTO's passes SplitChunkedLoops and InterchangeChunkLoops did:
+- A `pl.parallel(…, chunk=n)` loop becomes a task per n turns. Chunked loops inside such a task run as plain loops; so
+  do sequential ones (`pl.range(chunk=)`) anywhere.
+- Of everything else, each run of statements that compute becomes a task: other loops with all that is in them, and
+  ops. Statements that do not compute stay in orchestration and end such a run: whole-number arithmetic, and ops that
+  only make, look at or arrange tensors (`create_tensor`, `slice`, `assemble`, `reshape`, `transpose`, `read`, `write`,
+  `dim`). A loop around chunked loops or other tasks stays in orchestration, its body is treated likewise.
+
+auto_marks.py marks such statements in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypedDict, Unpack
+
+from npuscope.tile.fault import fault
+from npuscope.tile.language.history import note
+from npuscope.tile.record.model import Turn
+from npuscope.tile.run import loops
+from npuscope.tile.run.loops import Loop, in_orchestration, in_region
+from npuscope.tile.run.optimizations import Split, laid_out
+from npuscope.tile.run.regions import At, enter, leave, open_task
+from npuscope.tile.run.state import Run, current
+
+
+class Optimizer:
+    """`pl.chunked_loop_optimizer`, `pl.auto_chunk`: as an option of pl.at it makes the compiler draw the tasks."""
+
+    def __init__(self, name: str, split: object = None) -> None:
+        self.name, self.split = name, split
+
+    def __call__(self, *, split: object = None) -> Optimizer:
+        return Optimizer(self.name, split)
+
+
+class AutoScope:
+    """A scope in which tasks open by themselves."""
+
+    def __init__(self, spelling: str, split: object = None, name_hint: str = "") -> None:
+        self.spelling, self.name = spelling, name_hint
+        self.layout = laid_out([Split(split)])
+        self.held = False  # whether the task that holds statements between loops is open
+
+    def __enter__(self) -> None:
+        run = current()
+        if run.block is not None:
+            raise fault(f"{self.spelling} inside a task", "Such a scope draws tasks: open it in orchestration.")
+        if run.auto is not None:
+            raise fault(f"{self.spelling} inside another such scope")
+        run.recorder.notes.append(note(self.spelling))
+        run.auto = self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        run = current()
+        if kind is None:
+            self.pause(run)
+        else:
+            run.block = None
+        run.auto = None
+
+    def start(self, run: Run) -> None:
+        """An op outside every chunked loop: opens the task that holds it."""
+        enter(run, open_task(run, self.name, 1, "at", **self.layout))
+        self.held = True
+
+    def pause(self, run: Run) -> None:
+        """Ends the task that holds statements between loops."""
+        if self.held:
+            leave(run)
+            self.held = False
+
+    def turns(self, run: Run, loop: Loop) -> Iterator[object]:
+        """A loop in the scope: cut into tasks, around tasks, or a part of the task that holds it."""
+        if loop.chunk is not None and loop.kind == "parallel":
+            yield from self._chunks(run, loop, loop.chunk)
+        elif loop.holds_tasks:
+            self.pause(run)
+            for i in in_orchestration(run, loop):
+                yield i
+                self.pause(run)
+        else:
+            yield from in_region(run, run.region(loop.kind), loop)
+
+    def _chunks(self, run: Run, loop: Loop, size: int) -> Iterator[object]:
+        """The turns of a loop, each chunk of them in a task."""
+        self.pause(run)
+        turns = loop.turns()
+        number = run.loops = run.loops + 1
+        depth = len(run.recorder.turns)
+        for chunk, first in enumerate(range(0, len(turns), size)):
+            run.recorder.turns.append(Turn(number, "parallel", chunk))
+            enter(run, open_task(run, self.name, 1, "at", **self.layout))
+            part = turns[first : first + size]
+            if size == 1:
+                yield part[0]
+            else:
+                inner = Loop("range", (part.start, part.stop, part.step))
+                inner.told, inner.names, inner.lists = loop.told, loop.names, loop.lists
+                yield from inner
+            leave(run)
+            del run.recorder.turns[depth:]
+
+
+# --- the spellings
+
+
+def incore(*, split: object = None, name_hint: str = "") -> At:
+    """One task, as `pl.at(level=pl.Level.CORE_GROUP)` is now."""
+    if split is not None:
+        current().recorder.notes.append(note("pl.incore(split=)"))
+    return At(optimizations=[Split(split)], name_hint=name_hint)
+
+
+def auto_incore(*, split: object = None, name_hint: str = "") -> AutoScope:
+    return AutoScope("pl.auto_incore()", split, name_hint)
+
+
+chunked_loop_optimizer = Optimizer("pl.at(optimization=)")
+auto_chunk = Optimizer("pl.auto_chunk")
+
+
+class AtOptions(TypedDict, total=False):
+    """What pl.at says of its one task."""
+
+    deps: Sequence[object] | None
+    no_dep_args: Sequence[object] | None
+    dumps: Sequence[object] | None
+    allow_early_resolve: bool
+    windowize: bool
+
+
+def at(
+    level: object = None,
+    role: object = None,
+    *,
+    optimizations: Sequence[object] | None = None,
+    optimization: object = None,
+    split: object = None,
+    name_hint: str = "",
+    **options: Unpack[AtOptions],
+) -> At | AutoScope:
+    """`with pl.at(level=…):` is one task; with an option of its day that lets the compiler draw the tasks, several."""
+    if optimization is not None and not isinstance(optimization, Optimizer):
+        raise fault(f"pl.at: optimization= takes pl.chunked_loop_optimizer, not {optimization!r}")
+    entries = [*(optimizations if isinstance(optimizations, list | tuple) else ())]
+    drawn = next((one for one in [*entries, optimization] if isinstance(one, Optimizer)), None)
+    if drawn is not None:
+        told = [name for name, value in options.items() if value]
+        if told:
+            raise fault(f"pl.at: {told[0]}= beside {drawn.name} says it of no task", "Open each task with a pl.at.")
+        splits = [one.mode for one in entries if isinstance(one, Split)] + [split, drawn.split]
+        return AutoScope(drawn.name, next((mode for mode in splits if mode is not None), None), name_hint)
+    if split is not None:
+        current().recorder.notes.append(note("pl.at(split=)"))
+        optimizations = [*entries, Split(split)]
+    return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
+
+
+def range_(*bounds: object, unroll: int | None = None, **options: object) -> Loop:
+    """`pl.range`; with `unroll=` of April 2026 what `pl.pipeline(stage=)` is now."""
+    if unroll is None:
+        return loops.range_(*bounds, **options)
+    current().recorder.notes.append(note("pl.range(unroll=)"))
+    return loops.pipeline(*bounds, stage=unroll, **options)
