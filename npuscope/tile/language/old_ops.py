@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.tile.calls import shaping, vector
+from npuscope.tile.calls import shaping
 from npuscope.tile.calls.bound import function_of
 from npuscope.tile.fault import fault
 from npuscope.tile.values.checks import index, shown
@@ -25,11 +25,11 @@ def max_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: 
     """Of two scalars, or of a tile along an axis."""
     if isinstance(tile, Tensor | Tile):
         return _along("max", tile, axis, keepdim)
-    return vector.scalar_max(**{"lhs": tile, "rhs": axis, **named})
+    return function_of("max")(**{"lhs": tile, "rhs": axis, **named})
 
 
 def min_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
     """Of two scalars, or of a tile along an axis."""
     if isinstance(tile, Tensor | Tile):
         return _along("min", tile, axis, keepdim)
-    return vector.scalar_min(**{"lhs": tile, "rhs": axis, **named})
+    return function_of("min")(**{"lhs": tile, "rhs": axis, **named})
