@@ -1,4 +1,4 @@
-"""Grouped-query attention of a layer: Qwen3 as measured, Llama by its structure."""
+"""Grouped-query attention of a layer: Qwen3 as measured, the others by their structure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def grouped_query(model: Model, run: Run, layer: int) -> list[Kernel]:
     if run.phase == "prefill":
         kernels += collective("qkv gather", "allGather", run.tp, run.slice_rows, model.hidden)
     kernels += quantise("qkv quant", m, model.hidden, run)
-    kernels.append(matmul("qkv", m, model.hidden, qkv, run))
+    kernels.append(matmul("qkv", m, model.hidden, qkv, run, bias=model.qkv_bias))
     kernels += _split_and_rotate(model, m, heads, kv, layer)
     if run.phase == "prefill":
         kernels.append(Kernel("copy", Call("TensorMove", (tensor(m, kv * width),), (tensor(m, kv * width),))))

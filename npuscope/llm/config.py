@@ -1,33 +1,61 @@
 """A model as its Hugging Face `config.json` describes it: sizes only, checked, in our own words.
 
-Families: dense decoders with grouped-query attention (Llama, Qwen3), their mixtures of experts (Qwen3 MoE), and
-latent attention with experts (DeepSeek-V3 and V3.1; with an indexer that picks keys: DeepSeek-V3.2, GLM-5).
+Each feature is read from its own fields, whatever the others are: attention with grouped queries or a latent cache, an
+indexer that picks keys, experts with their router, its bias, shared experts and dense layers. An architecture only
+says what its configs leave out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from npuscope.errors import BadInput
 from npuscope.trace.json_file import read_json
 
 LARGEST = 10**9  # no size of a model is beyond this
 DEEPEST = 10_000  # layers; each becomes a dozen kernels
+Scoring = Literal["softmax", "sigmoid"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is true of a model by its architecture, where the config has no field for it.
+
+    `latent`, `indexed` and `experts`: the config must have the fields of that feature. `fused_experts`: captures of it
+    show one DispatchFFNCombine for exchange and products.
+    """
+
+    title: str
+    latent: bool = False
+    indexed: bool = False
+    experts: bool = False
+    fused_experts: bool = False
+    qk_norm: bool = False
+    scoring: Scoring = "softmax"
+    router_bias: bool = False
+    scale: float = 1.0  # of the routed experts' sum
+
+
+_DEEPSEEK_V3 = Architecture(
+    "DeepSeek-V3", latent=True, experts=True, fused_experts=True, scoring="sigmoid", router_bias=True, scale=2.5
+)
 FAMILIES = {
-    "llama": "Llama",
-    "qwen3": "Qwen3",
-    "qwen3_moe": "Qwen3 MoE",
-    "deepseek_v3": "DeepSeek-V3",
-    "deepseek_v32": "DeepSeek-V3.2",
-    "glm_moe_dsa": "GLM-5",
+    "llama": Architecture("Llama"),
+    "qwen3": Architecture("Qwen3", qk_norm=True),
+    "qwen3_moe": Architecture("Qwen3 MoE", experts=True, qk_norm=True),
+    "glm4_moe": Architecture("GLM-4.5", experts=True, scoring="sigmoid", router_bias=True),
+    "deepseek_v3": _DEEPSEEK_V3,
+    "deepseek_v32": replace(_DEEPSEEK_V3, title="DeepSeek-V3.2", indexed=True),
+    "glm_moe_dsa": replace(_DEEPSEEK_V3, title="GLM-5", indexed=True),
 }
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Glm4MoeForCausalLM": "glm4_moe",
     "DeepseekV3ForCausalLM": "deepseek_v3",
     "DeepseekV32ForCausalLM": "deepseek_v32",
     "GlmMoeDsaForCausalLM": "glm_moe_dsa",
@@ -56,7 +84,11 @@ class Indexer:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts in every layer from `first_layer` on, each `every` layers, save the layers in `dense`."""
+    """A mixture of experts in every layer from `first_layer` on, each `every` layers, save the layers in `dense`.
+
+    The router's scores may have a bias that corrects the choice. `shared` experts see every token, beside the routed
+    ones, whose sum is scaled.
+    """
 
     count: int
     per_token: int
@@ -65,6 +97,10 @@ class Experts:
     first_layer: int = 0
     every: int = 1
     dense: frozenset[int] = frozenset()
+    scoring: Scoring = "softmax"
+    router_bias: bool = False
+    scale: float = 1.0
+    fused: bool = False  # exchange and products run as one kernel where experts are spread over ranks
 
 
 @dataclass(frozen=True)
@@ -81,6 +117,7 @@ class Model:
     vocab: int
     tied: bool = False  # the LM head is the embedding
     qk_norm: bool = False
+    qkv_bias: bool = False
     latent: Latent | None = None
     indexer: Indexer | None = None
     experts: Experts | None = None
@@ -89,7 +126,7 @@ class Model:
 
     @property
     def title(self) -> str:
-        return FAMILIES[self.family]
+        return FAMILIES[self.family].title
 
     def has_experts(self, layer: int) -> bool:
         e = self.experts
@@ -99,51 +136,46 @@ class Model:
 def read_config(path: str | Path) -> Model:
     """The model of a `config.json`."""
     place = Path(path)
-    return model_of(read_json(place, dict[str, Any], "a model's config.json"), place)
+    return model_of(read_json(place, dict[str, object], "a model's config.json"), place)
 
 
-def model_of(config: Mapping[str, Any], path: str | Path | None = None) -> Model:
+def model_of(config: Mapping[str, object], path: str | Path | None = None) -> Model:
     """The model that a decoded config describes; raises BadInput with what is missing or wrong."""
     fields = _Fields(config, path)
     family = _family(config, path)
+    usual = FAMILIES[family]
     hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     layers = fields.size("num_hidden_layers", most=DEEPEST)
     kv_heads = fields.size("num_key_value_heads", heads)
-    latent = None
-    if family in ("deepseek_v3", "deepseek_v32", "glm_moe_dsa"):
-        latent = Latent(
-            fields.size("q_lora_rank"),
-            fields.size("kv_lora_rank"),
-            fields.size("qk_nope_head_dim"),
-            fields.size("qk_rope_head_dim"),
-            fields.size("v_head_dim"),
-        )
-    else:
-        if heads % kv_heads:
-            raise BadInput(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}", path=path)
-        if "head_dim" not in config and hidden % heads:
-            raise BadInput(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}", path=path)
-    head_dim = latent.nope + latent.rope if latent else fields.size("head_dim", max(1, hidden // heads))
+    latent = _latent(fields, usual)
+    qkv_bias = fields.flag("attention_bias")
+    if latent is None and heads % kv_heads:
+        raise BadInput(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}", path=path)
+    if latent is None and not fields.has("head_dim") and hidden % heads:
+        raise BadInput(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}", path=path)
+    if latent is not None and qkv_bias:
+        raise BadInput("attention_bias is true, which is not known of latent attention", path=path)
     return Model(
         family=family,
         layers=layers,
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=head_dim,
+        head_dim=latent.nope + latent.rope if latent else fields.size("head_dim", max(1, hidden // heads)),
         intermediate=fields.size("intermediate_size"),
         vocab=fields.size("vocab_size"),
         tied=fields.flag("tie_word_embeddings"),
-        qk_norm=family in ("qwen3", "qwen3_moe"),
+        qk_norm=fields.flag("use_qk_norm", usual.qk_norm),
+        qkv_bias=qkv_bias,
         latent=latent,
-        indexer=_indexer(fields, family),
-        experts=_experts(fields, family, layers),
+        indexer=_indexer(fields, usual),
+        experts=_experts(fields, usual, layers),
         next_n=fields.size("num_nextn_predict_layers", 0, least=0),
         quantisation=_quantisation(config, path),
     )
 
 
-def _family(config: Mapping[str, Any], path: str | Path | None) -> str:
+def _family(config: Mapping[str, object], path: str | Path | None) -> str:
     listed = config.get("architectures")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     for name in names:
@@ -157,32 +189,41 @@ def _family(config: Mapping[str, Any], path: str | Path | None) -> str:
     raise BadInput(what, path=path, remedy=f"Known are {', '.join(ARCHITECTURES)}.")
 
 
-def _indexer(fields: _Fields, family: str) -> Indexer | None:
-    if family not in ("deepseek_v32", "glm_moe_dsa"):
+def _latent(fields: _Fields, usual: Architecture) -> Latent | None:
+    if not (usual.latent or fields.has("kv_lora_rank")):
+        return None
+    return Latent(
+        fields.size("q_lora_rank"),
+        fields.size("kv_lora_rank"),
+        fields.size("qk_nope_head_dim"),
+        fields.size("qk_rope_head_dim"),
+        fields.size("v_head_dim"),
+    )
+
+
+def _indexer(fields: _Fields, usual: Architecture) -> Indexer | None:
+    if not (usual.indexed or fields.has("index_topk")):
         return None
     return Indexer(fields.size("index_n_heads"), fields.size("index_head_dim"), fields.size("index_topk"))
 
 
-def _experts(fields: _Fields, family: str, layers: int) -> Experts | None:
-    if family == "qwen3_moe":
-        experts = Experts(
-            fields.size("num_experts"),
-            fields.size("num_experts_per_tok"),
-            0,
-            fields.size("moe_intermediate_size"),
-            every=fields.size("decoder_sparse_step", 1),
-            dense=fields.layers("mlp_only_layers"),
-        )
-    elif family in ("deepseek_v3", "deepseek_v32", "glm_moe_dsa"):
-        experts = Experts(
-            fields.size("n_routed_experts"),
-            fields.size("num_experts_per_tok"),
-            fields.size("n_shared_experts", 0, least=0),
-            fields.size("moe_intermediate_size"),
-            first_layer=fields.size("first_k_dense_replace", 0, least=0),
-        )
-    else:
+def _experts(fields: _Fields, usual: Architecture, layers: int) -> Experts | None:
+    count = "num_experts" if fields.has("num_experts") else "n_routed_experts"
+    if not (usual.experts or fields.has(count)):
         return None
+    experts = Experts(
+        fields.size(count),
+        fields.size("num_experts_per_tok"),
+        fields.size("n_shared_experts", 0, least=0),
+        fields.size("moe_intermediate_size"),
+        first_layer=fields.size("first_k_dense_replace", 0, least=0),
+        every=fields.size("decoder_sparse_step", 1),
+        dense=fields.layers("mlp_only_layers"),
+        scoring=fields.scoring("scoring_func", usual.scoring),
+        router_bias=fields.word("topk_method") == "noaux_tc" if fields.has("topk_method") else usual.router_bias,
+        scale=fields.number("routed_scaling_factor", usual.scale),
+        fused=usual.fused_experts,
+    )
     if experts.per_token > experts.count:
         raise BadInput(f"{experts.per_token} experts per token of {experts.count} in all", path=fields.path)
     if experts.first_layer > layers:
@@ -190,7 +231,7 @@ def _experts(fields: _Fields, family: str, layers: int) -> Experts | None:
     return experts
 
 
-def _quantisation(config: Mapping[str, Any], path: str | Path | None) -> str | None:
+def _quantisation(config: Mapping[str, object], path: str | Path | None) -> str | None:
     """What the config says of itself; `npuscope predict --quant` decides what is predicted."""
     told = config.get("quantization_config")
     if told is None:
@@ -205,8 +246,12 @@ def _quantisation(config: Mapping[str, Any], path: str | Path | None) -> str | N
 class _Fields:
     """Fields of a config, each checked when it is asked for."""
 
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     path: str | Path | None
+
+    def has(self, name: str) -> bool:
+        """True for a field that is there and not null."""
+        return self.config.get(name) is not None
 
     def size(self, name: str, otherwise: int | None = None, least: int = 1, most: int = LARGEST) -> int:
         value = self.config.get(name)
@@ -218,11 +263,34 @@ class _Fields:
             raise BadInput(f"{name} is {value!r}, not a whole number from {least} to {most:,}", path=self.path)
         return value
 
-    def flag(self, name: str) -> bool:
-        value = self.config.get(name, False)
+    def flag(self, name: str, otherwise: bool = False) -> bool:
+        value = self.config.get(name, otherwise)
         if not isinstance(value, bool):
             raise BadInput(f"{name} is {value!r}, not true or false", path=self.path)
         return value
+
+    def number(self, name: str, otherwise: float) -> float:
+        value = self.config.get(name)
+        if value is None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST:
+            raise BadInput(f"{name} is {value!r}, not a number above 0", path=self.path)
+        return float(value)
+
+    def word(self, name: str) -> str:
+        value = self.config.get(name)
+        if not isinstance(value, str):
+            raise BadInput(f"{name} is {value!r}, not a word", path=self.path)
+        return value
+
+    def scoring(self, name: str, otherwise: Scoring) -> Scoring:
+        match self.config.get(name):
+            case None:
+                return otherwise
+            case "softmax" | "sigmoid" as told:
+                return told
+            case other:
+                raise BadInput(f"{name} is {other!r}, neither softmax nor sigmoid", path=self.path)
 
     def layers(self, name: str) -> frozenset[int]:
         value = self.config.get(name) or []

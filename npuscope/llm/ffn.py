@@ -23,14 +23,14 @@ def dense(model: Model, run: Run) -> list[Kernel]:
 
 
 def mixture(model: Model, run: Run) -> list[Kernel]:
-    """Router, shared experts, and the routed experts as the family's captures have them."""
+    """Router, shared experts, and the routed experts: fused where captures of the architecture have them so."""
     experts = model.experts
     assert experts is not None  # the caller chose by it
     spread = run.ep > 1
     m = run.slice_rows if spread else run.tokens
     scores = tensor(m, experts.count)
     chosen = tensor(m, experts.per_token), tensor(m, experts.per_token, dtype="INT32")
-    bias = experts.count if model.latent is not None else 0
+    bias = experts.count if experts.router_bias else 0
     inputs = (scores, tensor(experts.count)) if bias else (scores,)
     kernels = [
         plain_matmul("router", m, model.hidden, experts.count),
@@ -38,30 +38,32 @@ def mixture(model: Model, run: Run) -> list[Kernel]:
     ]
     if experts.shared:
         kernels += _shared(model, run, experts, m)
-    if model.latent is not None:
-        kernels.append(_fused(model, run, experts, m))
-        x = tensor(m, model.hidden)
+    fused = experts.fused and (spread or run.tp * run.dp == 1)
+    kernels += [_fused(model, run, experts, m)] if fused else _grouped(model, run, experts, m)
+    x = tensor(m, model.hidden)
+    if experts.scale != 1:
         kernels.append(Kernel("scale", Call("Muls", (x,), (x,))))
-        return [*kernels, Kernel("add shared", Call("Add", (x, x), (x,)))] if experts.shared else kernels
-    kernels += _grouped(model, run, experts, m)
-    if not spread and over_sequence(run, False):
+    if experts.shared:
+        kernels.append(Kernel("add shared", Call("Add", (x, x), (x,))))
+    if not spread and over_sequence(run, model.latent is not None):
         return kernels + collective("down reduce", "reduceScatter", run.tp, run.padded_rows, model.hidden)
     if not spread:
         return kernels + collective("down reduce", "allReduce", run.tp, m, model.hidden)
-    # in prefill the next layer gathers; in decode every rank needs all rows again
-    if run.phase == "prefill":
+    # latent attention and prefill gather in the next layer; else every rank needs all rows again
+    if over_sequence(run, model.latent is not None):
         return kernels
     return kernels + collective("experts gather", "allGather", run.tp, m, model.hidden)
 
 
 def tokens_per_expert(run: Run, experts: Experts) -> float:
-    """Rows of each expert when the router spreads tokens evenly."""
-    return run.tokens * run.dp * experts.per_token / experts.count
+    """Rows of each expert when the router spreads tokens evenly. Experts that are not spread see their own group's."""
+    groups = run.dp if run.ep > 1 else 1
+    return run.tokens * groups * experts.per_token / experts.count
 
 
 def _shared(model: Model, run: Run, experts: Experts, m: int) -> list[Kernel]:
-    """The experts that every token visits, whole on every rank."""
-    width = experts.shared * experts.intermediate
+    """The experts that every token visits: whole on every rank that has its own tokens, else split like the others."""
+    width = experts.shared * experts.intermediate // (1 if run.ep > 1 else run.tp)
     return [
         *quantise("shared gate_up quant", m, model.hidden, run, dynamic=True),
         matmul("shared gate_up", m, model.hidden, 2 * width, run, large=True),

@@ -49,7 +49,7 @@ def basis(model: Model, run: Run) -> str:
     """Where the sequence comes from: measured on this family and phase, or its structure alone."""
     if model.family == "qwen3" and run.quant == "none":
         return "sequence as measured on Qwen3-32B with vLLM-Ascend (TP16)"
-    if model.family == "deepseek_v3" and run.phase == "decode" and run.quant == "w8a8":
+    if model.family == "deepseek_v3" and run.phase == "decode" and run.quant == "w8a8" and run.ep == run.tp * run.dp:
         return "sequence as measured on DeepSeek-V3 with vLLM-Ascend 0.15 (W8A8, TP8 DP2 EP16)"
     return f"sequence by the structure of {model.title}, not measured"
 
@@ -101,7 +101,7 @@ def _tail(model: Model, run: Run) -> list[Kernel]:
     if run.tp > 1:
         swapped = Call("Transpose", (tensor(run.tp, b, vocab), tensor(3, dtype="INT64")), (tensor(b, run.tp, vocab),))
         kernels.append(Kernel("logits transpose", swapped))
-    if model.latent is not None and run.dp > 1 and run.tp > 1 and run.phase == "decode" and model.indexer is None:
+    if model.family == "deepseek_v3" and run.dp > 1 and run.tp > 1 and run.phase == "decode" and run.ep > 1:
         kernels += [Kernel("unattributed collective", Call("hcom_"))] * UNATTRIBUTED
     return kernels + _sampling(model, run)
 

@@ -29,16 +29,17 @@ def tensor(*shape: int, dtype: str = "BF16", format: str = "ND") -> Tensor:
     return Tensor(shape, dtype, format)
 
 
-def matmul(role: str, m: int, k: int, n: int, run: Run, *, large: bool = False) -> Kernel:
+def matmul(role: str, m: int, k: int, n: int, run: Run, *, large: bool = False, bias: bool = False) -> Kernel:
     """A projection with its weight stored as NZ; INT8 with W8A8. `large`: the kernel for many rows may take it."""
     out = tensor(m, n)
+    weights, summand = (k + 1) * n if bias else k * n, (tensor(n),) if bias else ()
     if run.quant == "w8a8":
         weight = tensor(ceil(n / 32), ceil(k / 16), 16, 32, dtype="INT8", format="FRACTAL_NZ")
-        inputs = (tensor(m, k, dtype="INT8"), weight, tensor(n, dtype="FLOAT"))
-        return Kernel(role, Call("QuantBatchMatmulV3", inputs, (out,)), k * n)
+        inputs = (tensor(m, k, dtype="INT8"), weight, tensor(n, dtype="FLOAT"), *summand)
+        return Kernel(role, Call("QuantBatchMatmulV3", inputs, (out,)), weights)
     weight = tensor(ceil(k / 16), ceil(n / 16), 16, 16, format="FRACTAL_NZ")
     kind = "MatMulV3" if large and m >= V3_ROWS else "MatMulV2"
-    return Kernel(role, Call(kind, (tensor(m, k), weight), (out,)), k * n)
+    return Kernel(role, Call(kind, (tensor(m, k), weight, *summand), (out,)), weights)
 
 
 def plain_matmul(role: str, m: int, k: int, n: int) -> Kernel:

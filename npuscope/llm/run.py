@@ -99,8 +99,6 @@ def _experts_over(model: Model, tp: int, dp: int, ep: int | None) -> int:
         )
     if model.experts.count % ep:
         raise NpuscopeError(f"{model.experts.count} experts cannot be spread over {ep} ranks")
-    if ep == 1 and tp * dp > 1 and model.latent is not None:
-        raise NpuscopeError("latent attention with experts is known only with expert parallelism", remedy="Drop --ep.")
     return ep
 
 

@@ -138,6 +138,46 @@ def test_the_weights_read_are_the_parameters_of_deepseek_v3() -> None:
     assert sum(k.weights for k in kernels("deepseek_v3", batch=1, quant="w8a8")) == expected == 671_026_419_200
 
 
+def test_the_weights_read_are_the_parameters_of_glm_4_5() -> None:
+    """Grouped queries with biases and head norms, 160 routed experts, one shared, a router with a bias; three dense
+    layers first. Published as 355 B with the next-token layer."""
+    attention = 5120 * (96 + 2 * 8) * 128 + (96 + 2 * 8) * 128 + 96 * 128 * 5120 + 2 * 128
+    experts = 161 * 3 * 5120 * 1536 + 160 * 5120 + 160
+    expected = 92 * (attention + 2 * 5120) + 3 * 3 * 5120 * 12288 + 89 * experts + 2 * 151552 * 5120 + 5120
+    assert sum(k.weights for k in kernels("glm_4_5", batch=1)) == expected == 352_797_829_024
+
+
+def test_a_layer_of_glm_4_5_has_grouped_queries_a_biased_router_and_a_shared_expert() -> None:
+    placed = [k for k in kernels("glm_4_5", batch=16, context=1000, tp=8) if k.layer == 10]
+    assert [k.role for k in placed] == [
+        "qkv", "split, norm, rope", "cache", "attention", "o", "o reduce", "attention norm", "router", "top-k",
+        "shared gate_up", "swiglu", "shared down", "dispatch", "experts gate_up", "swiglu", "experts down", "combine",
+        "scale", "add shared", "experts gather", "ffn norm",
+    ]  # fmt: skip
+    calls = {k.role: k.call for k in placed}
+    assert [t.shape for t in calls["top-k"].inputs if t] == [(2, 160), (160,)]
+    assert [t.shape for t in calls["qkv"].inputs if t][2:] == [((96 + 2 * 8) // 8 * 128,)]
+
+
+@pytest.mark.parametrize("name", ["qwen3_235b_a22b", "glm_4_5", "deepseek_v3", "glm_5"])
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+def test_experts_split_over_tensor_parallel_ranks_are_a_share_of_the_model(name: str, phase: str) -> None:
+    """Without expert parallelism each of four ranks reads a quarter of every expert, shared ones too."""
+    tokens = None if phase == "decode" else 64
+    whole = kernels(name, phase, batch=4, tokens=tokens, context=10)
+    part = kernels(name, phase, batch=4, tokens=tokens, context=10, tp=4, ep=1)
+    roles = {"shared gate_up", "shared down", "experts gate_up", "experts down", "experts"}
+    assert sum(k.weights for k in whole if k.role in roles) == 4 * sum(k.weights for k in part if k.role in roles)
+    assert any(k.role == "down reduce" and k.layer == 10 for k in part)
+
+
+def test_experts_that_are_not_spread_see_only_their_groups_tokens() -> None:
+    for dp in (1, 2):
+        placed = kernels("qwen3_235b_a22b", batch=128, context=10, dp=dp, ep=1)
+        (up,) = {k.call.given["tokens_per_expert"] for k in placed if k.role == "experts gate_up"}
+        assert up == 128 * 8 / 128
+
+
 @pytest.mark.parametrize(
     ("name", "billions"), [("llama_3_8b", 8.03), ("qwen3_235b_a22b", 235.1), ("glm_5", 743.9), ("deepseek_v32", 671.9)]
 )
