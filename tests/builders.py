@@ -8,6 +8,15 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from npuscope.trace import Trace
+
+
+def balanced(trace: Trace) -> bool:
+    """Every record is a slice or a sample of a counter, or accounted for."""
+    meta = trace.meta
+    accounted = sum(meta.merged.values()) + sum(meta.dropped.values())
+    return meta.records == trace.slices.height + trace.counters.height + accounted
+
 KERNEL_HEADER = [
     "Step Id", "Device_id", "Task ID", "Stream ID", "Name", "Type", "Accelerator Core",
     "Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Input Shapes",
@@ -48,6 +57,11 @@ def _cell(cell: str) -> str:
 def x(name: str, ts: Any, dur: Any, *, pid: Any = 1, tid: Any = 1, **more: Any) -> dict[str, Any]:
     """A complete event; times in microseconds."""
     return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, **more}
+
+
+def count(name: str, ts: Any, *, pid: Any = 1, tid: Any = 1, **series: Any) -> dict[str, Any]:
+    """A counter event; its time in microseconds."""
+    return {"ph": "C", "name": name, "pid": pid, "tid": tid, "ts": ts, "args": series}
 
 
 def named(process: str | None = None, thread: str | None = None, *, pid: Any = 1, tid: Any = 1) -> list[dict[str, Any]]:

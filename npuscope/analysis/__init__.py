@@ -8,6 +8,7 @@ from npuscope.analysis.budget import gate, read_budget
 from npuscope.analysis.busy_idle import busy, utilisation
 from npuscope.analysis.changes import Change, whatif
 from npuscope.analysis.comparison import compare, trend
+from npuscope.analysis.counter_levels import counters
 from npuscope.analysis.explanation import explain
 from npuscope.analysis.fan_out import fan_out
 from npuscope.analysis.hidden_exposed import overlap
@@ -21,6 +22,7 @@ __all__ = [
     "bubbles",
     "busy",
     "compare",
+    "counters",
     "critical_path",
     "explain",
     "fan_out",

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from npuscope.analysis.counter_levels import counters
 from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
@@ -24,6 +25,18 @@ class KernelTotal:
     kernel: str
     count: int
     total_ns: int
+
+
+@dataclass(frozen=True)
+class CounterLevel:
+    """One counter of one lane; `mean` is over time. `lane` is "whole device" where the counter has none."""
+
+    lane: str
+    name: str
+    samples: int
+    least: float
+    mean: float
+    most: float
 
 
 @dataclass(frozen=True)
@@ -47,10 +60,13 @@ class Summary:
     steps: int
     step_ids: tuple[int, ...]
     edges: int
+    samples: int
+    counters: tuple[CounterLevel, ...]
     merged: Mapping[str, int]
     marked: Mapping[str, int]
     repaired: Mapping[str, int]
     dropped: Mapping[str, int]
+    unknown: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,8 +115,11 @@ def summarise(trace: Trace) -> Summary:
         steps=len(steps),
         step_ids=steps,
         edges=trace.edges.height,
+        samples=trace.counters.height,
+        counters=tuple(CounterLevel(*row) for row in counters(trace).table.drop("share").iter_rows()),
         merged=meta.merged,
         marked=meta.marked,
         repaired=meta.repaired,
         dropped=meta.dropped,
+        unknown=meta.unknown,
     )

@@ -13,7 +13,9 @@ _ACCOUNT = (
     ("marked", "marked"),
     ("repaired", "repaired"),
     ("dropped", "left out"),
+    ("unknown", "not understood"),
 )
+MOST_COUNTERS = 10
 
 
 def info_text(path: str, summary: Summary, diagnosis: Diagnosis) -> str:
@@ -31,11 +33,14 @@ def info_text(path: str, summary: Summary, diagnosis: Diagnosis) -> str:
         ("kernels", f"{summary.kernels:,}"),
         ("steps", f"{summary.steps} ({_range(summary.step_ids)})" if summary.steps else "none marked"),
         ("edges", f"{summary.edges:,}"),
+        ("counters", f"{len(summary.counters):,} with {summary.samples:,} samples" if summary.counters else ""),
     ]
     lines += [f"  {name:<8} {value}" for name, value in rows if value]
     if summary.top_kernels:
         lines.append("")
         lines += _kernel_table(summary)
+    if summary.counters:
+        lines += ["", *_counter_table(summary)]
     account = [line for field, word in _ACCOUNT for line in _counts(word, getattr(summary, field))]
     if account:
         lines += ["", *account]
@@ -60,6 +65,17 @@ def _kernel_table(summary: Summary) -> list[str]:
     lines = aligned(rows, (False, True, True))
     if summary.kernels > len(summary.top_kernels):
         lines.append(f"  … and {summary.kernels - len(summary.top_kernels):,} more kernels")
+    return lines
+
+
+def _counter_table(summary: Summary) -> list[str]:
+    rows = [["counter", "lane", "samples", "least", "mean", "most"]]
+    for one in summary.counters[:MOST_COUNTERS]:
+        levels = [f"{value:,.4g}" for value in (one.least, one.mean, one.most)]
+        rows.append([short(one.name), short(one.lane, 24), f"{one.samples:,}", *levels])
+    lines = aligned(rows, (False, False, True, True, True, True))
+    if len(summary.counters) > MOST_COUNTERS:
+        lines.append(f"  … and {len(summary.counters) - MOST_COUNTERS:,} more counters")
     return lines
 
 

@@ -6,7 +6,7 @@ simulated.wall_ns, simulated.trace
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from npuscope.check.program import Program
@@ -48,7 +48,8 @@ def simulate(program: Program, options: Options = Options()) -> Simulated:
 
 def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = None) -> Simulated:
     """Runs what was prepared, or a changed job or machine in its place."""
-    times, wall = run_chip(job or prepared.job, machine or prepared.machine)
+    prepared = replace(prepared, job=job or prepared.job, machine=machine or prepared.machine)
+    times, wall = run_chip(prepared.job, prepared.machine)
     if wall < 0:
         raise _stuck(prepared.program)
     return Simulated(prepared, times, wall)

@@ -5,7 +5,7 @@ its cube core and on both vector cores, as the runtime records it. Markers: Runn
 idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Drain (room of rings given back, left
 over from the turn before), Phase1 (seeing ends and what they make ready), Phase3b (tasks that do nothing), Phase2
 (blocks that start together) and Phase4 (handing out). There is no Phase3: the runtime that is modelled wires a task
-when the orchestrator submits it.
+when the orchestrator submits it. Counters: `counters_of`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from npuscope.simulate.chip.job import (
     Times,
 )
 from npuscope.simulate.chip.prepare import Prepared
+from npuscope.simulate.counters_of import counters_of
 from npuscope.tile.graph.timeless import timeless_trace
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
@@ -57,9 +58,11 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
         "num_cores": 3 * machine.clusters,
         "whole_graph": True,  # where there are no edges, nobody waits for anybody
     }
-    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=slices.height, notes=notes)
+    counters = counters_of(job, machine, times)
+    records = slices.height + counters.height
+    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=records, notes=notes)
     edges = timeless_trace(recording, prepared.program.graph).edges.filter(pl.col("src") >= 0)
-    return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), meta, edges)
+    return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), meta, edges, counters)
 
 
 def _ns(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:

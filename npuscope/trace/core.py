@@ -1,4 +1,4 @@
-"""Trace: the four tables that every reader makes and every analysis takes."""
+"""Trace: the five tables that every reader makes and every analysis takes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.errors import NpuscopeError
+from npuscope.trace import counters as samples
 from npuscope.trace import schema
 from npuscope.trace.intervals import Ints, depths
 from npuscope.trace.meta import Counts, Meta, add_counts
@@ -20,7 +21,7 @@ OUTSIDE = "outside the window"
 
 @dataclass(frozen=True)
 class Trace:
-    """One run, measured or simulated: `slices` on `lanes`, `edges` between tasks, `meta` about the capture.
+    """One run, measured or simulated: `slices` on `lanes`, `edges` between tasks, `counters`, `meta` of the capture.
 
     Build it with `Trace.of`, which fills in the columns a source does not have.
     """
@@ -28,16 +29,23 @@ class Trace:
     slices: pl.DataFrame
     lanes: pl.DataFrame
     edges: pl.DataFrame
+    counters: pl.DataFrame
     meta: Meta
 
     @staticmethod
-    def of(slices: pl.DataFrame, lanes: pl.DataFrame, meta: Meta, edges: pl.DataFrame | None = None) -> Trace:
+    def of(
+        slices: pl.DataFrame,
+        lanes: pl.DataFrame,
+        meta: Meta,
+        edges: pl.DataFrame | None = None,
+        counters: pl.DataFrame | None = None,
+    ) -> Trace:
         """A Trace whose tables have every column of the schema."""
-        edges = pl.DataFrame(schema=schema.EDGES) if edges is None else edges
         return Trace(
             schema.conform(slices, schema.SLICES),
             schema.conform(lanes, schema.LANES),
-            schema.conform(edges, schema.EDGES),
+            schema.conform(pl.DataFrame(schema=schema.EDGES) if edges is None else edges, schema.EDGES),
+            schema.conform(pl.DataFrame(schema=schema.COUNTERS) if counters is None else counters, schema.COUNTERS),
             meta,
         )
 
@@ -55,14 +63,22 @@ class Trace:
         cut = self.meta.notes.get("window_ns")
         return (int(cut[0]), int(cut[1])) if cut else self.span
 
+    @property
+    def first_time(self) -> int:
+        """The earliest time of any slice or counter, in nanoseconds; 0 for an empty trace."""
+        starts = [self.slices["start"].min(), self.counters["time"].min()]
+        return min((time for time in starts if isinstance(time, int)), default=0)
+
     def window(self, start: int, end: int) -> Trace:
         """The slices that overlap [start, end), whole, on all lanes, with the edges between them.
 
-        Slices are not clipped: analyses clip to `window_ns`, which remembers the cut.
+        Slices are not clipped: analyses clip to `window_ns`, which remembers the cut. Of a counter stay the samples
+        of the window and the last one before it, whose value holds when the window begins.
         """
         if end < start:
             raise NpuscopeError(f"a window from {start} to {end} ends before it begins")
-        kept = self._keep(overlaps(start, end), self.lanes, OUTSIDE)
+        counters = samples.within(self.counters.lazy(), start, end).collect()
+        kept = self._keep(overlaps(start, end), self.lanes, counters, OUTSIDE)
         return replace(kept, meta=replace(kept.meta, notes={**kept.meta.notes, "window_ns": [start, end]}))
 
     def select(
@@ -80,7 +96,7 @@ class Trace:
 
         `kernel` is a regular expression found anywhere in the name (`(?i)` ignores case), `where` any Polars
         expression over `slices`, the others one value or several. Lanes stay if `unit`, `rank` and `lane` allow
-        them, idle or not; edges unless a task of theirs lost all its slices.
+        them, idle or not, and their counters with them; edges unless a task of theirs lost all its slices.
         """
         condition = pl.lit(True) if where is None else where
         if kernel is not None:
@@ -88,15 +104,17 @@ class Trace:
         for column, wanted in (("kind", kind), ("step", step)):
             if wanted is not None:
                 condition &= _is_any_of(column, wanted)
-        lanes = self.lanes
+        lanes, counters = self.lanes, self.counters
         for column, wanted in (("unit", unit), ("rank", rank), ("lane", lane)):
             if wanted is not None:
                 lanes = lanes.filter(_is_any_of(column, wanted))
         if lanes.height < self.lanes.height:
-            condition &= pl.col("lane").is_in(lanes["lane"].implode())
-        return self._keep(condition, lanes, "not selected")
+            on_these = pl.col("lane").is_in(lanes["lane"].implode())
+            condition &= on_these
+            counters = counters.filter(on_these | pl.col("lane").is_null())
+        return self._keep(condition, lanes, counters, "not selected")
 
-    def _keep(self, condition: pl.Expr, lanes: pl.DataFrame, reason: str) -> Trace:
+    def _keep(self, condition: pl.Expr, lanes: pl.DataFrame, counters: pl.DataFrame, reason: str) -> Trace:
         slices = self.slices.filter(condition)
         gone = self.slices["task"].unique()
         gone = gone.filter(~gone.is_in(slices["task"].unique().implode())).implode()
@@ -104,13 +122,14 @@ class Trace:
         edges = self.edges.filter(
             ~pl.col("src").is_in(gone).fill_null(False) & ~pl.col("dst").is_in(gone).fill_null(False)
         )
-        left_out = self.slices.height - slices.height
+        left_out = self.slices.height - slices.height + self.counters.height - counters.height
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
-        return Trace(slices, lanes, edges, replace(self.meta, dropped=dropped))
+        return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped))
 
     def without_twins(self) -> Trace:
         """The trace without the rows that tell another row's work again, so that sums count everything once."""
-        return self._keep(pl.col("duplicate_of").is_null(), self.lanes, "tells another row's work again")
+        once = pl.col("duplicate_of").is_null()
+        return self._keep(once, self.lanes, self.counters, "tells another row's work again")
 
     def with_args(self, *names: str) -> Trace:
         """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""
@@ -135,9 +154,10 @@ class Trace:
 
     def __repr__(self) -> str:
         start, end = self.window_ns
+        counted = f"{self.counters.height} samples of counters, " if self.counters.height else ""
         return (
             f"Trace({self.meta.format}: {self.slices.height} slices on {self.lanes.height} lanes, "
-            f"{self.edges.height} edges, {(end - start) / 1000:.3f} µs)"
+            f"{self.edges.height} edges, {counted}{(end - start) / 1000:.3f} µs)"
         )
 
     def _repr_html_(self) -> str:
@@ -148,6 +168,7 @@ class Trace:
             ("slices", f"{self.slices.height:,}"),
             ("lanes", ", ".join(f"{n} {unit}" for unit, n in units.iter_rows())),
             ("edges", f"{self.edges.height:,}"),
+            ("counters", f"{self.counters['name'].n_unique():,}"),
             ("kernels", f"{self.slices['kernel'].n_unique():,}"),
             ("window", f"{(end - start) / 1000:,.3f} µs"),
         ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
+from npuscope.trace.counters import WHOLE_DEVICE
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
@@ -67,10 +68,33 @@ def dress(
         *[c for c in ("args", "other") if c in events.columns],
     )
     table.slices = table.slices.clear()
-    lanes = plain_lanes(table) if lanes is None else lanes
-    # lanes that only counters or flows mentioned are not lanes things ran on
-    lanes = lanes.filter(pl.col("lane").is_in(slices["lane"].unique().implode()))
-    return Trace.of(slices, lanes, table.ledger.close(format, (str(table.path),), device=device, clock=clock), edges)
+    counters = _counters(table, epoch_ns)
+    lanes = _used(plain_lanes(table) if lanes is None else lanes, slices, counters)
+    meta = table.ledger.close(format, (str(table.path),), device=device, clock=clock)
+    return Trace.of(slices, lanes, meta, edges, counters)
+
+
+def _counters(table: EventTable, epoch_ns: int) -> pl.DataFrame | None:
+    """The samples; those of a process that stands for the whole device are on no lane."""
+    if table.counters.is_empty():
+        return None
+    device = [n for n, process in enumerate(table.lane_processes()) if process == WHOLE_DEVICE]
+    lane = pl.when(~pl.col("lane").is_in(device)).then("lane").alias("lane")
+    return table.counters.with_columns(lane, pl.col("time") + epoch_ns)
+
+
+def _used(lanes: pl.DataFrame, slices: pl.DataFrame, counters: pl.DataFrame | None) -> pl.DataFrame:
+    """Lanes that things ran on, and those that only counters tell of; lanes that only flows mention are neither."""
+    ran = pl.col("lane").is_in(slices["lane"].unique().implode())
+    if counters is None:
+        return lanes.filter(ran)
+    lanes = lanes.filter(ran | pl.col("lane").is_in(counters["lane"].drop_nulls().unique().implode()))
+    nameless = pl.col("name") == pl.col("tid")  # counters belong to processes, which then name them
+    return lanes.with_columns(
+        pl.when(ran).then(pl.col("unit").cast(pl.String)).otherwise(pl.lit("counter")).alias("unit"),
+        pl.when(ran | ~nameless).then("name").otherwise("process").alias("name"),
+        *(pl.when(ran).then(c).alias(c) for c in ("core", "role") if c in lanes.columns),
+    )
 
 
 def _edges_and_depths(

@@ -1,4 +1,4 @@
-"""Chrome-style events as columns: slices, flow ends and lane names, before any dialect's meaning.
+"""Chrome-style events as columns: slices, flow ends, counters and lane names, before any dialect's meaning.
 
 Names, categories and lanes are numbers into small lists, so that a dialect decides per distinct name
 and not per event, and a million equal strings are stored once.
@@ -18,6 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
+from npuscope.trace.counter_events import ROUNDED, samples_of
+from npuscope.trace.counters import lane_id
 from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.intervals import Ints
 from npuscope.trace.json_stream import Event, EventStream
@@ -49,6 +51,7 @@ class EventTable:
     thread_names: dict[tuple[int | str, int | str], str] = field(default_factory=dict)
     slices: pl.DataFrame = field(default_factory=pl.DataFrame)  # lane, start, dur, name, category, args[, other]
     flows: pl.DataFrame = field(default_factory=pl.DataFrame)  # lane, time, flow, category, name, begins, ends
+    counters: pl.DataFrame = field(default_factory=pl.DataFrame)  # lane, name (as text), time, value
 
     def lane_names(self) -> list[str]:
         return [self.thread_names.get(key, str(key[1])) for key in self.lane_keys]
@@ -58,7 +61,8 @@ class EventTable:
 
 
 def collect(path: Path) -> EventTable:
-    """Read all events of a file. Every one becomes a slice, a flow end or a lane's name, or is counted."""
+    """Read all events of a file. Every one becomes a slice, a flow end, samples of counters or a lane's name, or is
+    counted."""
     stream = EventStream(path)
     table = EventTable(path, Ledger())
     batches = _Batches(table.ledger)
@@ -69,7 +73,7 @@ def collect(path: Path) -> EventTable:
         except _NeedsExactTimes:
             batches.go_back(before)
             batches.add(stream.exact(text), table)
-    table.header, table.ledger.records = stream.header, stream.records
+    table.header, table.ledger.records = stream.header, stream.records + batches.further_series
     table.ledger.repaired[NOT_UTF8] += stream.mended_characters
     if not stream.closed:
         table.ledger.notes["unclosed_list"] = True
@@ -100,19 +104,27 @@ class _Batches:
             Interner(),
             Interner(),
         )
+        self.counter_names = Interner()
+        self.counter_ids: Interner = Interner({None: 0})
         self.text_times = 0  # times that the file has in quotes
+        self.further_series = 0  # of counter events, beyond the first of each
         self.frames: list[pl.DataFrame] = []
         self.flow_frames: list[pl.DataFrame] = []
+        self.counter_frames: list[pl.DataFrame] = []
         self.marks: list[_Mark] = []
 
     def state(self) -> tuple[Any, ...]:
         """Enough to forget a batch that has to be read again."""
         counts = [Counter(c) for c in (self.ledger.merged, self.ledger.dropped, self.ledger.repaired)]
-        return counts, len(self.frames), len(self.flow_frames), len(self.marks), self.text_times
+        sizes = [len(part) for part in (self.frames, self.flow_frames, self.counter_frames, self.marks)]
+        return counts, sizes, self.text_times, self.further_series
 
     def go_back(self, state: tuple[Any, ...]) -> None:
-        (self.ledger.merged, self.ledger.dropped, self.ledger.repaired), frames, flows, edges, self.text_times = state
-        del self.frames[frames:], self.flow_frames[flows:], self.marks[edges:]
+        (self.ledger.merged, self.ledger.dropped, self.ledger.repaired), sizes, self.text_times, self.further_series = (
+            state
+        )
+        frames, flows, counters, marks = sizes
+        del self.frames[frames:], self.flow_frames[flows:], self.counter_frames[counters:], self.marks[marks:]
 
     def add(self, events: list[Event], table: EventTable) -> None:
         complete = [e for e in events if e.ph == "X"]
@@ -181,6 +193,44 @@ class _Batches:
         self.ledger.dropped["event without a usable time"] += int((~known).sum())
         return frame if known.all() else frame.filter(pl.Series(known))
 
+    def _counter_frame(self, events: list[Event]) -> pl.DataFrame:
+        times, usable = self._times([e.ts for e in events])
+        timeless = [event for event, known in zip(events, usable.tolist(), strict=True) if not known]
+        self.ledger.dropped["event without a usable time"] += len(timeless)
+        if timeless:
+            events = [event for event, known in zip(events, usable.tolist(), strict=True) if known]
+            times = times[usable]
+        samples = samples_of(events)
+        for reason, count in samples.dropped.items():
+            self.ledger.dropped[reason] += count
+        self.ledger.repaired[ROUNDED] += samples.rounded
+        self.further_series += len(samples.event) + samples.dropped.total() - len(events)
+        lanes = np.array([self.lanes[e.pid, e.tid] for e in events], dtype=np.uint32)
+        ids = np.array([self.counter_ids[e.id] for e in events], dtype=np.uint32)
+        at = np.array(samples.event, dtype=np.int64)
+        return pl.DataFrame(
+            {
+                "lane": lanes[at],
+                "name": np.array([self.counter_names[name] for name in samples.name], dtype=np.uint32),
+                "id": ids[at],
+                "time": times[at],
+                "value": np.array(samples.value, dtype=np.float64),
+            }
+        )
+
+    def _counters(self, table: EventTable) -> pl.DataFrame:
+        """Names as text. Of one name with several ids each id is a counter, unless the id only names the lane."""
+        counters = pl.concat(self.counter_frames, rechunk=True)
+        names, ids, lanes = list(self.counter_names), list(self.counter_ids), table.lane_names()
+        told = counters.select("lane", "name", "id").unique(maintain_order=True)
+        words = [
+            names[name] if id == 0 or ids[id] == lane_id(lanes[lane]) else f"{names[name]}[{ids[id]}]"
+            for lane, name, id in told.iter_rows()
+        ]
+        told = told.with_columns(pl.Series("word", words, dtype=pl.String))
+        counters = counters.join(told, on=["lane", "name", "id"], maintain_order="left")
+        return counters.select("lane", pl.col("word").alias("name"), "time", "value")
+
     def _flow_numbers(self, ids: list[Any]) -> Ints:
         """Ids as int64: small whole numbers as they are, all else numbered downwards from -1."""
         limit = 1 << 62
@@ -200,14 +250,14 @@ class _Batches:
             elif usable:
                 lane = self.lanes[event.pid, f"async {event.cat}".rstrip()]
                 self.marks.append(_Mark((lane, event.id), lane, time, event))
+        if counters := [e for e in events if e.ph == "C"]:
+            self.counter_frames.append(self._counter_frame(counters))
         for event in events:
             if event.ph == "M":
                 self._add_metadata(event, table)
-            elif event.ph == "C":
-                self.ledger.dropped["counter event"] += 1
             elif event.ph in INSTANTS:
                 self.ledger.dropped["instant event"] += 1
-            elif event.ph not in BEGIN_END and event.ph not in ASYNC:
+            elif event.ph not in BEGIN_END and event.ph not in ASYNC and event.ph != "C":
                 self.ledger.dropped[f"event of phase {event.ph[:8]!r}"] += 1
 
     def _add_metadata(self, event: Event, table: EventTable) -> None:
@@ -268,6 +318,9 @@ class _Batches:
             list(self.categories),
             list(self.lanes),
         )
+        if self.counter_frames:
+            table.counters = self._counters(table)
+            self.counter_frames = []
         if self.text_times:
             table.ledger.notes["times_as_text"] = self.text_times
 

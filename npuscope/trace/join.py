@@ -71,6 +71,7 @@ def join(bundle: Trace, swimlane: Trace) -> Trace:
         pl.concat([swimlane.lanes, threads.drop("old")], how="diagonal_relaxed"),
         meta,
         swimlane.edges,
+        swimlane.counters,
     )
 
 

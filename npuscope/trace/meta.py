@@ -1,7 +1,7 @@
 """What a capture says of itself, and the account of everything its reader did to it.
 
-The account balances: `records` read = slices + `merged` + `dropped`. `marked` and `repaired` count
-slices that are kept and flagged, or kept and mended.
+The account balances: `records` read = slices + samples of counters + `merged` + `dropped`. `marked` and `repaired`
+count what is kept and flagged, or kept and mended. `unknown` counts what the reader has no meaning for.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ CUT_OFF = (NEVER_CLOSED, UNSCHEDULED, UNRECORDED)
 
 @dataclass(frozen=True)
 class Meta:
-    """The fourth table of a Trace."""
+    """The fifth table of a Trace."""
 
     format: str
     files: tuple[str, ...] = ()
     device: str | None = None
     clock: str | None = None
-    records: int = 0  # records of the source: rows, events, trace points
+    records: int = 0  # records of the source: rows, events, trace points, samples of counters
     merged: Counts = field(default_factory=dict)  # reason -> records that became part of a slice, lane or edge
-    dropped: Counts = field(default_factory=dict)  # reason -> records that left no slice
+    dropped: Counts = field(default_factory=dict)  # reason -> records that left no slice and no sample
     marked: Counts = field(default_factory=dict)  # reason -> slices kept and flagged
     repaired: Counts = field(default_factory=dict)  # reason -> slices kept with a mended value
+    unknown: Counts = field(default_factory=dict)  # keys, columns, tables, categories without a meaning here -> entries
     notes: Mapping[str, Any] = field(default_factory=dict)  # facts of the capture, JSON-able
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,6 +69,7 @@ def combine(metas: Mapping[str, Meta], format: str, *, records_merged: Counts | 
         dropped=add_counts(*(meta.dropped for meta in several)),
         marked=add_counts(*(meta.marked for meta in several)),
         repaired=add_counts(*(meta.repaired for meta in several)),
+        unknown=add_counts(*(meta.unknown for meta in several)),
         notes={"parts": {name: dict(meta.notes) for name, meta in metas.items()}, **notes},
     )
 
@@ -81,6 +83,7 @@ class Ledger:
         self.dropped: Counter[str] = Counter()
         self.marked: Counter[str] = Counter()
         self.repaired: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
         self.notes: dict[str, Any] = {}
 
     def close(
@@ -96,6 +99,7 @@ class Ledger:
             dropped=_nonzero(self.dropped),
             marked=_nonzero(self.marked),
             repaired=_nonzero(self.repaired),
+            unknown=_nonzero(self.unknown),
             notes=self.notes,
         )
 

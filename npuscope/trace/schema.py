@@ -6,7 +6,8 @@ import polars as pl
 
 # derived: spans that describe other rows (annotations, Overlap Analysis) and are not work themselves
 KINDS = pl.Enum(["task", "comm", "schedule", "host", "derived"])
-UNITS = pl.Enum(["AIC", "AIV", "AICPU", "stream", "host", "link"])
+# counter: a place that only counters tell of, such as the HBM of a device; nothing runs there
+UNITS = pl.Enum(["AIC", "AIV", "AICPU", "stream", "host", "link", "counter"])
 
 SLICES: dict[str, pl.DataType] = {
     "lane": pl.UInt32(),  # row of `lanes`
@@ -36,6 +37,13 @@ EDGES: dict[str, pl.DataType] = {
     "src": pl.Int64(),  # null where the capture has only the other end
     "dst": pl.Int64(),
     "source": pl.String(),  # tensormap, creator, explicit, flow
+}
+
+COUNTERS: dict[str, pl.DataType] = {
+    "lane": pl.UInt32(),  # row of `lanes`, through which it has a device and a rank; null for the whole device
+    "name": pl.String(),
+    "time": pl.Int64(),
+    "value": pl.Float64(),  # from `time` until the next sample of this lane and name
 }
 
 

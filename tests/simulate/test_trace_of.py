@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -19,13 +18,14 @@ import npuscope
 from npuscope.check.program import Program
 from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
-from npuscope.simulate.chip.job import NONE
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE
 from npuscope.simulate.chip.prepare import Prepared, prepare
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import unfit
 from npuscope.simulate.run import Simulated, run
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
+from npuscope.trace.counters import READY_QUEUES
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 PROGRAMS = {
@@ -73,6 +73,35 @@ def keeps(simulated: Simulated) -> None:
     assert explained.work.wall <= int(np.max(simulated.times.finish)) + 1
 
 
+def counts(simulated: Simulated) -> None:
+    """Counters say what the run's slices and blocks say."""
+    trace, job = simulated.trace, simulated.prepared.job
+    samples = {str(name): rows for (name,), rows in trace.counters.partition_by("name", as_dict=True).items()}
+    assert trace.meta.records == trace.slices.height + trace.counters.height
+    for name, rows in samples.items():
+        assert (rows["time"].diff().drop_nulls() > 0).all(), name
+        assert (rows["value"] >= 0).all(), name
+    # the integral of the bandwidth is the bytes that blocks move, and never above what HBM gives
+    hbm = samples["HBM GB/s"]
+    moved = float((hbm["value"][:-1] * hbm["time"].diff().drop_nulls()).sum())
+    assert moved == pytest.approx(float((job.draws[:, 0] * job.run[:, 0])[job.block_class].sum()), rel=1e-9)
+    assert hbm["value"].to_numpy().max() <= simulated.prepared.machine.limit * (1 + 1e-6)
+    # in flight are the blocks whose dispatch and finish are around a moment
+    work = trace.slices.filter(pl.col("kind") == "task").unique(["task", "block"])
+    dispatch, finish = (np.sort(work[c].to_numpy()) for c in ("dispatch", "finish"))
+    time, flying = (samples["blocks in flight"][c].to_numpy() for c in ("time", "value"))
+    slices = np.searchsorted(dispatch, time, "right") - np.searchsorted(finish, time, "right")
+    assert np.array_equal(flying, slices)
+    assert set(np.unique(np.concatenate([dispatch, finish]))) >= set(time) - {0}
+    # a queue is never longer than there are tasks of its kind, and empty at the end
+    for name, shape in zip(READY_QUEUES, (AIC, AIV, MIX), strict=True):
+        if name in samples:
+            assert samples[name]["value"].to_numpy().max() <= np.sum(job.shape == shape)
+            assert samples[name]["value"][-1] == 0
+    if "ring entries" in samples:
+        assert samples["ring entries"]["value"].to_numpy().max() <= job.rings.first_entry[-1]
+
+
 @pytest.fixture(scope="module", params=PROGRAMS)
 def prepared(request: pytest.FixtureRequest) -> Prepared:
     (recording, *_) = run_script(MODELS / request.param, PROGRAMS[request.param], "shapes").recordings
@@ -81,6 +110,7 @@ def prepared(request: pytest.FixtureRequest) -> Prepared:
 
 def test_models_keep_every_invariant(prepared: Prepared) -> None:
     keeps(run(prepared))
+    counts(run(prepared))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -97,7 +127,9 @@ def test_so_they_do_with_other_times_and_noise_on_other_chips(prepared: Prepared
     )
     chip = prepared.machine._replace(clusters=int(draw.integers(1, 25)), limit=draw.uniform(50, 2000))
     # THEN
-    keeps(with_jitter(run(replace(prepared, job=other, machine=chip)), seed))
+    simulated = with_jitter(run(prepared, other, chip), seed)
+    keeps(simulated)
+    counts(simulated)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 24))
@@ -115,7 +147,9 @@ def test_random_programs_keep_every_invariant(
         return
     made = prepare(program)
     if len(made.job.task_of):
-        keeps(run(replace(made, machine=made.machine._replace(clusters=clusters))))
+        simulated = run(made, machine=made.machine._replace(clusters=clusters))
+        keeps(simulated)
+        counts(simulated)
 
 
 def test_a_written_trace_is_the_same_when_read_again(tmp_path: Path, prepared: Prepared) -> None:
@@ -125,3 +159,4 @@ def test_a_written_trace_is_the_same_when_read_again(tmp_path: Path, prepared: P
     columns = ["lane", "start", "dur", "task", "block", "dispatch", "finish"]
     assert back.slices.select(columns).equals(trace.slices.select(columns))
     assert back.edges.select("src", "dst").equals(trace.edges.select("src", "dst"))
+    assert back.counters.equals(trace.counters)

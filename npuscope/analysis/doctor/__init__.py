@@ -34,6 +34,7 @@ CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
     rows.refused_dependencies,
     rows.cut_short,
     rows.unclosed_list,
+    rows.not_understood,
     rows.files_not_read,
     rows.ranks,
 ]

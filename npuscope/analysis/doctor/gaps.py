@@ -73,12 +73,37 @@ def shared_channels(trace: Trace) -> Iterator[Finding]:
 
 def dropped_records(trace: Trace) -> Iterator[Finding]:
     """Records the profiler itself says it lost."""
-    captures = [notes.get("host_capture") for notes in trace.meta.all_notes()]
-    lost = sum(int(c.get("dropped_records") or 0) for c in captures if isinstance(c, Mapping))
-    if lost:
-        yield Finding(
-            "dropped-records", "warning", "host record lost by the profiler", lost, "Submit times are incomplete."
-        )
+    notes = trace.meta.all_notes()
+    hosts = [told for note in notes if isinstance(told := note.get("host_capture"), Mapping)]
+    if lost := sum(_number(told, "dropped_records") for told in hosts):
+        effect = "Submit times are incomplete."
+        yield Finding("dropped-records", "warning", "host record lost by the profiler", lost, effect)
+    streams = [(name, told) for note in notes for name, told in _told(note.get("capture"))]
+    lossy = [(name, told) for name, told in streams if _lost(told)]
+    if lossy:
+        name, told = lossy[0]
+        cut = ", cut short" if told.get("truncated") else ""
+        example = f"{name}: {_number(told, 'committed'):,} written, {_number(told, 'dropped'):,} dropped{cut}"
+        lost = sum(_lost(told) for _, told in lossy)
+        effect = "What schedulers did is incomplete: their busy time and counters are too low."
+        yield Finding("dropped-records", "warning", "scheduler record lost by the profiler", lost, effect, example)
+
+
+def _lost(told: Mapping[str, object]) -> int:
+    """Records that a stream says it dropped, or wrote and are not in the file; 1 for one that was cut short."""
+    missing = max(_number(told, "committed") - _number(told, "records"), 0)
+    return max(_number(told, "dropped") + missing, int(bool(told.get("truncated"))))
+
+
+def _number(told: Mapping[str, object], key: str) -> int:
+    value = told.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _told(note: object) -> list[tuple[str, Mapping[str, object]]]:
+    if not isinstance(note, Mapping):
+        return []
+    return [(str(name), told) for name, told in note.items() if isinstance(told, Mapping)]
 
 
 def lost_tasks(trace: Trace) -> Iterator[Finding]:

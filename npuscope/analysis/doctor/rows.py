@@ -11,6 +11,8 @@ from npuscope.analysis.doctor.finding import Finding, describe, microseconds
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 
+MOST_UNKNOWN = 8  # findings, of a capture full of unknown things
+
 
 def empty(trace: Trace) -> Iterator[Finding]:
     """A capture without a slice."""
@@ -88,6 +90,18 @@ def unclosed_list(trace: Trace) -> Iterator[Finding]:
     if count:
         effect = "The file was probably cut off while it was written: later events are missing."
         yield Finding("unclosed", "warning", "list of events that never ends", count, effect)
+
+
+def not_understood(trace: Trace) -> Iterator[Finding]:
+    """Keys, columns, tables, kinds and categories that the reader has no meaning for."""
+    unknown = sorted(trace.meta.unknown.items(), key=lambda item: (-item[1], item[0]))
+    for what, count in unknown[:MOST_UNKNOWN]:
+        effect = "npuscope does not know it: what it holds is kept as text, or missing, and no number accounts for it."
+        yield Finding("unknown", "warning", f"unknown {what}", count, effect)
+    if len(unknown) > MOST_UNKNOWN:
+        rest = unknown[MOST_UNKNOWN:]
+        effect = "`npuscope info` lists them all."
+        yield Finding("unknown", "warning", "further unknown thing", len(rest), effect, f"unknown {rest[0][0]}")
 
 
 def files_not_read(trace: Trace) -> Iterator[Finding]:

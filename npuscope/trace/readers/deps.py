@@ -6,13 +6,16 @@ the swimlane is known here.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import polars as pl
 
 from npuscope.errors import BadInput
-from npuscope.trace.json_file import read_json
+from npuscope.trace import source
+from npuscope.trace.json_file import decode_object
 
 
 class DepsTask(msgspec.Struct):
@@ -26,9 +29,20 @@ class DepsEdge(msgspec.Struct):
     source: str = "explicit"
 
 
-class Deps(msgspec.Struct):
+class DepsFile(msgspec.Struct):
+    """The file's own keys; tensors and their places are not read."""
+
     tasks: list[DepsTask]
     edges: list[DepsEdge]
+    tensors: msgspec.Raw = msgspec.Raw()
+    runtime: str | None = None
+
+
+@dataclass(frozen=True)
+class Deps:
+    tasks: list[DepsTask]
+    edges: list[DepsEdge]
+    unknown: Counter[str]
 
     def edge_table(self) -> pl.DataFrame:
         """One row per (src, dst, source); several arguments of one task often repeat an edge."""
@@ -50,11 +64,17 @@ class Deps(msgspec.Struct):
 
 def read_deps(path: Path) -> Deps:
     """The file, checked; ids are whole numbers that fit 64 bits."""
-    deps = read_json(path, Deps, "a deps.json of the simpler runtime")
+    unknown: Counter[str] = Counter()
+    file = decode_object(
+        source.read_all(path), DepsFile, "a deps.json of the simpler runtime", path, unknown, "key of deps.json"
+    )
     ids = pl.Series(
-        [*(t.task_id for t in deps.tasks), *(id for e in deps.edges for id in (e.pred, e.succ))], dtype=pl.String
+        [*(t.task_id for t in file.tasks), *(id for e in file.edges for id in (e.pred, e.succ))], dtype=pl.String
     )
     strange = ids.filter(~ids.str.contains(r"^[0-9]{1,19}$") | ids.str.to_integer(strict=False).is_null())
     if len(strange):
         raise BadInput(f"task id '{strange[0]}' is not a number of 63 bits", path=path)
-    return deps
+    function = next((n for t in file.tasks for n in t.kernel_ids if not -(2**31) <= n < 2**31), None)
+    if function is not None:
+        raise BadInput(f"function id {function} is not a number of 32 bits", path=path)
+    return Deps(file.tasks, file.edges, unknown)

@@ -88,7 +88,7 @@ def dress_up(table: EventTable) -> Trace:
     meta = replace(trace.meta, repaired=repaired, notes={**trace.meta.notes, "views": dialect or ["blocks"]})
     # the views repeat each dependency; one edge per pair of tasks and name is enough
     edges = trace.edges.unique(["src", "dst", "source", "name"], keep="first", maintain_order=True)
-    return Trace.of(slices, trace.lanes, meta, edges)
+    return Trace.of(slices, trace.lanes, meta, edges, trace.counters)
 
 
 def _lane_unit(process: str, name: str) -> LaneUnit:

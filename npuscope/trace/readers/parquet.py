@@ -1,4 +1,7 @@
-"""npuscope's own folder: slices.parquet, lanes.parquet, edges.parquet and meta.json."""
+"""npuscope's own folder: slices.parquet, lanes.parquet, edges.parquet, counters.parquet and meta.json.
+
+Folders of earlier versions have no counters.parquet and no counts of rows; they still open.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,21 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
+from npuscope.trace import counters
 from npuscope.trace.core import OUTSIDE, Trace, overlaps
 from npuscope.trace.json_file import read_json
 from npuscope.trace.meta import Meta, add_counts
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
 VERSION = 1
-TABLES = ("slices", "lanes", "edges")
+TABLES = ("slices", "lanes", "edges", "counters")
 
 
-class Version(msgspec.Struct):
+class Head(msgspec.Struct):
+    """What meta.json says of the folder itself."""
+
     npuscope_trace: int
+    rows: dict[str, int] | None = None  # of each table; not in older folders
 
 
 def is_folder(path: Path) -> bool:
@@ -29,42 +36,78 @@ def is_folder(path: Path) -> bool:
 
 
 def is_ours(path: Path) -> bool:
-    """True for a folder that holds the four files, written by npuscope, and nothing else."""
-    names = {"meta.json", *(f"{name}.parquet" for name in TABLES)}
-    if {child.name for child in path.iterdir()} != names or not all((path / name).is_file() for name in names):
+    """True for a folder that holds the files written by npuscope, and nothing else."""
+    found = {child.name for child in path.iterdir()}
+    needed = {"meta.json", *(f"{name}.parquet" for name in TABLES)}
+    if found | {"counters.parquet"} != needed or not all((path / name).is_file() for name in found):
         return False
     return f'"{MARK}"'.encode() in (path / "meta.json").read_bytes()[:200]
 
 
 def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
-    """The folder's Trace. With `window`, only the slices that overlap it leave the disk."""
-    version = read_json(path / "meta.json", Version, "the meta.json of an npuscope folder").npuscope_trace
-    if version != VERSION:
-        raise BadInput(f"folder version {version}, this npuscope reads {VERSION}", path=path / "meta.json")
+    """The folder's Trace. With `window`, only what overlaps it leaves the disk."""
+    head = read_json(path / "meta.json", Head, "the meta.json of an npuscope folder")
+    if head.npuscope_trace != VERSION:
+        raise BadInput(f"folder version {head.npuscope_trace}, this npuscope reads {VERSION}", path=path / "meta.json")
     meta = read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder")  # newer keys are passed over
     try:
-        slices = pl.scan_parquet(path / "slices.parquet")
+        tables = {name: _scan(path / f"{name}.parquet") for name in TABLES if _is_there(path, name)}
+        rows = {name: int(table.select(pl.len()).collect().item()) for name, table in tables.items()}
+        _check_rows(rows, head, meta, path)
         if window is not None:
-            inside = slices.select(overlaps(*window).sum()).collect().item()
-            outside = int(slices.select(pl.len()).collect().item()) - int(inside)
-            meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
-            slices = slices.filter(overlaps(*window))
-        lanes, edges = (pl.read_parquet(path / f"{name}.parquet") for name in TABLES[1:])
-        trace = Trace.of(slices.collect(), lanes, meta, edges)
+            tables["slices"] = tables["slices"].filter(overlaps(*window))
+            if "counters" in tables:
+                tables["counters"] = counters.within(tables["counters"], *window)
+        kept = {name: table.collect() for name, table in tables.items()}
+        outside = sum(rows[name] - kept[name].height for name in ("slices", "counters") if name in kept)
+        meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
+        trace = Trace.of(kept["slices"], kept["lanes"], meta, kept["edges"], kept.get("counters"))
     except (PolarsError, OSError) as error:
         raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
     _check(trace, path)
     return trace if window is None else trace.window(*window)
 
 
+def _scan(path: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(path, glob=False)  # a name with a bracket or a star is a name
+
+
+def _is_there(path: Path, table: str) -> bool:
+    return table != "counters" or (path / "counters.parquet").is_file()
+
+
+def _check_rows(rows: dict[str, int], head: Head, meta: Meta, path: Path) -> None:
+    """Tables that were exchanged or cut do not fit what meta.json says of them."""
+    if head.rows is not None:
+        for name, told in head.rows.items():
+            if rows.get(name, 0) != told:
+                raise _apart(f"{name} has {rows.get(name, 0):,} rows where meta.json counts {told:,}", path)
+        return
+    accounted = rows["slices"] + sum(meta.merged.values()) + sum(meta.dropped.values())
+    if meta.records and accounted != meta.records:
+        raise _apart(f"slices and account add up to {accounted:,} where {meta.records:,} records were read", path)
+
+
+def _apart(what: str, path: Path) -> BadInput:
+    return BadInput(f"the files of this folder do not belong together: {what}", path=path, remedy="Write it again.")
+
+
 def _check(trace: Trace, path: Path) -> None:
     """A folder that was changed by hand may break what every analysis relies on."""
-    slices, lanes = trace.slices, trace.lanes
-    for table, columns in ((slices, ("lane", "start", "dur", "kernel")), (lanes, ("lane", "name"))):
+    slices, lanes, samples = trace.slices, trace.lanes, trace.counters
+    needed = (
+        (slices, ("lane", "start", "dur", "kernel")),
+        (lanes, ("lane", "name")),
+        (samples, ("name", "time", "value")),
+    )
+    for table, columns in needed:
         for column in columns:
             if missing := table[column].null_count():
                 raise BadInput(f"not a whole npuscope folder: {column} is missing in {missing} rows", path=path)
-    if lanes["lane"].n_unique() < lanes.height or not slices["lane"].unique().is_in(lanes["lane"].implode()).all():
+    known = lanes["lane"].implode()
+    if lanes["lane"].n_unique() < lanes.height or not slices["lane"].unique().is_in(known).all():
         raise BadInput("not a whole npuscope folder: slices and lanes do not belong together", path=path)
+    if not samples["lane"].drop_nulls().unique().is_in(known).all():
+        raise BadInput("not a whole npuscope folder: counters and lanes do not belong together", path=path)
     if (slices["dur"] < 0).any():
         raise BadInput("not a whole npuscope folder: a negative duration", path=path)

@@ -12,7 +12,9 @@ import polars as pl
 
 from npuscope import progress
 from npuscope.errors import BadInput, UnknownFormat
+from npuscope.trace import schema
 from npuscope.trace.core import Trace
+from npuscope.trace.counters import WHOLE_DEVICE
 from npuscope.trace.intervals import largest
 from npuscope.trace.meta import combine
 
@@ -174,18 +176,19 @@ def _ranked(
 
 def merge(parts: list[tuple[int, Trace]]) -> Trace:
     """Traces with their ranks, side by side."""
-    slices, lanes, edges = [], [], []
+    slices, lanes, edges, counters = [], [], [], []
     first_lane = 0
     highest = max(largest(trace.slices["task"].fill_null(0).to_numpy()) for _, trace in parts)
     stride = max(TASKS_PER_RANK, 1 << highest.bit_length())
     if stride * len(parts) >= 2**63:
         raise BadInput(f"task ids up to {highest} of {len(parts)} captures cannot be kept apart in 63 bits")
-    for number, (_, trace) in enumerate(parts):
-        shift = number * stride
+    for number, (rank, one) in enumerate(parts):
+        trace, shift = _with_device_lane(one, rank), number * stride
         slices.append(trace.slices.with_columns(pl.col("lane") + first_lane, pl.col("task", "duplicate_of") + shift))
         lanes.append(trace.lanes.with_columns(pl.col("lane") + first_lane))
         places = [c for c in ("src_lane", "dst_lane") if c in trace.edges.columns]
         edges.append(trace.edges.with_columns(pl.col("src", "dst") + shift, *(pl.col(c) + first_lane for c in places)))
+        counters.append(trace.counters.with_columns(pl.col("lane") + first_lane))
         first_lane += max(trace.lanes["lane"].to_list(), default=-1) + 1
     return Trace.of(
         pl.concat(slices, how="diagonal_relaxed"),
@@ -195,7 +198,21 @@ def merge(parts: list[tuple[int, Trace]]) -> Trace:
             f"profiler-root ({', '.join(sorted({trace.meta.format for _, trace in parts}))})",
         ),
         pl.concat(edges, how="diagonal_relaxed"),
+        pl.concat(counters, how="diagonal_relaxed"),
     )
+
+
+def _with_device_lane(trace: Trace, rank: int) -> Trace:
+    """Among several devices a counter of the whole device needs a lane, to tell of which."""
+    if trace.counters["lane"].null_count() == 0:
+        return trace
+    number = max(trace.lanes["lane"].to_list(), default=-1) + 1
+    devices = trace.lanes["device"].drop_nulls().unique()
+    place = {"lane": number, "name": WHOLE_DEVICE, "unit": "counter", "rank": rank}
+    lane = pl.DataFrame([{**place, "device": devices[0] if len(devices) == 1 else None}])
+    lanes = pl.concat([trace.lanes, schema.conform(lane, schema.LANES)], how="diagonal_relaxed")
+    counters = trace.counters.with_columns(pl.col("lane").fill_null(pl.lit(number, dtype=pl.UInt32)))
+    return replace(trace, lanes=lanes, counters=counters)
 
 
 def _with_ranks(trace: Trace, rank: pl.Expr) -> Trace:

@@ -1,55 +1,39 @@
 """simpler's chip_swimlane_records.json (older: l2_swimlane_records.json), joined with deps.json and a name map.
 
 All stamps are raw counter cycles. Level 1 has each task's start and end on its core; level 2 adds the
-scheduler's dispatch and finish; levels 3 and 4 add what the AICPU threads did in between.
+scheduler's dispatch and finish; levels 3 and 4 add what the schedulers and orchestrators did in between.
+`swimlane_file` knows the layouts, `swimlane_control` what steered the run.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
 from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.json_file import WHOLE, read_json
+from npuscope.trace.intervals import largest
+from npuscope.trace.json_file import WHOLE
 from npuscope.trace.meta import BACKWARDS, UNRECORDED, UNSCHEDULED, Ledger
-from npuscope.trace.phases import phase_of
 from npuscope.trace.readers.deps import Deps, read_deps
 from npuscope.trace.readers.name_map import find_name_map
+from npuscope.trace.readers.swimlane_clock import Clock
+from npuscope.trace.readers.swimlane_control import Control, Lane
+from npuscope.trace.readers.swimlane_file import SwimlaneFile
 
 FILE_NAMES = ("chip_swimlane_records.json", "l2_swimlane_records.json")
 _UNITS = {"aic": "AIC", "aiv": "AIV"}
+RAN = ["core", "task", "reg_task_id", "start", "end", "receive_to_start", "run_epoch"]  # columns of aicore_tasks
+SCHEDULED = ["core", "reg_task_id", "dispatch", "finish", "run_epoch"]
 STAMPS = ("start", "end", "dispatch", "finish")
-FASTEST_CLOCK = 4_000_000_000  # hertz; more would overflow the exact conversion, and no counter runs so fast
-COUNTERS = ("loop_iter", "tasks_processed", "pop_hit", "pop_miss", "submit_idx")  # of phases, as columns
-
-
-class Metadata(msgspec.Struct):
-    clock_freq_hz: int
-    core_types: list[str]
-    num_cores: int | None = None
-    clock_anchors: dict[str, Any] | None = None
-    host_capture: dict[str, Any] | None = None
-
-
-class Records(msgspec.Struct):
-    """The file. Phases are kept as dictionaries, because every build adds counters of its own."""
-
-    metadata: Metadata
-    aicore_tasks: list[list[int]]
-    aicpu_tasks: list[list[int]] = []
-    aicpu_scheduler_phases: list[list[dict[str, Any]]] = []
-    aicpu_orchestrator_phases: list[list[dict[str, Any]]] = []
-    host_orchestrator_phases: list[list[dict[str, Any]]] = []
-    host_device_uploads: list[dict[str, Any]] = []
-    chip_swimlane_level: int | None = None
-    l2_swimlane_level: int | None = None
+TASKS_PER_RUN = 1 << 44  # task ids of one run stay below this: simpler's need 40 bits
+_LANES = {
+    "name": pl.String(), "unit": pl.String(), "core": pl.Int32(), "role": pl.String(), "producer": pl.String(),
+    "physical_core": pl.Int32(),
+}  # fmt: skip
 
 
 def recognises(head: bytes) -> bool:
@@ -63,24 +47,20 @@ def records_in(folder: Path) -> Path | None:
 
 
 def read(path: Path) -> Trace:
-    """The run: one slice per row of a core, plus the AICPU's phases, with the dependencies that lie beside."""
-    return _Swimlane(path, read_json(path, Records, "readable as swimlane records")).trace()
+    """The run: one slice per row of a core, plus what steered it, with the dependencies that lie beside."""
+    return _Swimlane(SwimlaneFile(path)).trace()
 
 
 class _Swimlane:
-    def __init__(self, path: Path, records: Records) -> None:
-        self.path, self.records, self.ledger = path, records, Ledger()
-        self.files = [str(path)]
-        self.edges: pl.DataFrame | None = None
-        if not 0 < records.metadata.clock_freq_hz <= FASTEST_CLOCK:
-            raise BadInput(f"clock_freq_hz must be positive and at most {FASTEST_CLOCK}", path=path)
-        # beyond this stamp nanoseconds would not fit
-        self.latest = LARGEST_US * 1000 * records.metadata.clock_freq_hz // 1_000_000_000
-        self.cores = records.metadata.core_types
+    def __init__(self, file: SwimlaneFile) -> None:
+        self.file, self.path, self.ledger = file, file.path, Ledger()
+        self.files = [str(file.path)]
+        self.clock = Clock(file.metadata, file.path)
+        self.cores = file.metadata.core_types
         strange = next((kind for kind in self.cores if kind not in _UNITS), None)
         if strange is not None:
-            raise BadInput(f"core type '{strange}', expected one of {', '.join(_UNITS)}", path=path)
-        self.lanes: list[dict[str, Any]] = [
+            raise BadInput(f"core type '{strange}', expected one of {', '.join(_UNITS)}", path=self.path)
+        self.lanes: list[Lane] = [
             {"name": f"{_UNITS[kind]}_{core}", "unit": _UNITS[kind], "core": core}
             for core, kind in enumerate(self.cores)
         ]
@@ -89,69 +69,75 @@ class _Swimlane:
         tasks = self._tasks()
         deps = self._deps(tasks["task"].unique())
         tasks = tasks.with_columns(self._kernels(tasks, deps).alias("kernel"), pl.lit("task").alias("kind"))
-        parts = [tasks, *self._control_parts()]
+        control = Control(self.file, self.clock, self.lanes, self.ledger)
+        parts = [tasks, *control.slices()]
         slices = pl.concat([p for p in parts if p.height] or [tasks], how="diagonal_relaxed")
-        slices = with_depth(slices)
-        level = self.records.chip_swimlane_level or self.records.l2_swimlane_level or 1
-        metadata = self.records.metadata
-        self.ledger.notes |= {
-            "level": level,
-            "clock_freq_hz": metadata.clock_freq_hz,
-            "num_cores": metadata.num_cores,
-        }
-        if metadata.host_capture:
-            self.ledger.notes["host_capture"] = metadata.host_capture
-        lanes = pl.DataFrame(
-            self.lanes, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}
-        )
+        slices, edges = self._runs(with_depth(slices), None if deps is None else deps.edge_table())
+        self._note(deps)
+        lanes = pl.DataFrame(self.lanes, schema=_LANES)
+        lanes = lanes.select(c for c in lanes if c.name in ("name", "unit", "core", "role") or c.null_count() < len(c))
         meta = self.ledger.close("swimlane", tuple(self.files), clock="device counter")
-        return Trace.of(slices, lanes.with_row_index("lane"), meta, self.edges)
+        return Trace.of(slices, lanes.with_row_index("lane"), meta, edges, control.counters())
 
-    def _ns(self, cycles: pl.Expr) -> pl.Expr:
-        """Exact: seconds and the remainder apart, so that no product overflows."""
-        hertz = self.records.metadata.clock_freq_hz
-        return (cycles // hertz) * 1_000_000_000 + (cycles % hertz) * 1_000_000_000 // hertz
+    def _note(self, deps: Deps | None) -> None:
+        """What the capture says of itself."""
+        metadata, notes = self.file.metadata, self.ledger.notes
+        notes |= {"level": self.file.level, "clock_freq_hz": metadata.clock_freq_hz, "num_cores": metadata.num_cores}
+        told = {"runtime": metadata.runtime, "orchestrator": metadata.orchestrator_source}
+        notes |= {key: value for key, value in told.items() if value is not None}
+        if metadata.host_capture:
+            notes["host_capture"] = metadata.host_capture
+        self.ledger.unknown += self.file.unknown
+        if deps is not None:
+            self.ledger.unknown += deps.unknown
 
     def _tasks(self) -> pl.DataFrame:
-        rows, seen = self.records.aicore_tasks, self.records.aicpu_tasks
+        rows, seen = self.file.records.aicore_tasks, self.file.scheduled
         self.ledger.records += len(rows) + len(seen)
-        ran = self._frame(rows, ["core", "task", "reg_task_id", "start", "end", "receive_to_start"], 5, "aicore_tasks")
+        ran = self._frame(rows, RAN, 5, "aicore_tasks")
         sound = (pl.col("start") > 0) & (pl.col("end") > 0)
         self.ledger.dropped["task without start or end"] += ran.height - ran.filter(sound).height
         ran = ran.filter(sound)
         backwards = pl.col("end") < pl.col("start")
         self.ledger.repaired[BACKWARDS] += ran.filter(backwards).height
         ran = ran.with_columns(pl.max_horizontal("start", "end").alias("end"))
-        # the key may repeat on one core when the register wraps: the nth row meets the nth row
-        nth = pl.int_range(pl.len()).over("core", "reg_task_id").alias("nth")
-        key = ["core", "reg_task_id", "nth"]
-        scheduled = self._frame(seen, ["core", "reg_task_id", "dispatch", "finish"], 4, "aicpu_tasks").with_columns(nth)
-        joined = ran.with_columns(nth).join(scheduled, on=key, how="left", maintain_order="left")
+        scheduled = self._frame(seen, SCHEDULED, 4, self.file.scheduled_key)
+        joined = _joined(ran, scheduled)
         matched = joined.filter(pl.col("dispatch").is_not_null()).height
         self.ledger.merged["dispatch and finish joined to a task"] = matched
         self.ledger.dropped[UNRECORDED] = len(seen) - matched
         if seen:
             self.ledger.marked[UNSCHEDULED] = joined.height - matched
         known = pl.col("dispatch", "finish").replace(0, None)  # 0 is a stamp never taken
+        ns = self.clock.ns
         return joined.with_columns(known).select(
             pl.col("core").cast(pl.UInt32).alias("lane"),
-            self._ns(pl.col("start")).alias("start"),
-            (self._ns(pl.col("end")) - self._ns(pl.col("start"))).alias("dur"),
+            ns(pl.col("start")).alias("start"),
+            (ns(pl.col("end")) - ns(pl.col("start"))).alias("dur"),
             "task",
-            (pl.col("start").rank("ordinal").over("task") - 1).cast(pl.Int32).alias("block"),
-            self._ns(pl.col("dispatch")).alias("dispatch"),
-            self._ns(pl.col("finish")).alias("finish"),
-            self._ns(pl.col("start") - pl.col("receive_to_start")).alias("receive"),
-            (pl.col("task") // 2**32).alias("ring"),
+            (pl.col("start").rank("ordinal").over("task", "run_epoch") - 1).cast(pl.Int32).alias("block"),
+            ns(pl.col("dispatch")).alias("dispatch"),
+            ns(pl.col("finish")).alias("finish"),
+            ns(pl.col("start") - pl.col("receive_to_start")).alias("receive"),
+            (pl.col("task") // 2**32 % 256).alias("ring"),
             "reg_task_id",
+            "run_epoch",
         )
 
     def _frame(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> pl.DataFrame:
+        """The rows as columns. A row may be shorter, and what is missing is 0, or null for the run it belongs to."""
+        wide = max(map(len, rows), default=0)
+        if wide > len(names):  # of a layout still to come: what is known here is read
+            for column in range(len(names), wide):
+                self.ledger.unknown[f"column {column + 1} of {key}"] += sum(len(row) > column for row in rows)
+            rows = [row[: len(names)] for row in rows]
         full = self._array(rows, names, at_least)
         if full is None:
             self._find_fault(rows, names, at_least, key)
             full = np.array([row + [0] * (len(names) - len(row)) for row in rows], dtype=np.int64)
-        return pl.DataFrame(full.reshape(-1, len(names)), schema=dict.fromkeys(names, pl.Int64), orient="row")
+        frame = pl.DataFrame(full.reshape(-1, len(names)), schema=dict.fromkeys(names, pl.Int64), orient="row")
+        whole = bool(rows) and min(map(len, rows)) == len(names)
+        return frame if whole else frame.with_columns(pl.lit(None, dtype=pl.Int64).alias("run_epoch"))
 
     def _array(self, rows: list[list[int]], names: list[str], at_least: int) -> NDArray[np.int64] | None:
         """The rows at once, where all have one length and nothing is wrong with them."""
@@ -163,22 +149,43 @@ class _Swimlane:
         except OverflowError:
             return None
         stamps = [place for place, name in enumerate(names[: array.shape[1]]) if name in STAMPS]
-        wrong = (array < 0).any() or (array[:, 0] >= len(self.cores)).any() or (array[:, stamps] > self.latest).any()
+        latest = self.clock.latest
+        wrong = (array < 0).any() or (array[:, 0] >= len(self.cores)).any() or (array[:, stamps] > latest).any()
         return None if wrong else np.pad(array, ((0, 0), (0, len(names) - array.shape[1])))
 
     def _find_fault(self, rows: list[list[int]], names: list[str], at_least: int, key: str) -> None:
         """Raise for the first row that is wrong; rows of several lengths may all be right."""
         for number, row in enumerate(rows):
-            if not at_least <= len(row) <= len(names):
+            if len(row) < at_least:
                 what = f"row {number} of {key} has {len(row)} numbers, expected {at_least} to {len(names)}"
                 raise BadInput(what, path=self.path)
             if not 0 <= row[0] < len(self.cores):
                 raise BadInput(f"row {number} of {key} names core {row[0]} of {len(self.cores)}", path=self.path)
             stamps = [value for name, value in zip(names, row, strict=False) if name in STAMPS]
-            if min(row) < 0 or max(row) >= WHOLE or max(stamps) > self.latest:
+            if min(row) < 0 or max(row) >= WHOLE or max(stamps) > self.clock.latest:
                 raise BadInput(
                     f"row {number} of {key} has a number outside 0 to 2^63, or too late a time", path=self.path
                 )
+
+    def _runs(self, slices: pl.DataFrame, edges: pl.DataFrame | None) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Where a file holds several runs, each is a step, with tasks and dependencies of its own."""
+        if "run_epoch" not in slices.columns or slices["run_epoch"].null_count() == slices.height:
+            return slices.drop("run_epoch", strict=False), edges
+        runs = slices["run_epoch"].drop_nulls().unique().sort()
+        if len(runs) == 1:
+            return slices, edges
+        stride = max(TASKS_PER_RUN, 1 << largest(slices["task"].fill_null(0).to_numpy()).bit_length())
+        if stride * len(runs) >= WHOLE:
+            raise BadInput(f"the tasks of {len(runs)} runs cannot be kept apart in 63 bits", path=self.path)
+        first = pl.DataFrame({"run_epoch": runs, "first": pl.Series(range(len(runs)), dtype=pl.Int64) * stride})
+        slices = slices.join(first, on="run_epoch", how="left", maintain_order="left")
+        slices = slices.with_columns(
+            (pl.col("task") + pl.col("first").fill_null(0)).alias("task"), pl.col("run_epoch").alias("step")
+        ).drop("first")
+        if edges is not None:
+            edges = edges.join(first.select("first"), how="cross", maintain_order="right_left")
+            edges = edges.with_columns(pl.col("src", "dst") + pl.col("first")).drop("first")
+        return slices, edges
 
     def _deps(self, seen: pl.Series) -> Deps | None:
         path = self.path.parent / "deps.json"
@@ -192,8 +199,7 @@ class _Swimlane:
             )
             return None
         self.files.append(str(path))
-        self.edges = deps.edge_table()
-        self.ledger.notes["deps_edges_repeated"] = len(deps.edges) - self.edges.height
+        self.ledger.notes["deps_edges_repeated"] = len(deps.edges) - deps.edge_table().height
         return deps
 
     def _kernels(self, tasks: pl.DataFrame, deps: Deps | None) -> pl.Series:
@@ -214,83 +220,12 @@ class _Swimlane:
         known = {n: "task" if n < 0 else names.get(n, f"func_{n}") for n in number.unique().to_list()}
         return number.replace_strict(known, return_dtype=pl.String) if known else pl.Series([], dtype=pl.String)
 
-    def _control_parts(self) -> list[pl.DataFrame]:
-        """What the AICPU's threads and the host did, a lane each; the host's clock is brought onto the device's."""
-        records = self.records
-        cycles, host = ("start_cycles", "end_cycles"), ("start_host_ns", "end_host_ns")
-        parts = []
-        for thread, rows in enumerate(records.aicpu_scheduler_phases):
-            parts.append(self._thread(rows, f"Sched_{thread}", "AICPU", "scheduler", "phase", cycles))
-        for thread, rows in enumerate(records.aicpu_orchestrator_phases):
-            parts.append(self._thread(rows, f"Orch_{thread}", "AICPU", "orchestrator", "submit", cycles))
-        for thread, rows in enumerate(records.host_orchestrator_phases):
-            parts.append(self._thread(rows, f"Host_{thread}", "host", "orchestrator", "submit", host))
-        if records.host_device_uploads:
-            parts.append(self._thread(records.host_device_uploads, "H2D", "host", None, "upload", host))
-        return parts
 
-    def _thread(
-        self, rows: list[dict[str, Any]], name: str, unit: str, role: str | None, label: str, stamps: tuple[str, str]
-    ) -> pl.DataFrame:
-        """Slices of one thread on a lane of its own; rows without a kind are called `label`."""
-        number = len(self.lanes)
-        self.lanes.append({"name": name, "unit": unit, "role": role})
-        self.ledger.records += len(rows)
-        on_host = unit == "host"
-        frame = self._phase_frame(rows, *stamps, LARGEST_US * 1000 if on_host else self.latest, name)
-        offset = self._host_offset() if on_host and rows else 0
-        begin, end = (pl.col(c) + offset if on_host else self._ns(pl.col(c)) for c in ("begin", "end"))
-        told = pl.when(pl.col("kind") != "").then(pl.col("kind")).otherwise(pl.lit(label))
-        return frame.select(
-            pl.lit(number, dtype=pl.UInt32).alias("lane"),
-            begin.alias("start"),
-            (end - begin).alias("dur"),
-            told.alias("kernel"),
-            pl.lit("host" if on_host else "schedule").alias("kind"),
-            phase_of(told).alias("phase"),
-            pl.col("task_id").alias("task"),
-            *COUNTERS,
-            "other",
-        )
-
-    def _phase_frame(self, rows: list[dict[str, Any]], start: str, end: str, latest: int, where: str) -> pl.DataFrame:
-        """begin, end, kind, task_id and the counters as columns; whatever else a build writes as JSON in `other`."""
-        plain = []
-        for number, row in enumerate(rows):
-            for key in (start, end):
-                if not isinstance(row.get(key), int) or not 0 <= row[key] <= latest:
-                    raise BadInput(f"phase {number} of {where} has no usable {key}", path=self.path)
-            self.ledger.repaired[BACKWARDS] += row[end] < row[start]
-            known = {
-                "begin": row[start],
-                "end": max(row[start], row[end]),
-                "kind": str(row.get("kind") or row.get("phase") or ""),
-            }
-            for key in ("task_id", *COUNTERS):
-                value = row.get(key)
-                known[key] = value if isinstance(value, int) and abs(value) < WHOLE else None
-            rest = {k: v for k, v in row.items() if k not in (start, end, "kind") and known.get(k) is None}
-            plain.append({**known, "other": msgspec.json.encode(rest).decode() if rest else None})
-        numbers = dict.fromkeys(("begin", "end", "task_id", *COUNTERS), pl.Int64)
-        return pl.DataFrame(plain, schema={**numbers, "kind": pl.String, "other": pl.String})
-
-    def _host_offset(self) -> int:
-        """Device ns - host ns, from the anchor taken with the shortest round trip."""
-        anchors = (self.records.metadata.clock_anchors or {}).get("samples")
-        stamps = ("device_cycles", "rtt_ns", "host_before_ns", "host_after_ns")
-        usable = [
-            anchor
-            for anchor in (anchors if isinstance(anchors, list) else [])
-            if isinstance(anchor, dict)
-            and not anchor.get("error")
-            and all(isinstance(anchor.get(stamp), int) and 0 <= anchor[stamp] <= LARGEST_US * 1000 for stamp in stamps)
-            and anchor["device_cycles"] <= self.latest
-        ]
-        if not usable:
-            self.ledger.notes["host_clock"] = "no clock anchor: host lanes keep the host's own clock"
-            return 0
-        best = min(usable, key=lambda a: a["rtt_ns"])
-        hertz = self.records.metadata.clock_freq_hz
-        device = best["device_cycles"] * 1_000_000_000 // hertz
-        self.ledger.notes["host_clock"] = f"aligned by a clock anchor, within {best['rtt_ns']} ns"
-        return int(device - (best["host_before_ns"] + best["host_after_ns"]) // 2)
+def _joined(ran: pl.DataFrame, scheduled: pl.DataFrame) -> pl.DataFrame:
+    """Tasks with their dispatch and finish, met by core and register, and by run where both sides tell it."""
+    runs = all(frame["run_epoch"].null_count() == 0 for frame in (ran, scheduled)) and not ran.is_empty()
+    key = ["core", "reg_task_id", *(["run_epoch"] if runs else [])]
+    # the key may repeat on one core when the register wraps: the nth row meets the nth row
+    nth = pl.int_range(pl.len()).over(key).alias("nth")
+    stamps = scheduled.with_columns(nth).select(*key, "nth", "dispatch", "finish")
+    return ran.with_columns(nth).join(stamps, on=[*key, "nth"], how="left", maintain_order="left")

@@ -12,7 +12,7 @@ from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.meta import add_counts
 
-# process name -> unit and kind; the profiler's other processes hold counters only
+# process name -> unit and kind
 PROCESSES = {
     "Ascend Hardware": ("stream", "task"),
     "HCCL": ("link", "comm"),
@@ -21,6 +21,8 @@ PROCESSES = {
     "Python": ("host", "host"),
     "CANN": ("host", "host"),
 }
+# processes that hold counters only
+COUNTERS = {"AI Core Freq", "HBM", "LLC", "NPU MEM", "Stars Soc Info", "Acc PMU", "QoS", "DDR"}
 EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
 # what the hardware queue holds beside kernels: waiting, recording, profiling and copying orders
 QUEUE_ORDERS = re.compile(
@@ -53,7 +55,8 @@ def dress_up(table: EventTable) -> Trace:
 
 def _device(pid: int | str, process: str) -> int | None:
     """msprof packs the device into the low five bits of the pid of its own processes."""
-    return pid & 31 if isinstance(pid, int) and process in EVIDENCE - {"CANN"} and pid > 31 else None
+    packed = process in EVIDENCE - {"CANN"} or process in COUNTERS
+    return pid & 31 if isinstance(pid, int) and packed and pid > 31 else None
 
 
 def _mark_parts(trace: Trace) -> Trace:

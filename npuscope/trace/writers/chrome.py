@@ -10,6 +10,7 @@ import polars as pl
 
 from npuscope import progress
 from npuscope.trace.core import Trace
+from npuscope.trace.counters import WHOLE_DEVICE, lane_id
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.meta import Counts
 from npuscope.trace.writers.annotations import annotation_columns
@@ -21,7 +22,7 @@ BATCH = 1 << 17
 
 
 def write(trace: Trace, path: Path) -> Counts:
-    """One event per line: names of lanes, slices, then a start and an end per edge."""
+    """One event per line: names of lanes, slices, a start and an end per edge, then counters."""
     ends = edge_ends(trace).with_row_index("id")
     with whole_file(path) as file:
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[')
@@ -36,12 +37,14 @@ def write(trace: Trace, path: Path) -> Counts:
 
 def _batches(trace: Trace, path: Path, ends: pl.DataFrame) -> Iterator[pl.Series]:
     places = _places(trace)
-    yield _name_events(places)
+    yield _name_events(places, trace.counters["lane"].null_count() > 0)
     said = annotation_columns(trace.slices)
     for begin in range(0, trace.slices.height, BATCH):
         progress.report(f"writing {path.name}", begin, trace.slices.height)
         yield _slice_events(trace.slices.slice(begin, BATCH), [c.slice(begin, BATCH) for c in said], places)
     yield _edge_events(trace, places, ends)
+    for begin in range(0, trace.counters.height, BATCH):
+        yield _counter_events(trace.counters.slice(begin, BATCH), places)
 
 
 def _places(trace: Trace) -> pl.DataFrame:
@@ -50,12 +53,15 @@ def _places(trace: Trace) -> pl.DataFrame:
     return lane_groups(trace).with_columns(pid.alias("pid"), tid.alias("tid"))
 
 
-def _name_events(places: pl.DataFrame) -> pl.Series:
+def _name_events(places: pl.DataFrame, whole_device: bool) -> pl.Series:
     events: list[dict[str, object]] = []
     for pid, name in places.select("pid", "group_name").unique(maintain_order=True).iter_rows():
         events.append({"ph": "M", "name": "process_name", "pid": int(pid), "args": {"name": name}})
     for name, pid, tid in places.select("name", "pid", "tid").iter_rows():
         events.append({"ph": "M", "name": "thread_name", "pid": int(pid), "tid": int(tid), "args": {"name": name}})
+    if whole_device:
+        pid = _device_pid(places)
+        events.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": WHOLE_DEVICE}})
     return pl.Series([orjson.dumps(event).decode() for event in events], dtype=pl.String)
 
 
@@ -108,6 +114,34 @@ def _edge_events(trace: Trace, places: pl.DataFrame, ends: pl.DataFrame) -> pl.S
         )
         events.append(at.select(event.alias("event"))["event"])
     return pl.concat(events)
+
+
+def _counter_events(counters: pl.DataFrame, places: pl.DataFrame) -> pl.Series:
+    """A sample each. Viewers tell counters of a process apart by name and id alone: a lane's have its name as id."""
+    ids = pl.Series("id", [lane_id(name) for name in places["name"]], dtype=pl.String)
+    rows = counters.join(places.select("lane", "pid", "tid", ids), on="lane", how="left", maintain_order="left")
+    id = pl.concat_str(pl.lit(',"id":'), json_text(rows["id"]).alias("id"))
+    return rows.select(
+        pl.concat_str(
+            pl.lit('{"ph":"C","name":'),
+            json_text(rows["name"]),
+            pl.lit(',"pid":'),
+            pl.col("pid").fill_null(str(_device_pid(places))),
+            pl.lit(',"tid":'),
+            pl.col("tid").fill_null("0"),
+            id.fill_null(""),
+            pl.lit(',"ts":'),
+            us_from_ns(pl.col("time")),
+            pl.lit(',"args":{"value":'),
+            json_text(rows["value"]),
+            pl.lit("}}"),
+        ).alias("event")
+    )["event"]
+
+
+def _device_pid(places: pl.DataFrame) -> int:
+    """A process number that no group of lanes has."""
+    return places["group"].n_unique() + 1
 
 
 def json_text(column: pl.Series) -> pl.Series:

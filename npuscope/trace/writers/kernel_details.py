@@ -39,7 +39,11 @@ def write(trace: Trace, path: Path) -> Counts:
         for begin in range(0, table.cells.height, BATCH):
             progress.report(f"writing {path.name}", begin, table.cells.height)
             file.write(table.text(table.cells.slice(begin, BATCH)))
-    left_out = {"slice that is no device task": trace.slices.height - table.cells.height, "edge": trace.edges.height}
+    left_out = {
+        "slice that is no device task": trace.slices.height - table.cells.height,
+        "edge": trace.edges.height,
+        "sample of a counter": trace.counters.height,
+    }
     return {reason: count for reason, count in left_out.items() if count}
 
 

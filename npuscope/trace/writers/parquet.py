@@ -7,18 +7,19 @@ from pathlib import Path
 
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Counts
-from npuscope.trace.readers.parquet import MARK, VERSION, is_ours
+from npuscope.trace.readers.parquet import MARK, TABLES, VERSION, is_ours
 from npuscope.trace.writers.atomic import whole_folder
 
 
 def write(trace: Trace, path: Path) -> Counts:
-    """Three Parquet tables and meta.json."""
+    """Four Parquet tables and meta.json, which counts their rows."""
+    tables = {name: getattr(trace, name) for name in TABLES}
     with whole_folder(path, is_ours) as folder:
-        # small row groups with statistics, so that a window reads only what it needs
-        trace.slices.write_parquet(folder / "slices.parquet", row_group_size=1 << 18, statistics=True)
-        trace.lanes.write_parquet(folder / "lanes.parquet")
-        trace.edges.write_parquet(folder / "edges.parquet")
-        meta = {MARK: VERSION, **trace.meta.as_dict()}
+        for name, table in tables.items():
+            # small row groups with statistics, so that a window reads only what it needs
+            table.write_parquet(folder / f"{name}.parquet", row_group_size=1 << 18, statistics=True)
+        rows = {name: table.height for name, table in tables.items()}
+        meta = {MARK: VERSION, "rows": rows, **trace.meta.as_dict()}
         # the standard encoder: a capture's own notes may hold numbers beyond 64 bits
         (folder / "meta.json").write_text(json.dumps(meta, indent=2, default=str))
     return {}

@@ -1,4 +1,4 @@
-"""Perfetto's own protobuf trace (.pftrace): a track per lane, slices with arguments, flows for edges.
+"""Perfetto's own protobuf trace (.pftrace): a track per lane, slices with arguments, flows for edges, counter tracks.
 
 Slices that cross on one lane would be cut or dropped by Perfetto without a word, so they go to further
 tracks of the same name. Field numbers are those of perfetto/protos/perfetto/trace/*.proto.
@@ -24,13 +24,15 @@ from npuscope.trace.writers.packets import Bytes, Rows, delimited, padded_varint
 
 BATCH = 1 << 16  # slices encoded at a time
 PACKET, SEQUENCE = 1, 1  # Trace.packet; all packets belong to one sequence
-PARENT, CHILD_ORDERING, ORDER_RANK = 5, 11, 12  # of a track descriptor
+PARENT, COUNTER, CHILD_ORDERING, ORDER_RANK = 5, 8, 11, 12  # of a track descriptor
 EXPLICIT = 3  # order children by their rank
 TIMESTAMP, SEQUENCE_ID, TRACK_EVENT, INTERNED, FLAGS, DESCRIPTOR = 8, 10, 11, 12, 13, 60
 STATE_CLEARED, NEEDS_STATE = 1, 2
 EVENT_TYPE, EVENT_NAME, EVENT_TRACK, EVENT_ANNOTATION, EVENT_FLOWS, EVENT_LAST_FLOWS = 9, 10, 11, 4, 47, 48
-SLICE_BEGIN, SLICE_END = 1, 2
+EVENT_VALUE = 44  # of a counter, as a double
+SLICE_BEGIN, SLICE_END, COUNTER_SAMPLE = 1, 2, 4
 _FIRST_TRACK = 1 << 20  # uuids below are groups of lanes
+_FIRST_COUNTER = 1 << 52  # from here on tracks are counters
 DEEPEST = 512  # measured: Perfetto v52 closes the wrong slices on a track that nests deeper
 NAMES, ANNOTATION_NAMES, STRINGS = 2, 3, 29  # of InternedData
 NAME_IID, INT_VALUE, DOUBLE_VALUE, STRING_IID = 1, 4, 5, 17  # of DebugAnnotation
@@ -51,7 +53,8 @@ class _Encoder:
     def __init__(self, trace: Trace, flows: _Flows, name: str) -> None:
         self.trace, self.flows, self.name = trace, flows, name
         lane, self.start, self.dur = trace.arrays()
-        self.start = self.start - min(0, trace.span[0])
+        self.shift = -min(0, trace.first_time)
+        self.start = self.start + self.shift
         self.lane = lane
         order = lane_order(lane, self.start, self.dur)
         self.layer = _layers(lane, self.start, self.dur, order)
@@ -78,6 +81,39 @@ class _Encoder:
             numbered.append(values)
         self.kernel_number = _numbers(self.trace.slices["kernel"].fill_null(""), self.kernels)
         yield from self._all_events(numbered)
+        yield from self._counters()
+
+    def _counters(self) -> Iterator[bytes | memoryview]:
+        """A track per counter, under its lane, or at the top where it is the whole device's; then all samples."""
+        samples = self.trace.counters
+        if samples.is_empty():
+            return
+        series = samples.select("lane", "name").unique(maintain_order=True).with_row_index("series")
+        groups = lane_groups(self.trace).select("lane", "group", counts_only=pl.col("unit") == "counter")
+        for number, lane, name, group, counts_only in series.join(
+            groups, on="lane", how="left", maintain_order="left"
+        ).iter_rows():
+            above = None if lane is None else 1 + group if counts_only else lane * self.most + 1 + _FIRST_TRACK
+            parent = b"" if above is None else tag(PARENT, 0) + varint(above)
+            yield _descriptor(_FIRST_COUNTER + number, name, parent + delimited(COUNTER, b""))
+        met = samples.join(series, on=["lane", "name"], nulls_equal=True, maintain_order="left")
+        track, time, value = (met[c].to_numpy() for c in ("series", "time", "value"))
+        track, time = track.astype(np.int64) + _FIRST_COUNTER, time + self.shift
+        time_width, track_width = varint_width(largest(time)), varint_width(largest(track))
+        for first in range(0, len(track), BATCH):
+            rows = slice(first, first + BATCH)
+            packet = Rows(len(track[rows]))
+            packet.begin(PACKET)
+            packet.add(tag(TIMESTAMP, 0))
+            packet.add(padded_varints(time[rows], time_width))
+            packet.add(_sequence(NEEDS_STATE))
+            packet.begin(TRACK_EVENT)
+            packet.add(tag(EVENT_TYPE, 0) + varint(COUNTER_SAMPLE) + tag(EVENT_TRACK, 0))
+            packet.add(padded_varints(track[rows], track_width))
+            packet.add(tag(EVENT_VALUE, 1))
+            packet.add(value[rows].astype("<f8").view(np.uint8).reshape(-1, 8))
+            packet.end(2)
+            yield packet.bytes().data
 
     def _all_events(self, columns: list[pl.Series]) -> Iterator[memoryview]:
         """Begins and ends of all slices, track by track, so that on every track they nest."""
@@ -105,6 +141,7 @@ class _Encoder:
         layers = dict(used.iter_rows())
         # cores by number: by name AIC_10 would come before AIC_2
         lanes = lanes.sort(pl.col("unit").cast(pl.String), "core", "lane", nulls_last=True)
+        lanes = lanes.filter(pl.col("unit").ne_missing("counter"))  # nothing runs there
         for rank, (lane, name, group) in enumerate(lanes.select("lane", "name", "group").iter_rows()):
             place = tag(PARENT, 0) + varint(1 + group) + tag(ORDER_RANK, 0) + varint(rank)
             for layer in range(int(layers.get(lane, 0)) + 1):

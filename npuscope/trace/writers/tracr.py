@@ -33,7 +33,7 @@ _MOST = FLOW_END  # channels and markers are 16-bit numbers below the reserved o
 
 def write(trace: Trace, path: Path) -> Counts:
     """A bundle with one proc.* folder per process of the trace."""
-    lanes = _with_processes(trace)
+    lanes = _with_processes(trace).filter(pl.col("unit").ne_missing("counter"))  # nothing runs there
     if lanes.is_empty():  # a bundle is at least one process
         schema = {"lane": pl.UInt32, "name": pl.String, "process number": pl.Int64}
         lanes = pl.DataFrame([(0, "Channel_1", 1000)], schema=schema, orient="row")
@@ -57,6 +57,8 @@ def write(trace: Trace, path: Path) -> Counts:
                 raise CannotWrite(error.what, path=path) from error
     columns = [c for c in trace.slices.columns if c not in KEPT and trace.slices[c].null_count() < trace.slices.height]
     left_out = {f"column {name}, for which a trace point has no room": trace.slices.height for name in columns}
+    if trace.counters.height:
+        left_out["sample of a counter, for which a bundle has no place"] = trace.counters.height
     return {**left_out, **edges_not_drawn(trace, int(flows["begins"].not_().sum()))}
 
 

@@ -11,21 +11,24 @@ from builders import named, write_events, x
 import npuscope
 
 REAL = {
-    # level: events, X, Ascend Hardware, HCCL, CANN; from the captures' README
-    0: (8375, 3379, 533, 4, 0),
-    1: (10_112, 4384, 535, 300, 707),
-    2: (10_476, 4811, 535, 300, 1134),
+    # level: events, X, Ascend Hardware, HCCL, CANN, counter events; from the captures' README and counting
+    0: (8375, 3379, 533, 4, 0, 3716),
+    1: (10_112, 4384, 535, 300, 707, 4431),
+    2: (10_476, 4811, 535, 300, 1134, 4368),
 }
 
 
 @pytest.mark.parametrize("level", REAL)
 def test_real_timelines_have_their_known_processes(shared: Path, level: int) -> None:
-    events, slices, hardware, hccl, cann = REAL[level]
+    events, slices, hardware, hccl, cann, counted = REAL[level]
     folder = shared / f"ascend/msinsight_cnn/level{level}/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT"
     trace = npuscope.read(folder / "trace_view.json")
     counts = dict(trace.slices.join(trace.lanes, on="lane")["process"].value_counts().iter_rows())
     assert trace.meta.format == "trace_view"
-    assert (trace.meta.records, trace.slices.height) == (events, slices)
+    assert (trace.meta.records, trace.slices.height, trace.counters.height) == (events, slices, counted)
+    places = trace.counters.join(trace.lanes, on="lane").group_by("process").agg(pl.col("name").n_unique())
+    assert dict(places.iter_rows())["HBM"] == 8  # four stacks, read and written
+    assert set(trace.lanes.filter(pl.col("unit") == "counter")["device"]) == {0}
     assert (counts["Ascend Hardware"], counts["HCCL"], counts.get("CANN", 0)) == (hardware, hccl, cann)
     assert (counts["Python"], counts["Overlap Analysis"]) == (2460, 382)
     assert trace.meta.notes["times_as_text"] > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from builders import write_events, x
+from builders import count, named, write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
@@ -30,6 +30,7 @@ class Decoded:
         notes: dict[int, str] = {}
         strings: dict[int, str] = {}
         events: list[tuple[int, int, Any]] = []
+        counters: set[int] = set()
         for number, packet in enumerate(trace.packet):
             assert packet.trusted_packet_sequence_id == 1
             for entry in packet.interned_data.event_names:
@@ -39,15 +40,24 @@ class Decoded:
             for entry in packet.interned_data.debug_annotation_string_values:
                 strings[entry.iid] = entry.str.decode()
             if packet.HasField("track_descriptor"):
+                assert packet.track_descriptor.uuid not in self.tracks
                 self.tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
+                if packet.track_descriptor.HasField("counter"):
+                    counters.add(packet.track_descriptor.uuid)
                 self.parents[packet.track_descriptor.uuid] = packet.track_descriptor.parent_uuid
             if packet.HasField("track_event"):
                 events.append((packet.timestamp, number, packet.track_event))
         self.slices: list[tuple[str, int, int, str]] = []
+        self.samples: list[tuple[str, str, int, float]] = []
         self.args: dict[str, dict[str, Any]] = {}
         self.flows: dict[int, list[str]] = {}
         open_slices: dict[int, list[tuple[int, str]]] = {}
         for time, _, event in sorted(events, key=lambda e: e[:2]):
+            assert (event.track_uuid in counters) == (event.type == TrackEvent.TYPE_COUNTER)
+            if event.type == TrackEvent.TYPE_COUNTER:
+                above = self.tracks.get(self.parents[event.track_uuid], "")
+                self.samples.append((above, self.tracks[event.track_uuid], time, event.double_counter_value))
+                continue
             stack = open_slices.setdefault(event.track_uuid, [])
             if event.type == TrackEvent.TYPE_SLICE_BEGIN:
                 name = names[event.name_iid]
@@ -137,6 +147,30 @@ def test_real_captures_arrive_whole(shared: Path, tmp_path: Path) -> None:
         decoded = Decoded(tmp_path / "t.pftrace")
         assert sorted(decoded.slices) == expected(trace)
         assert len(decoded.flows) == trace.edges.height - sum(left_out.values())
+        assert len(decoded.samples) == trace.counters.height
+
+
+def test_counters_are_tracks_under_their_lanes(tmp_path: Path) -> None:
+    # GIVEN counters of the whole device, of a lane, and of a place where nothing runs; one before all slices
+    events = [
+        x("k", 5, 1),
+        count("depth", 6, value=2.5),
+        *named("HBM", pid=8),
+        count("read", -3, pid=8, tid=0, value=7),
+        *named("whole device", pid=9),
+        count("in flight", 4, pid=9, tid=0, value=1e300),
+    ]
+    trace = npuscope.read(write_events(tmp_path / "t.json", events))
+    # WHEN
+    trace.write(tmp_path / "t.pftrace")
+    # THEN times begin at zero, and every counter is a track of its own
+    decoded = Decoded(tmp_path / "t.pftrace")
+    assert sorted(decoded.samples) == [
+        ("", "in flight", 7_000, 1e300),
+        ("1", "depth", 9_000, 2.5),
+        ("HBM", "read", 0, 7.0),
+    ]
+    assert decoded.slices == [("1", 8_000, 1_000, "k")]
 
 
 def test_kernel_table_cells_are_arguments(shared: Path, tmp_path: Path) -> None:

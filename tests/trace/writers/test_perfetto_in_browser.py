@@ -40,6 +40,7 @@ ROWS = """async sql => {
     return rows;
 }"""
 SLICES = "select ts, dur, slice.name, track.name as lane from slice join track on track.id = track_id"
+SAMPLES = "select ts, track.name, value from counter join track on track.id = track_id"
 ERRORS = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
 FLOWS = """select source.name as source, target.name as target from flow
     join slice source on source.id = slice_out join slice target on target.id = slice_in order by 1, 2"""
@@ -119,6 +120,9 @@ def test_a_simulated_run_arrives_whole(perfetto: Perfetto, tmp_path: Path) -> No
     slices = trace.slices.join(trace.lanes.select("lane", "name"), on="lane")
     assert Counter(perfetto.query(SLICES)) == Counter(slices.select("start", "dur", "kernel", "name").iter_rows())
     assert {"AICPU_3", "AIVector_0"} <= set(slices["name"])
+    # and every sample of its counters, to the last bit
+    assert Counter(perfetto.query(SAMPLES)) == Counter(trace.counters.select("time", "name", "value").iter_rows())
+    assert trace.counters["name"].n_unique() >= 3
     assert perfetto.query(ERRORS) == []
 
 

@@ -1,0 +1,49 @@
+"""Counters: how high each one was, over the window. A value holds until the counter's next sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from npuscope.analysis.table import Tabular
+from npuscope.trace.core import Trace
+from npuscope.trace.counters import SERIES, WHOLE_DEVICE, by_time
+
+
+@dataclass(frozen=True, repr=False)
+class Counters(Tabular):
+    """A row per counter: lane, name, samples, least, mean, most, and the share of the window that it covers."""
+
+    table: pl.DataFrame
+
+    def frame(self) -> pl.DataFrame:
+        return self.table
+
+    def title(self) -> str:
+        return f"counters: {self.table['samples'].sum():,} samples of {self.table.height:,}"
+
+    def as_dict(self) -> dict[str, object]:
+        return {"counters": self.table.to_dicts()}
+
+
+def counters(trace: Trace) -> Counters:
+    """Least, mean and most of every counter. The mean is over the time since its first sample in the window, or the
+    one before, up to the window's end; without such time (all samples at one moment) it is the last value."""
+    start, end = trace.window_ns
+    samples = by_time(trace.counters)
+    until = pl.col("time").shift(-1).over(SERIES).fill_null(pl.max_horizontal(pl.lit(end), "time"))
+    held = (until.clip(start, end) - pl.col("time").clip(start, end)).alias("held")
+    samples = samples.with_columns(held)
+    time = pl.col("held").sum()
+    table = samples.group_by(SERIES, maintain_order=True).agg(
+        samples=pl.len(),
+        least=pl.col("value").min(),
+        mean=pl.when(time > 0).then((pl.col("value") * pl.col("held")).sum() / time).otherwise(pl.col("value").last()),
+        most=pl.col("value").max(),
+        share=time / max(end - start, 1),
+    )
+    names = trace.lanes.select("lane", place="name")
+    table = table.join(names, on="lane", how="left", maintain_order="left")
+    place = pl.col("place").fill_null(WHOLE_DEVICE).alias("lane")
+    return Counters(table.select(place, "name", "samples", "least", "mean", "most", "share"))
