@@ -17,6 +17,7 @@ def balanced(trace: Trace) -> bool:
     accounted = sum(meta.merged.values()) + sum(meta.dropped.values())
     return meta.records == trace.slices.height + trace.counters.height + accounted
 
+
 KERNEL_HEADER = [
     "Step Id", "Device_id", "Task ID", "Stream ID", "Name", "Type", "Accelerator Core",
     "Start Time(us)", "Duration(us)", "Wait Time(us)", "Block Num", "Input Shapes",

@@ -41,11 +41,14 @@ def command(
             "to": target,
             "out": out,
             "slices": trace.slices.height,
+            "samples": trace.counters.height,
             "left_out": dict(left_out),
         }
         print_json(told)
         return
     size = f"{trace.slices.height:,} slices, {trace.edges.height:,} edges"
+    if trace.counters.height:
+        size += f", {trace.counters.height:,} samples of counters"
     print(f"{path} ({trace.meta.format}) -> {out} ({target}): {size}")
     for reason, count in left_out.items():
         print(f"  no room for {count:>9,}  {reason}")

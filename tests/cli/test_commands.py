@@ -52,6 +52,7 @@ def test_convert_and_back(table: Path, tmp_path: Path) -> None:
         "to": "kernel_details",
         "out": str(tmp_path / "back.csv"),
         "slices": 2,
+        "samples": 0,
         "left_out": {},
     }
     assert (tmp_path / "back.csv").read_bytes() == table.read_bytes()

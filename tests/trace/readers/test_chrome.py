@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import balanced, count, named, write_events, x
+from builders import balanced, named, write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
 

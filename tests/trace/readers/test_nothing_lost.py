@@ -14,8 +14,8 @@ CAPTURES = sorted(
     str(path.relative_to(DATA))
     for pattern in (
         "ascend/**/kernel_details.csv", "ascend/**/trace_view.json", "ascend/**/*.db", "gpu/*.json.gz", "pypto/*.json",
-        "simpler/swimlane*/*/*swimlane_records.json", "simpler/swimlane/*/merged_swimlane.json.gz", "simpler/swimlane/*",
-        "simpler/tracr/*", "simpler/tracr/*/tracr", "simpler/tracr/*/tracr/perfetto.json*",
+        "simpler/swimlane*/*/*swimlane_records.json", "simpler/swimlane/*/merged_swimlane.json.gz",
+        "simpler/swimlane/*", "simpler/tracr/*", "simpler/tracr/*/tracr", "simpler/tracr/*/tracr/perfetto.json*",
         "tracr/*/tracr", "tracr/edge_cases/*/tracr",
         "tracr/*/tracr/perfetto.json",
     )

