@@ -27,6 +27,7 @@ from npuscope.cli import (
     graph,
     info,
     memory,
+    ops,
     predict,
     rank,
     report,
@@ -50,7 +51,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot)
+PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot, ops)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     kind = getattr(module, "Command", None)  # a parser of its own

@@ -18,13 +18,29 @@ from npuscope.ops import (
 )
 from npuscope.ops.spec import OpSpec, Role
 
-_FAMILIES = (cube, elementwise, spreads, reductions, shaping, sorting, transfers, scalars, synchronisation)
+FAMILIES: dict[str, list[OpSpec]] = {
+    "Products": [*cube.ALL],
+    "Element by element": [*elementwise.ALL],
+    "A column or a row over a tile": [*spreads.ALL],
+    "Reductions": [*reductions.ALL],
+    "Shapes and fills": [*shaping.ALL],
+    "Sorting, gathering, scattering": [*sorting.ALL],
+    "Moving data": [*transfers.ALL],
+    "Numbers and single elements": [*scalars.ALL],
+    "Order": [*synchronisation.ALL],
+}
+ADDED = "Added"
 BY_NAME: dict[str, OpSpec] = {}
 BY_SPELLING: dict[str, OpSpec] = {}
 
 
 def add(spec: OpSpec) -> None:
-    """Makes an op known."""
+    """Makes an op of one's own known, to programs, to time and to the reference."""
+    _enter(spec)
+    FAMILIES.setdefault(ADDED, []).append(spec)
+
+
+def _enter(spec: OpSpec) -> None:
     if spec.name in BY_NAME:
         raise NpuscopeError(f"there are two ops called {spec.name}")
     for spelling in spec.names:
@@ -62,6 +78,6 @@ def spelled(*roles: Role) -> frozenset[str]:
     return frozenset(text.rpartition(".")[2] for text, spec in BY_SPELLING.items() if spec.is_a(*roles))
 
 
-for _family in _FAMILIES:
-    for _spec in _family.ALL:
-        add(_spec)
+for _family in FAMILIES.values():
+    for _spec in _family:
+        _enter(_spec)

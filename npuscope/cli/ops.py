@@ -1,0 +1,35 @@
+"""The ops of the tile language: what each does, on which unit, what it costs and how sure that is.
+
+Examples:
+
+  npuscope ops
+
+  npuscope ops row_max
+
+  npuscope ops pl.tile.ci --device 950 --json   (by any spelling)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import DeviceName, JsonFlag, print_json
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="One op, by its name or by what programs call it.")] = None,
+    device: DeviceName = "ascend910b1",
+    json: JsonFlag = False,
+) -> None:
+    from npuscope.ops import table
+    from npuscope.report.ops_page import op_dict, op_text, ops_text
+    from npuscope.simulate.programs import chip_to_time
+
+    chip = chip_to_time(device)
+    if name is None:
+        print_json([op_dict(spec, chip) for spec in table.BY_NAME.values()]) if json else print(ops_text(chip))
+        return
+    spec = table.found(name)
+    print_json(op_dict(spec, chip)) if json else print(op_text(spec, chip))

@@ -1,0 +1,85 @@
+"""Adding a vector op is one OpSpec: it then runs, is recorded, lowered, planned, timed, priced and documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+from npuscope.check.program import Program
+from npuscope.device.chip import load
+from npuscope.lower.model import instructions
+from npuscope.ops import table
+from npuscope.ops.spec import VECTOR, OpSpec, Role
+from npuscope.report.ops_page import op_text, ops_page
+from npuscope.simulate.certainty import certainty_of
+from npuscope.simulate.run import simulate
+from npuscope.tile.calls.own import FUNCTIONS
+
+CHIP = load("ascend910b1")
+SOFTSIGN = OpSpec(
+    "softsign", VECTOR, "unary", "x / (1 + |x|).", cost="op.vdiv", like="it divides, and more",
+    numeric=lambda x: x / (1 + np.abs(x)), spellings=("softsign", "ssign"),
+)  # fmt: skip
+ROW_RANGE = OpSpec(
+    "row_range", VECTOR, "reduction", "Largest less smallest element of every row.", cost="reduce.row_max",
+    like="two of them", numeric=lambda x: np.ptp(x, axis=-1, keepdims=True), axis="rows", scratch=True,
+    storage="apart", roles=(Role.REDUCTION,),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    """GIVEN two ops that nothing but their specs tells of."""
+    for spec in (SOFTSIGN, ROW_RANGE):
+        table.add(spec)
+    yield
+    for spec in (SOFTSIGN, ROW_RANGE):
+        del table.BY_NAME[spec.name]
+        for spelling in spec.names:
+            del table.BY_SPELLING[spelling]
+            FUNCTIONS.pop(spelling, None)
+    del table.FAMILIES[table.ADDED]
+
+
+@pl.jit
+def program(
+    x: pl.Tensor[[128, 128], pl.FP32],
+    y: pl.Out[pl.Tensor[[128, 128], pl.FP32]],
+    r: pl.Out[pl.Tensor[[128, 1], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.load(x, [0, 0], [128, 128])
+        y = pl.store(pl.softsign(tile), [0, 0], y)
+        r = pl.store(pl.tile.row_range(tile), [0, 0], r)
+    return y
+
+
+def test_a_program_computes_with_it_and_is_recorded() -> None:
+    x = np.random.default_rng(0).standard_normal((128, 128), np.float32)
+    y, r = np.zeros_like(x), np.zeros((128, 1), np.float32)
+    program(x, y, r)
+    np.testing.assert_allclose(y, x / (1 + np.abs(x)), rtol=1e-6)
+    np.testing.assert_allclose(r[:, 0], x.max(axis=1) - x.min(axis=1), rtol=1e-6)
+
+
+def test_it_is_lowered_planned_and_timed() -> None:
+    tile, column = np.zeros((128, 128), np.float32), np.zeros((128, 1), np.float32)
+    subject = Program(program.record(tile, tile, column, mode="shapes").recording, CHIP)
+    (kernel,) = subject.kernels
+    steps = {one.name: one for one in instructions(kernel.lowered.items)}
+    assert steps["softsign"].pipe == "V"
+    assert steps["row_range"].scratch  # room for a tile beside its operand
+    run = simulate(subject)
+    spent = {(one.op, one.place): one for one in certainty_of(run.prepared).ops}
+    assert spent["softsign", "op.vdiv"].confidence == "guessed"
+    assert spent["row_range", "reduce.row_max"].share > 0
+    assert run.wall_ns > 0
+
+
+def test_it_is_in_the_reference() -> None:
+    row = "| `pl.softsign(input, tmp=None, high_precision=False)`, also `pl.ssign` | x / (1 + \\|x\\|). | vector "
+    assert row in ops_page()
+    assert "1,054 cycles" in op_text(table.found("ssign"), CHIP)

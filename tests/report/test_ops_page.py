@@ -1,0 +1,34 @@
+"""docs/ops.md: up to date, complete, and what it says of an op is what the op does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from npuscope.device.chip import load
+from npuscope.ops import table
+from npuscope.report.ops_page import op_dict, op_text, ops_page, ops_text
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
+CHIP = load("ascend910b1")
+
+
+def test_the_page_is_what_the_table_says() -> None:
+    assert PAGE.read_text() == ops_page(), "python -m npuscope.report.ops_page > docs/ops.md"
+
+
+@pytest.mark.parametrize("spec", table.BY_NAME.values(), ids=lambda spec: spec.name)
+def test_every_op_is_told_with_its_signature_and_its_cost(spec) -> None:
+    text = op_text(spec, CHIP)
+    assert spec.doc in text
+    assert "(" in op_dict(spec, CHIP)["signatures"][0] or not spec.names
+    assert (op_dict(spec, CHIP)["cycles"] is None) == (not spec.cost)
+    assert f"\n  {spec.name} " in ops_text(CHIP)
+
+
+def test_a_cost_taken_over_from_another_op_is_a_guess_and_says_whose_it_is() -> None:
+    largest, smallest = (op_dict(table.spec_of(name), CHIP) for name in ("row_max", "row_min"))
+    assert smallest["cycles"] == largest["cycles"]
+    assert (largest["confidence"], smallest["confidence"]) == ("fitted", "guessed")
+    assert smallest["source"] == "as reduce.row_max: its mirror image"
