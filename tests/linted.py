@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
+from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Rule
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.tile.run.execute import collecting, mode_of_runs
 from npuscope.tile.script.run import run_script
 
@@ -37,13 +37,13 @@ def model(name: str, *arguments: str) -> Program:
 def found(rule: Rule, checked: Program) -> dict[int, Finding]:
     """The findings by line; of several at one line the first, with the cost of all."""
     findings: dict[int, Finding] = {}
-    costs: dict[int, Cost] = {}
+    costs: dict[int, Waste] = {}
     for finding in rule.check(checked):
         assert finding.id == rule.id
         assert finding.fix.endswith(".")
         findings.setdefault(finding.line, finding)
-        costs[finding.line] = costs.get(finding.line, Cost()) + finding.cost
-    return {line: replace(finding, cost=costs[line]) for line, finding in findings.items()}
+        costs[finding.line] = costs.get(finding.line, Waste()) + finding.waste
+    return {line: replace(finding, waste=costs[line]) for line, finding in findings.items()}
 
 
 def line_of(file: str, text: str) -> int:

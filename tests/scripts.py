@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from npuscope.check.checked import Checked, Options, check_all
+from npuscope.check.checked import Checked, CheckOptions, check_all
 from npuscope.check.findings import Finding
 from npuscope.device.chip import load
 
@@ -17,7 +17,7 @@ def checked(folder: Path, text: str, *argv: str, **options: object) -> Checked:
     """What is found in the one program that a script runs; the script is `folder/script.py`."""
     file = folder / "script.py"
     file.write_text(HEAD + text)
-    (found,) = check_all(str(file), argv, load("ascend910b1"), Options(**options))  # type: ignore[arg-type]
+    (found,) = check_all(str(file), argv, load("ascend910b1"), CheckOptions(**options))  # type: ignore[arg-type]
     return found
 
 

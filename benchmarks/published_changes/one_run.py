@@ -21,8 +21,8 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from npuscope.check.program import Program
 from npuscope.errors import NpuscopeError
+from npuscope.lower.program import Program
 from npuscope.simulate.programs import chip_to_time, unfit
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.record.model import Recording

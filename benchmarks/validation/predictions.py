@@ -10,9 +10,9 @@ import numpy as np
 from validation.idle import idle_with_ready
 from validation.variants import MODELS, folder
 
-from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.simulate.chip.classes import STEPS
+from npuscope.lower.program import Program
+from npuscope.simulate.chip.block_classes import STEPS
 from npuscope.simulate.chip.job import MIX, SLOW
 from npuscope.simulate.core.pipes import time_block
 from npuscope.simulate.jitter import with_jitter

@@ -1,4 +1,4 @@
-"""What a check says: one finding per thing to change, with its place, its price and the changed line."""
+"""What a check says: one finding per thing to change, with its place, what it wastes and the changed line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")  # the worst fir
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Waste:
     """What a finding costs over the whole run: GM traffic, cube work, dispatches that need not be, and tasks that wait
     for nothing.
     """
@@ -20,8 +20,8 @@ class Cost:
     tasks: int = 0
     waits: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: Waste) -> Waste:
+        return Waste(
             self.bytes + other.bytes, self.flops + other.flops, self.tasks + other.tasks, self.waits + other.waits
         )
 
@@ -39,6 +39,6 @@ class Finding:
     kernel: str = ""
     function: str = ""
     change: str = ""
-    cost: Cost = Cost()
+    waste: Waste = Waste()
     count: int = 1  # times met: loop iterations, layers, tasks
     also: tuple[tuple[str, int], ...] = ()  # other places that belong to it: file, line

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npuscope.check.findings import Finding
-from npuscope.check.memory import Kernel, Usage, kernels, overflows, usages
-from npuscope.check.program import Program
+from npuscope.check.memory.usage import Usage, usages
+from npuscope.check.rules import buffer_overflow
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
-from npuscope.lower.passes import Options
+from npuscope.lower.lowering import LoweringOptions
+from npuscope.lower.program import PlannedBody, Program
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Mode
 from npuscope.tile.script.run import run_script
@@ -18,32 +19,31 @@ from npuscope.tile.script.run import run_script
 
 @dataclass(frozen=True)
 class Fit:
-    """One program: every body lowered and planned, the fullest of each function and space, what does not fit."""
+    """One program: its bodies, the fullest of each function and space, what does not fit."""
 
     program: Program
-    kernels: tuple[Kernel, ...]
+    bodies: tuple[PlannedBody, ...]
     used: tuple[Usage, ...]
     errors: tuple[Finding, ...]
 
     def only(self, name: str) -> Fit:
         """One kernel of it, by its name or that of one of its functions."""
-        used = tuple(usage for usage in self.used if name in (usage.kernel.name, usage.function))
-        names = {name, *(usage.kernel.name for usage in used)}
-        bodies = tuple(kernel for kernel in self.kernels if kernel.name in names)
+        used = tuple(usage for usage in self.used if name in (usage.body.kernel, usage.function))
+        names = {name, *(usage.body.kernel for usage in used)}
+        bodies = tuple(body for body in self.bodies if body.kernel in names)
         return Fit(self.program, bodies, used, tuple(error for error in self.errors if error.kernel in names))
 
 
-def fit(program: Program, options: Options = Options()) -> Fit:
-    found = kernels(program, options)
-    used = usages(found)
-    return Fit(program, found, used, tuple(overflows(program, used, options)))
+def fit(program: Program) -> Fit:
+    bodies = tuple(program.planned.values())
+    return Fit(program, bodies, usages(bodies), tuple(buffer_overflow.check(program)))
 
 
 def fits_of(
     file: str,
     argv: Sequence[str],
     device: Device,
-    options: Options = Options(),
+    lowering: LoweringOptions = LoweringOptions(),
     number: int | None = None,
     mode: Mode = "shapes",
     kernel: str | None = None,
@@ -57,7 +57,7 @@ def fits_of(
     found: dict[object, Fit] = {}
     for n in wanted:
         if recordings[n].tasks:
-            one = fit(Program(recordings[n], device), options)
+            one = fit(Program(recordings[n], device, lowering))
             told = tuple((usage.function, usage.space.space, usage.space.used) for usage in one.used)
             found.setdefault((recordings[n].program, told), one)
     if not found:
@@ -65,8 +65,8 @@ def fits_of(
     fits = tuple(found.values())
     if kernel is None:
         return fits
-    chosen = tuple(part for part in (one.only(kernel) for one in fits) if part.kernels)
+    chosen = tuple(part for part in (one.only(kernel) for one in fits) if part.bodies)
     if not chosen:
-        known = dict.fromkeys(body.name for one in fits for body in one.kernels)
+        known = dict.fromkeys(body.kernel for one in fits for body in one.bodies)
         raise NpuscopeError(f"no kernel '{kernel}' ran", path=file, remedy=f"Those that did: {', '.join(known)}.")
     return chosen

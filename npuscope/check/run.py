@@ -1,4 +1,4 @@
-"""Runs rules over a program: equal findings added up, ignored ones dropped, the rest placed in scopes and ranked."""
+"""Runs rules over a program: equal findings added up, ignored ones dropped, the rest placed in sections and ranked."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from npuscope import progress
-from npuscope.check.findings import SEVERITIES, Finding
-from npuscope.check.ignores import silenced
-from npuscope.check.program import Program
+from npuscope.check.findings import SEVERITIES, Finding, Waste
 from npuscope.check.rule import Rule
-from npuscope.check.shared.estimate import cost_seconds
-from npuscope.check.shared.scopes import Scope, scope_of
+from npuscope.check.rules import all_rules
+from npuscope.check.source.ignores import silenced
+from npuscope.check.source.sections import Section, section_of
+from npuscope.check.traffic.estimate import seconds_of
 from npuscope.device.chip import Device
+from npuscope.lower.program import Program
+from npuscope.tile.record.names import short_name
 
 
 @dataclass(frozen=True)
 class Found:
-    """A finding in its scope; `seconds` is an estimate for ranking, see `estimate`."""
+    """A finding in its section; `seconds` is an estimate for ranking, see `estimate`."""
 
     finding: Finding
-    scope: Scope
+    section: Section
     seconds: float
 
     @property
     def crosses(self) -> bool:
-        """Whether it lies in several scopes."""
-        return any(not self.scope.has(file, line) for file, line in self.finding.also) and self.scope.first > 0
+        """Whether it lies in several sections."""
+        return any(not self.section.has(file, line) for file, line in self.finding.also) and self.section.first > 0
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,19 @@ class Lint:
 
 def lint(program: Program, rules: Sequence[Rule]) -> Lint:
     """Every rule over the program."""
-    raised: list[Finding] = []
+    together: list[Finding] = []
     for done, rule in enumerate(rules):
         progress.report(f"{program.recording.program}: rules", done, len(rules))
-        raised += rule.check(program)
-    together = added_up(raised)
+        # what keeps a program from running is told in full, however much of it there is at one line
+        together += rule.check(program) if rule.about == "chip" else added_up(rule.check(program))
     kept = [finding for finding in together if not silenced(finding.id, finding.file, finding.line)]
     return Lint(ranked(kept, program.device), len(together) - len(kept))
+
+
+def unfit(program: Program) -> tuple[Finding, ...]:
+    """What keeps a program from running on the chip, but for what comments in the source silence."""
+    errors = (error for rule in all_rules() if rule.about == "chip" for error in rule.check(program))
+    return tuple(error for error in errors if not silenced(error.id, error.file, error.line))
 
 
 def added_up(findings: Iterable[Finding]) -> list[Finding]:
@@ -57,19 +65,16 @@ def added_up(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _sum(equal: list[Finding]) -> Finding:
-    first, *others = equal
-    cost = first.cost
-    for other in others:
-        cost = cost + other.cost
-    told = max(equal, key=lambda f: (f.cost.bytes, f.cost.flops, f.cost.tasks, f.cost.waits))
+    waste = sum((finding.waste for finding in equal), Waste())
+    told = max(equal, key=lambda f: (f.waste.bytes, f.waste.flops, f.waste.tasks, f.waste.waits))
     places = dict.fromkeys(place for finding in equal for place in finding.also)
-    return replace(told, cost=cost, count=sum(f.count for f in equal), also=tuple(places))
+    return replace(told, waste=waste, count=sum(f.count for f in equal), also=tuple(places))
 
 
 def ranked(findings: Iterable[Finding], device: Device) -> tuple[Found, ...]:
-    """Placed in their scopes; the costliest first, then the worst, then in the order of the source."""
+    """Placed in their sections; the costliest first, then the worst, then in the order of the source."""
     found = [
-        Found(f, scope_of(f.file, f.line, short_name(f.kernel), short_name(f.function)), cost_seconds(f.cost, device))
+        Found(f, section_of(f.file, f.line, short_name(f.kernel), short_name(f.function)), seconds_of(f.waste, device))
         for f in findings
     ]
 
@@ -78,8 +83,3 @@ def ranked(findings: Iterable[Finding], device: Device) -> tuple[Found, ...]:
         return (-one.seconds, SEVERITIES.index(f.severity), f.file, f.line, f.id)
 
     return tuple(sorted(found, key=rank))
-
-
-def short_name(name: str) -> str:
-    """A kernel's or function's name without the factory it was made in."""
-    return name.rpartition("<locals>.")[2]

@@ -60,7 +60,7 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.check.checked import Options, check_all, reaches, rules_of
+    from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.garbage import collected_rarely
@@ -71,7 +71,7 @@ def command(
     from npuscope.report.check_text import check_text, rules_text
     from npuscope.report.rules_page import rule_text
 
-    options = Options(
+    options = CheckOptions(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
         ring_slots=ring_slots, mode="values" if values else "shapes",
     )  # fmt: skip
@@ -80,7 +80,7 @@ def command(
         print(rules_text(rules))
         return
     if explain is not None:
-        print("\n\n".join(rule_text(rule) for rule in rules_of(Options(select=(explain,)))))
+        print("\n\n".join(rule_text(rule) for rule in rules_of(CheckOptions(select=(explain,)))))
         return
     if file is None:
         raise NpuscopeError("no program to check", remedy="Name a Python file, or ask for --list-rules.")

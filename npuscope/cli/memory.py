@@ -41,7 +41,7 @@ def command(
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.lower.passes import Options
+    from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.memory_page import memory_page
     from npuscope.report.memory_text import memory_dict, memory_text
     from npuscope.report.passes_text import passes_text
@@ -53,17 +53,17 @@ def command(
     to_file = None if dump == "-" else dump
     check_outputs([file], html, to_file)
     chip = chip_to_lower_for(device)
-    options = Options(ring_slots=ring_slots)
+    lowering = LoweringOptions(ring_slots=ring_slots)
     with progress_bar():
-        fits = fits_of(file, arguments or [], chip, options, program, "values" if values else "shapes", kernel)
+        fits = fits_of(file, arguments or [], chip, lowering, program, "values" if values else "shapes", kernel)
         written = write_reports(
             {
                 html: lambda: memory_page(file, chip, fits),
-                to_file: lambda: passes_text(fits, options),
+                to_file: lambda: passes_text(fits),
             }
         )
     if dump == "-":
-        print(passes_text(fits, options), end="")
+        print(passes_text(fits), end="")
     elif json:
         print_json(memory_dict(file, chip.name, fits, kernel is not None))
     else:

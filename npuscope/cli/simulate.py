@@ -56,16 +56,17 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import explain
+    from npuscope.check.run import unfit
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.lower.passes import Options
+    from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.html import report_page
     from npuscope.report.pipes_text import pipes_dict, pipes_text
     from npuscope.report.simulate_text import brief_text, refused_dict, refused_text, simulate_dict, simulate_text
     from npuscope.simulate.bound import bound_of
     from npuscope.simulate.inside import inside
     from npuscope.simulate.jitter import with_jitter
-    from npuscope.simulate.programs import chip_to_time, program_of, unfit
+    from npuscope.simulate.programs import chip_to_time, program_of
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
 
@@ -75,9 +76,9 @@ def command(
     target = None if out is None else check_target(out)
     settings = settings_of([*(setting or []), *([] if layers is None else [f"LAYERS={layers}"])])
     chip = chip_to_time(device)
-    options = Options(ring_slots=ring_slots)
+    lowering = LoweringOptions(ring_slots=ring_slots)
     with progress_bar():
-        subject = program_of(file, arguments or [], chip, options, program, "values" if values else "shapes", settings)
+        subject = program_of(file, arguments or [], chip, lowering, program, "values" if values else "shapes", settings)
         errors = unfit(subject)
         if errors:
             if json:
@@ -85,7 +86,7 @@ def command(
             else:
                 print(refused_text(file, chip.name, errors))
             raise typer.Exit(1)
-        simulated = simulate(subject, options)
+        simulated = simulate(subject)
         if pipes is not None:
             block = inside(simulated, pipes)
             if out is not None:

@@ -72,11 +72,11 @@ def command(
             result = whatif(trace, change)
             told, text = result.as_dict(), str(result)
         elif is_program:
-            from npuscope.check.checked import Options, check
+            from npuscope.check.checked import CheckOptions, check
             from npuscope.simulate.whatif import whatif_each as simulated_each
 
             base = _simulated(path, arguments, setting, device, program)
-            found = check(base.prepared.program, Options(races=False)).findings
+            found = check(base.prepared.program, CheckOptions(races=False)).findings
             gains = simulated_each(base, [one.finding for one in found])
             told, text = gains.as_dict(), gains_text(gains)
         else:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.analysis.areas import Rules, area_of
-from npuscope.check.program import Program
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
+from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX, POLLED
 from npuscope.simulate.programs import fitting, refusals
 from npuscope.simulate.run import Simulated, simulate

@@ -29,7 +29,7 @@ def check_dict(file: str, device: str, checks: Sequence[Checked]) -> dict[str, A
 def _found(one: Found) -> dict[str, Any]:
     told = finding_dict(one.finding)
     told["cost"]["microseconds_estimate"] = round(one.seconds * 1e6, 3)
-    return {**told, "scope": one.scope.title}
+    return {**told, "scope": one.section.title}
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
         "file": finding.file,
         "line": finding.line,
         "message": finding.message,
-        "cost": asdict(finding.cost),
+        "cost": asdict(finding.waste),
         "kernel": finding.kernel,
         "fix": finding.fix,
         "change": finding.change,

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from npuscope.check.checked import EVERY, Checked, race_finding
+from npuscope.check.checked import Checked
 from npuscope.check.findings import Finding
-from npuscope.check.run import Found, short_name
-from npuscope.check.shared.scopes import MODULE_LEVEL, Scope
-from npuscope.report.check_text import by_scope, cost_text, counts, microseconds, shown_path
+from npuscope.check.rules import all_rules
+from npuscope.check.rules.race import race_finding
+from npuscope.check.run import Found
+from npuscope.check.source.sections import MODULE_LEVEL, Section
+from npuscope.report.check_text import by_section, cost_text, counts, microseconds, shown_path
 from npuscope.report.markdown import bullets, document, text
+from npuscope.tile.record.names import short_name
 
-QUALITY = frozenset(rule.id for rule in EVERY if rule.about == "quality")
+QUALITY = frozenset(rule.id for rule in all_rules() if rule.about == "quality")
 ROWS = 20  # of the closing table
 
 
@@ -35,15 +38,15 @@ def _program(checked: Checked) -> Iterable[str]:
         yield "## Races"
         yield bullets(_bullet(race_finding(race), 0.0) for race in checked.races)
     inside = [one for one in checked.findings if not one.crosses]
-    files = Counter(one.scope.file for one in inside)
+    files = Counter(one.section.file for one in inside)
 
-    def in_order(scope: Scope) -> tuple[int, str, bool, int]:
+    def in_order(section: Section) -> tuple[int, str, bool, int]:
         """The file that most is said of first, each in its own order, with what is outside of functions last."""
-        return -files[scope.file], scope.file, scope.title == MODULE_LEVEL, scope.first
+        return -files[section.file], section.file, section.title == MODULE_LEVEL, section.first
 
-    for scope, found in sorted(by_scope(inside).items(), key=lambda item: in_order(item[0])):
-        lines = f", lines {scope.first}–{scope.last}" if scope.first else ""
-        yield f"## {text(scope.title)} ({text(shown_path(scope.file))}{lines})"
+    for section, found in sorted(by_section(inside).items(), key=lambda item: in_order(item[0])):
+        lines = f", lines {section.first}–{section.last}" if section.first else ""
+        yield f"## {text(section.title)} ({text(shown_path(section.file))}{lines})"
         for title, ones in (("Performance", _about(found, False)), ("Code quality", _about(found, True))):
             if ones:
                 yield f"**{title}**"
@@ -61,7 +64,7 @@ def _about(found: Iterable[Found], quality: bool) -> list[Found]:
 
 
 def _bullet(finding: Finding, seconds: float) -> str:
-    cost = cost_text(finding.cost, seconds)
+    cost = cost_text(finding.waste, seconds)
     lines = [
         f"**{finding.id}** ({finding.severity}, {_place(finding)}): {text(finding.message)}."
         + (f" Costs {cost}." if cost else "")
@@ -90,7 +93,7 @@ def _costs(found: Sequence[Found]) -> str:
     several = len({one.finding.file for one in found}) > 1
     rows = ["| finding | line | cost | estimate |", "|---|---:|---|---:|"]
     for one in found[:ROWS]:
-        cost = cost_text(one.finding.cost, one.seconds).rpartition(", about ")[0]
+        cost = cost_text(one.finding.waste, one.seconds).rpartition(", about ")[0]
         place = f"{text(Path(one.finding.file).name)} {one.finding.line}" if several else str(one.finding.line)
         rows.append(f"| {one.finding.id} | {place} | {cost} | {microseconds(one.seconds)} |")
     if len(found) > ROWS:

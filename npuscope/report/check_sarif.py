@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from npuscope import __version__
-from npuscope.check.checked import Checked, race_finding
+from npuscope.check.checked import Checked
 from npuscope.check.findings import Finding, Severity
 from npuscope.check.rule import Rule
-from npuscope.check.shared.source import read
+from npuscope.check.rules.race import race_finding
+from npuscope.lower.source import read
 from npuscope.report.check_text import cost_text, shown_path
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -22,7 +23,7 @@ LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "
 
 def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     """One run with all programs; paths are relative to the folder the command runs in."""
-    told = [(f.finding, cost_text(f.finding.cost, f.seconds)) for checked in checks for f in checked.findings]
+    told = [(f.finding, cost_text(f.finding.waste, f.seconds)) for checked in checks for f in checked.findings]
     told += [(finding, "") for checked in checks for finding in (*checked.errors, *map(race_finding, checked.races))]
     described = [_rule(rule) for rule in rules]
     index = {rule["id"]: number for number, rule in enumerate(described)}

@@ -1,4 +1,4 @@
-"""What `npuscope check` found, as plain text: errors first, then what does not fit, races, then findings by scope."""
+"""What `npuscope check` found, as plain text: errors first, then what does not fit, races, then findings by section."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from npuscope.analysis.table import aligned, printable
 from npuscope.check.checked import Checked
-from npuscope.check.findings import SEVERITIES, Cost, Finding
-from npuscope.check.races.model import Change, Race
+from npuscope.check.findings import SEVERITIES, Finding, Waste
+from npuscope.check.races.model import Difference, Race
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
-from npuscope.check.run import Found, short_name
-from npuscope.check.shared.scopes import Scope
+from npuscope.check.run import Found
+from npuscope.check.source.sections import Section
+from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope
 
@@ -38,13 +39,13 @@ def counts(checks: Sequence[Checked]) -> str:
     return ", ".join(told) or "nothing found"
 
 
-def by_scope(found: Iterable[Found]) -> dict[Scope, list[Found]]:
-    """Findings of each scope; parts of a file under one title are one scope."""
+def by_section(found: Iterable[Found]) -> dict[Section, list[Found]]:
+    """Findings of each scope; parts of a file under one title are one section."""
     titles: dict[tuple[str, str], list[Found]] = {}
     for one in found:
-        titles.setdefault((one.scope.file, one.scope.title), []).append(one)
+        titles.setdefault((one.section.file, one.section.title), []).append(one)
     return {
-        Scope(file, title, min(o.scope.first for o in ones), max(o.scope.last for o in ones)): ones
+        Section(file, title, min(o.section.first for o in ones), max(o.section.last for o in ones)): ones
         for (file, title), ones in titles.items()
     }
 
@@ -56,10 +57,10 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
         yield ["races", *(line for race in checked.races for line in race_lines(race))]
     if checked.replayed is not None:
         yield replay_lines(checked.replayed)
-    scopes = by_scope(checked.findings)
-    for scope, found in sorted(scopes.items(), key=lambda item: -sum(one.seconds for one in item[1])):
+    sections = by_section(checked.findings)
+    for section, found in sorted(sections.items(), key=lambda item: -sum(one.seconds for one in item[1])):
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
-        lines = [_heading(scope, found)]
+        lines = [_heading(section, found)]
         lines += [line for one in shown for line in finding_lines(one.finding, one.seconds)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
@@ -71,18 +72,18 @@ def _must_be_seen(one: Found) -> bool:
     return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
 
 
-def _heading(scope: Scope, found: Sequence[Found]) -> str:
+def _heading(section: Section, found: Sequence[Found]) -> str:
     total = sum(one.seconds for one in found)
     cost = f", together about {microseconds(total)}" if total else ""
-    place = f"{printable(shown_path(scope.file))}{lines_of(scope)}"
-    return f"{printable(scope.title)} ({place}): {many(len(found), 'finding')}{cost}"
+    place = f"{printable(shown_path(section.file))}{lines_of(section)}"
+    return f"{printable(section.title)} ({place}): {many(len(found), 'finding')}{cost}"
 
 
 def finding_lines(finding: Finding, seconds: float = 0.0) -> list[str]:
     """A finding with its place, cost and fix."""
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
-    if cost := cost_text(finding.cost, seconds):
+    if cost := cost_text(finding.waste, seconds):
         times = f"; met {finding.count:,} times" if finding.count > 1 else ""
         lines.append(f"      costs {cost}{times}")
     lines.append(f"      fix: {printable(finding.fix)}")
@@ -114,7 +115,7 @@ def replay_lines(replayed: Replayed) -> list[str]:
     return [f"another legal order (seed {replayed.seed}): {told}" for told in _changes(replayed.seeded)]
 
 
-def _changes(changes: Sequence[Change]) -> list[str]:
+def _changes(changes: Sequence[Difference]) -> list[str]:
     told = []
     for one in changes:
         by = "" if one.largest is None else f" by up to {one.largest:.3g}"
@@ -123,7 +124,7 @@ def _changes(changes: Sequence[Change]) -> list[str]:
     return told or ["every output stays the same"]
 
 
-def cost_text(cost: Cost, seconds: float) -> str:
+def cost_text(cost: Waste, seconds: float) -> str:
     """A cost in the units it has, with the estimate that ranks it."""
     parts = []
     if cost.bytes:
@@ -156,8 +157,8 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def lines_of(scope: Scope) -> str:
-    return f", lines {scope.first} to {scope.last}" if scope.first else ""
+def lines_of(section: Section) -> str:
+    return f", lines {section.first} to {section.last}" if section.first else ""
 
 
 def shown_path(file: str) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 
 from npuscope.analysis.table import printable
 from npuscope.check.fit import Fit
-from npuscope.check.memory import Kernel, Usage
-from npuscope.check.program import Program
+from npuscope.check.memory.usage import Usage
 from npuscope.device.chip import Device
-from npuscope.lower.line import Line, line_of
-from npuscope.lower.plan import Slot, Tenant
+from npuscope.lower.memory.line import Line, line_of
+from npuscope.lower.memory.plan import Slot, Tenant
+from npuscope.lower.program import PlannedBody, Program
 from npuscope.report.memory_text import in_flight, place_of, ring
 from npuscope.report.scripted_page import scripted_page
+from npuscope.tile.record.names import short_name
 
 MODULES = ("format", "colors", "table", "theme", "memory_map", "memory")  # each after its imports
 LONGEST = 120  # characters of a line of source
@@ -40,11 +41,11 @@ class _Bodies:
     lines: list[dict[str, Any]] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)  # id of a Kernel -> its line
 
-    def of(self, kernel: Kernel) -> int:
-        if id(kernel) not in self.known:
-            self.known[id(kernel)] = len(self.lines)
-            self.lines.append(self._line(line_of(kernel.lowered)))
-        return self.known[id(kernel)]
+    def of(self, body: PlannedBody) -> int:
+        if id(body) not in self.known:
+            self.known[id(body)] = len(self.lines)
+            self.lines.append(self._line(line_of(body.lowered)))
+        return self.known[id(body)]
 
     def _line(self, line: Line) -> dict[str, Any]:
         places = [None if one is None else [one.name, place_of(self.program, one.site)] for one in line.places]
@@ -67,7 +68,7 @@ def _program(fit: Fit) -> dict[str, Any]:
     for usage in fit.used:
         functions.setdefault(usage.function, []).append(_space(usage, fit, bodies))
     return {
-        "name": fit.program.recording.program.rpartition("<locals>.")[2],
+        "name": short_name(fit.program.recording.program),
         "functions": [{"name": name, "spaces": spaces} for name, spaces in functions.items()],
         "bodies": bodies.lines,
         "errors": [
@@ -87,8 +88,8 @@ def _space(usage: Usage, fit: Fit, bodies: _Bodies) -> dict[str, Any]:
         "limit": space.limit,
         "reserved": space.reserved,
         "ring": ring(usage),
-        "bodies": sum(kernel.name == usage.kernel.name for kernel in fit.kernels),
-        "body": bodies.of(usage.kernel),
+        "bodies": sum(body.kernel == usage.body.kernel for body in fit.bodies),
+        "body": bodies.of(usage.body),
         "tiles": [_tile(slot, tenant, fit.program) for slot in space.slots for tenant in slot.tenants],
         "shallow": shallow,
     }

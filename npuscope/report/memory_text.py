@@ -8,11 +8,12 @@ from typing import Any
 from npuscope.analysis.table import aligned, percent, printable, short
 from npuscope.check.findings import Finding
 from npuscope.check.fit import Fit
-from npuscope.check.memory import Usage
-from npuscope.check.program import Program
-from npuscope.lower.plan import Tenant
+from npuscope.check.memory.usage import Usage
+from npuscope.lower.memory.plan import Tenant
+from npuscope.lower.program import Program
 from npuscope.report.check_json import finding_dict
 from npuscope.report.check_text import many
+from npuscope.tile.record.names import short_name
 
 BAR = 20  # characters of a full memory
 
@@ -34,7 +35,7 @@ def memory_text(file: str, device: str, fits: Sequence[Fit], tiles: bool = False
 
 
 def _program(fit: Fit) -> str:
-    return printable(fit.program.recording.program.rpartition("<locals>.")[2])
+    return printable(short_name(fit.program.recording.program))
 
 
 def usage_lines(used: Sequence[Usage]) -> list[str]:
@@ -59,7 +60,7 @@ def bar(share: float) -> str:
 def tile_lines(usage: Usage, fit: Fit) -> Iterator[str]:
     """The buffers of one space in order of address, and who has each from when to when."""
     space = usage.space
-    bodies = sum(kernel.name == usage.kernel.name for kernel in fit.kernels)
+    bodies = sum(body.kernel == usage.body.kernel for body in fit.bodies)
     which = f", the fullest of {bodies} bodies" if bodies > 1 else ""
     yield f"{printable(usage.function)} {space.space}: {space.used:,} of {space.limit:,} bytes{which}"
     rows = [["address", "bytes", "tile", "shape", "type", "made at", "needed", "in flight"]]
@@ -101,7 +102,7 @@ def in_flight(tenant: Tenant) -> str:
 
 def ring(usage: Usage) -> str:
     """What the head of a space is reserved for."""
-    rings = [ring for ring in usage.kernel.lowered.rings if ring.space == usage.space.space]
+    rings = [ring for ring in usage.body.lowered.rings if ring.space == usage.space.space]
     return ", ".join(f"ring {ring.direction}, {ring.slots} slots of {ring.slot:,}" for ring in rings)
 
 
@@ -133,7 +134,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     space = usage.space
     return {
         "kernel": usage.function,
-        "launched_as": usage.kernel.name,
+        "launched_as": usage.body.kernel,
         "space": space.space,
         "used": space.used,
         "limit": space.limit,

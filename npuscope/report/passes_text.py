@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from npuscope.analysis.table import printable
 from npuscope.check.fit import Fit
-from npuscope.check.memory import Kernel
-from npuscope.check.program import Program
-from npuscope.lower.passes import Options, after_each_pass
+from npuscope.lower.lowering import after_each_pass
+from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.text import body_text
 
 
-def passes_text(fits: Sequence[Fit], options: Options) -> str:
+def passes_text(fits: Sequence[Fit]) -> str:
     """Every body of every kernel."""
-    lines = [line for fit in fits for kernel in fit.kernels for line in _lines(kernel, fit.program, options)]
+    lines = [line for fit in fits for body in fit.bodies for line in _lines(body, fit.program)]
     return "\n".join(printable(line) for line in lines) + "\n"
 
 
-def _lines(kernel: Kernel, program: Program, options: Options) -> Iterator[str]:
-    task = program.recording.tasks[kernel.task]
+def _lines(body: PlannedBody, program: Program) -> Iterator[str]:
+    task = program.recording.tasks[body.task]
     before = ""
-    for step, lowered in after_each_pass(program.recording, task, kernel.lowered.body, program.device, options):
+    steps = after_each_pass(program.recording, task, body.lowered.body, program.device, program.lowering)
+    for step, lowered in steps:
         text = body_text(lowered, program.recording)
         if text == before:
             yield f"--- {step}: no change"

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from npuscope.check.checked import EVERY
 from npuscope.check.rule import Rule
-from npuscope.report.rule_examples import EXAMPLES
+from npuscope.check.rules import all_rules
 
 PAGE = """# What `npuscope check` looks for
 
@@ -28,12 +27,12 @@ cost hint where it is a small part of the program. In the examples `CORE` is `pl
 
 def rules_page() -> str:
     """The whole page."""
-    table = "\n".join(f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in EVERY)
-    return PAGE.format(table=table, sections="\n\n".join(_section(rule) for rule in EVERY))
+    table = "\n".join(f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in all_rules())
+    return PAGE.format(table=table, sections="\n\n".join(_section(rule) for rule in all_rules()))
 
 
 def _section(rule: Rule) -> str:
-    example = EXAMPLES[rule.id]
+    example = rule.example
     costs = f"\n\nCost: {example.costs}." if example.costs else ""
     return (
         f"## {rule.id}\n\n*{rule.severity}*: {rule.title}. {rule.why}\n\n"
@@ -43,11 +42,11 @@ def _section(rule: Rule) -> str:
 
 def rule_text(rule: Rule) -> str:
     """One rule for a terminal."""
-    example = EXAMPLES[rule.id]
+    example = rule.example
     lines = [f"{rule.id} ({rule.severity}): {rule.title}", "", rule.why, ""]
     lines += [f"    {line}" for line in example.before.splitlines()] + ["", "better:", ""]
     lines += [f"    {line}" for line in example.after.splitlines()]
-    return "\n".join([*lines, "", f"Cost: {example.costs}."] if example.costs else lines)
+    return "\n".join([*lines, "", f"Waste: {example.costs}."] if example.costs else lines)
 
 
 if __name__ == "__main__":

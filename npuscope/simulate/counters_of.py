@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from npuscope.simulate.chip.hbm import slow_down
 from npuscope.simulate.chip.job import (
     AIC,
     AIV,
@@ -20,7 +21,6 @@ from npuscope.simulate.chip.job import (
     Machine,
     Times,
 )
-from npuscope.simulate.chip.memory import slow_down
 from npuscope.trace import schema
 from npuscope.trace.counters import READY_QUEUES
 

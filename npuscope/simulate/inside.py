@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.errors import NpuscopeError
-from npuscope.simulate.chip.classes import STEPS
+from npuscope.simulate.chip.block_classes import STEPS
 from npuscope.simulate.chip.job import SLOW, Floats
 from npuscope.simulate.core.pipes import ISSUE, REASONS, Lane, Timing, trace_block
 from npuscope.simulate.core.stream import PIPES, UNITS, Stream

@@ -10,14 +10,12 @@ import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 
-from npuscope.check.findings import Finding
-from npuscope.check.ignores import silenced
-from npuscope.check.limits import broken
-from npuscope.check.program import Program
+from npuscope.check.run import unfit
 from npuscope.device.chip import Device, load, names
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.lower.passes import Options
+from npuscope.lower.lowering import LoweringOptions
+from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Mode
 from npuscope.tile.script.run import run_script
@@ -43,7 +41,7 @@ def program_of(
     file: str,
     argv: Sequence[str],
     device: Device,
-    lowering: Options = Options(),
+    lowering: LoweringOptions = LoweringOptions(),
     number: int | None = None,
     mode: Mode = "shapes",
     settings: Mapping[str, str] | None = None,
@@ -53,7 +51,7 @@ def program_of(
     A script that refuses its arguments tells so itself and leaves.
     """
     recordings = run_script(file, argv, mode, settings=settings).recordings
-    return Program(recordings[the_one(recordings, number, file)], device, lowering=lowering)
+    return Program(recordings[the_one(recordings, number, file)], device, lowering)
 
 
 @contextlib.contextmanager
@@ -75,8 +73,3 @@ def fitting(program: Program) -> Program:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise BadInput(f"{errors[0].message}{more}", path=errors[0].file, line=errors[0].line, remedy=errors[0].fix)
     return program
-
-
-def unfit(program: Program) -> tuple[Finding, ...]:
-    """What keeps a program from running on the chip."""
-    return tuple(error for error in broken(program) if not silenced(error.id, error.file, error.line))

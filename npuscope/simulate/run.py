@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from npuscope.check.program import Program
-from npuscope.check.rules import ring
+from npuscope.check.rules import ring_deadlock
 from npuscope.errors import BadInput, NpuscopeError
-from npuscope.lower.passes import Options
+from npuscope.lower.program import Program
 from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import Job, Machine, Times
@@ -40,10 +39,10 @@ class Simulated:
         return trace_of(self.prepared, self.times)
 
 
-def simulate(program: Program, options: Options = Options()) -> Simulated:
+def simulate(program: Program) -> Simulated:
     """Lowers, times and runs a program. What does not fit on chip is refused."""
     with announced(engine.run):
-        return run(prepare(program, options))
+        return run(prepare(program))
 
 
 def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = None) -> Simulated:
@@ -57,7 +56,7 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
 
 def _stuck(program: Program) -> NpuscopeError:
     """Why nobody can go on: as a rule a scope that outgrows its ring."""
-    for finding in ring.check(program):
+    for finding in ring_deadlock.check(program):
         return BadInput(finding.message, path=finding.file, line=finding.line, remedy=finding.fix)
     return NpuscopeError(
         f"{program.recording.program} cannot go on: the orchestrator waits for room in a ring, or for what a task "

@@ -17,10 +17,10 @@ from pathlib import Path
 import npuscope
 from npuscope import engine as workers
 from npuscope import progress
-from npuscope.check.memory import usages
+from npuscope.check.memory.usage import usages
 from npuscope.device.listing import listed
 from npuscope.errors import NpuscopeError
-from npuscope.lower.passes import Options
+from npuscope.lower.lowering import LoweringOptions
 from npuscope.simulate.bound import bound_of
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
@@ -65,13 +65,13 @@ def _npuscope() -> str:
 
 def simulated(variant: Variant) -> Simulated:
     """Runs one variant; raises NpuscopeError where it does not run or does not fit."""
-    options = Options(ring_slots=variant.ring_slots)
+    lowering = LoweringOptions(ring_slots=variant.ring_slots)
     chip = chip_to_time(variant.device)
     with refusals(variant.file, variant.argv):
         program = program_of(
-            variant.file, variant.argv, chip, options, variant.program, settings=dict(variant.settings)
+            variant.file, variant.argv, chip, lowering, variant.program, settings=dict(variant.settings)
         )
-    found = simulate(fitting(program), options)
+    found = simulate(fitting(program))
     return found if variant.jitter is None else with_jitter(found, variant.jitter)
 
 
@@ -84,7 +84,7 @@ def outcome(variant: Variant) -> Outcome:
     except NpuscopeError as error:
         return Outcome(variant.name, variant.key, error=str(error))
     job, machine = one.prepared.job, one.prepared.machine
-    fullest = max(usages(one.prepared.kernels), key=lambda usage: usage.share, default=None)
+    fullest = max(usages(one.prepared.program.planned.values()), key=lambda usage: usage.share, default=None)
     memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
     return Outcome(
         variant.name,

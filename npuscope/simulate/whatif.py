@@ -12,11 +12,12 @@ from dataclasses import replace
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains, ranked
-from npuscope.check.findings import Cost, Finding
+from npuscope.check.findings import Finding, Waste
 from npuscope.simulate.change_job import scaled, with_pairs
 from npuscope.simulate.chip.job import Job, Machine
 from npuscope.simulate.run import Simulated, run
-from npuscope.simulate.without_finding import Owners, short, without
+from npuscope.simulate.without_finding import Owners, without
+from npuscope.tile.record.names import short_name
 
 TINY = 1e-6  # share of a scheduler's cost that counts as nothing
 COSTS = {
@@ -61,7 +62,7 @@ def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
     gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, nothing))
     for done, finding in enumerate(findings):
         progress.report("simulating findings", done, len(findings))
-        told = f"{finding.id} {finding.file.rpartition('/')[2]}:{finding.line} {short(finding.kernel)}".strip()
+        told = f"{finding.id} {finding.file.rpartition('/')[2]}:{finding.line} {short_name(finding.kernel)}".strip()
         how, changed = without(finding, owner)
         if changed is None:
             cannot.append((told, how))
@@ -77,7 +78,7 @@ def _cheaper(machine: Machine, names: Sequence[str], share: float) -> Machine:
 
 def _halved(finding: Finding) -> Finding | None:
     """The finding at half its cost; None where it costs tasks or waits, half of which would be which?"""
-    cost = finding.cost
+    cost = finding.waste
     if cost.tasks or cost.waits:
         return None
-    return replace(finding, cost=Cost(bytes=cost.bytes // 2, flops=cost.flops // 2))
+    return replace(finding, waste=Waste(bytes=cost.bytes // 2, flops=cost.flops // 2))

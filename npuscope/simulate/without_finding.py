@@ -22,6 +22,7 @@ from npuscope.simulate.chip.prepare import Prepared
 from npuscope.simulate.core.costs import NS
 from npuscope.simulate.core.stream import PIPES
 from npuscope.tile.graph.exact import exact_edges
+from npuscope.tile.record.names import short_name
 
 MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
 STILL_MOVED = ("unpipelined-k",)  # its bytes are those that could be loaded while others are multiplied
@@ -30,11 +31,6 @@ BLOCKS_OF_ONE = ("many-tasks", "short-task")
 ONE_TASK = ("gm-round-trip", "split-halves")  # what passes between its tasks, and the tasks but one
 NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
 Way = tuple[str, Job | None]  # how, and the job then; None where it cannot be
-
-
-def short(kernel: str) -> str:
-    """A kernel's name without the factory it was made in."""
-    return kernel.rpartition("<locals>.")[2]
 
 
 class Owners:
@@ -78,11 +74,11 @@ def without(finding: Finding, owner: Owners) -> Way:
 
 
 def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    cost = finding.cost
+    cost = finding.waste
     if not cost.bytes and not cost.flops:
         return
     kernels = _kernels(finding, owner)
-    name = short(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+    name = short_name(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
     moved_bytes = sum(owner.bytes[kernel] for kernel in kernels)
     device = owner.prepared.program.device
     peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
@@ -101,7 +97,7 @@ def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
 
 
 def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    tasks, count, name = owner.tasks[finding.kernel], finding.cost.tasks, short(finding.kernel)
+    tasks, count, name = owner.tasks[finding.kernel], finding.waste.tasks, short_name(finding.kernel)
     if not count:
         return
     if finding.id in NOTHING_ELSE:
@@ -123,12 +119,12 @@ def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
 
 
 def _fewer_waits(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    if not finding.cost.waits or len(job.shape) != len(owner.prepared.job.shape):
+    if not finding.waste.waits or len(job.shape) != len(owner.prepared.job.shape):
         return
     into = set(owner.tasks[finding.kernel].tolist())
     kept = [pair for pair in pairs_of(job) if pair[1] not in into]
     true = [(edge.src, edge.dst) for edge in exact_edges(owner.prepared.program.recording) if edge.dst in into]
-    yield f"tasks of {short(finding.kernel)} wait for nothing but what they touch", with_pairs(job, [*kept, *true])
+    yield f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch", with_pairs(job, [*kept, *true])
 
 
 def _chains(finding: Finding, owner: Owners) -> list[list[int]]:
@@ -146,7 +142,7 @@ def _chains(finding: Finding, owner: Owners) -> list[list[int]]:
 
 def _kernels(finding: Finding, owner: Owners) -> list[str]:
     """The kernels whose bytes a finding is about."""
-    chains = _chains(finding, owner) if finding.id in ONE_TASK and finding.cost.tasks else []
+    chains = _chains(finding, owner) if finding.id in ONE_TASK and finding.waste.tasks else []
     tasks = owner.prepared.program.recording.tasks
     return list(dict.fromkeys(tasks[task].kernel for chain in chains for task in chain)) or [finding.kernel]
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from npuscope.check.checked import EVERY
+from npuscope.check.rules import all_rules
 from npuscope.cli import app
 from npuscope.errors import NpuscopeError
 
@@ -187,7 +187,7 @@ def test_two_programs_of_a_file_are_told_apart_and_equal_runs_once(tmp_path: Pat
 def test_the_rules_are_listed_without_a_program() -> None:
     done = check("--list-rules")
     assert done.exit_code == 0
-    assert [line.split()[0] for line in done.output.splitlines()] == [rule.id for rule in EVERY]
+    assert [line.split()[0] for line in done.output.splitlines()] == [rule.id for rule in all_rules()]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from npuscope.lower.memory.plan import MemoryPlan, Tenant
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
-from npuscope.lower.plan import Plan, Tenant
 
 # From facts (chip.md §7): these still read while they write.
 WRITES_EARLY = {
@@ -26,7 +26,7 @@ class Memory:
     """`held` has per space the byte ranges that were written last, and for whom."""
 
     lowered: Lowered
-    plan: Plan
+    plan: MemoryPlan
     held: dict[str, list[tuple[int, int, object]]] = field(default_factory=dict)
     current: dict[int, set[int]] = field(default_factory=dict)  # storage -> the values that it is now
     reads: int = 0

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.legal import illegal
-from npuscope.check.memory import overflows, usages
+from npuscope.check.rules import buffer_overflow
+from npuscope.check.run import unfit
+from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.model import instructions
-from npuscope.lower.passes import Options
 from npuscope.tile.run.execute import record
 from tests.lower.kernels import lowered, tensor, used
 
 M = 16
 MAT = 524_288
-NAIVE = Options(stream=False)  # both weights loaded whole where the program slices them
+NAIVE = LoweringOptions(stream=False)  # both weights loaded whole where the program slices them
 
 
 def gate_up(k: int, n: int, dtype: Any, result: Any) -> Any:
@@ -59,8 +59,7 @@ CASES = {
 def test_both_products_fit_and_leave_their_accumulators_by_a_store(case: str) -> None:
     k, n, dtype, result = CASES[case]
     program, found = lowered(gate_up(k, n, getattr(pl, dtype), getattr(pl, result)), *arguments(k, n, dtype, result))
-    assert list(illegal(program, found)) == []
-    assert list(overflows(program, usages(found))) == []
+    assert unfit(program) == ()
     body = found[0].lowered
     stores = [one for one in instructions(body.items) if one.plane == "store"]
     assert [one.pipe for one in stores] == ["FIXP", "FIXP"]
@@ -79,7 +78,7 @@ def test_whole_weights_do_not_fit_at_the_sizes_of_the_seed() -> None:
         fn = gate_up(k, n, getattr(pl, dtype), getattr(pl, result))
         program, found = lowered(fn, *arguments(k, n, dtype, result), options=NAIVE)
         naive[case] = used(found)["gate_up", "Mat"]
-        fits = not list(overflows(program, usages(found), NAIVE))
+        fits = not list(buffer_overflow.check(program))
         assert fits == (naive[case] <= MAT)
     # Two weights and the activation: 2 K N b + 16 K b bytes.
     assert naive == {

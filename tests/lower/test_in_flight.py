@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import npuscope.tile as pl
-from npuscope.check.legal import illegal
-from npuscope.check.memory import Kernel
+from npuscope.check.run import unfit
+from npuscope.lower.memory.plan import plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
-from npuscope.lower.plan import plan_memory
+from npuscope.lower.program import PlannedBody
 from tests.lower.kernels import lowered, tensor, usage, used
 from tests.lower.memory_model import Memory
 
@@ -16,13 +16,13 @@ CORE = pl.Level.CORE_GROUP
 T = pl.Tensor
 
 
-def buffers(kernel: Kernel, space: str, name: str) -> int:
+def buffers(kernel: PlannedBody, space: str, name: str) -> int:
     """How many different buffers a tile has."""
     found = next(one for one in kernel.plan.spaces if one.space == space)
     return sum(any(tenant.value.name == name for tenant in slot.tenants) for slot in found.slots)
 
 
-def run(found: tuple[Kernel, ...]) -> None:
+def run(found: tuple[PlannedBody, ...]) -> None:
     for kernel in found:
         Memory(kernel.lowered, kernel.plan).run()
 
@@ -122,7 +122,7 @@ def test_turns_that_cross_the_cores_both_ways_are_not_doubled_on_the_vector_core
     program, found = lowered(
         attention, tensor((16, 128), "BF16"), tensor((512, 256), "BF16"), tensor((16, 128), "FP32")
     )
-    assert list(illegal(program, found)) == []
+    assert unfit(program) == ()
     # THEN the vector cores take turn by turn: exp and cast of [16, 64] and the total, beside a ring of two slots of
     # [16, 128] FP32; the cast takes the place of what it casts
     assert used(found)["attention_aiv", "Vec"] == 2 * 8192 + 8192 + 16 * 64 * 4

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import npuscope.tile as pl
-from npuscope.check.memory import overflows, usages
+from npuscope.check.rules import buffer_overflow
 from npuscope.device.chip import Device, load
-from npuscope.lower.l0 import Cut, Product, choose
 from npuscope.lower.model import instructions
+from npuscope.lower.passes.l0 import Cut, Product, choose
 from tests.lower.kernels import lowered, tensor, used
 
 CHIPS = {name: load(name) for name in ("ascend910b1", "ascend950")}
@@ -125,6 +125,6 @@ def test_a_product_too_large_for_the_accumulator_leaves_it_in_pieces_to_the_next
     shapes = ((256, 192), "BF16"), ((192, 256), "BF16"), ((256, 64), "BF16"), ((256, 64), "FP32")
     program, found = lowered(chain, *(tensor(*shape) for shape in shapes))
     # THEN it is cut, the pieces are narrowed into Mat, and all is within the cube core
-    assert list(overflows(program, usages(found))) == []
+    assert list(buffer_overflow.check(program)) == []
     assert {one.unit for one in instructions(found[0].lowered.items)} == {"AIC"}
     assert used(found)["chain", "Acc"] == 131_072

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from random_programs import arguments, module, source
 
-from npuscope.check.legal import illegal
-from npuscope.check.memory import kernels
-from npuscope.check.program import Program
+from npuscope.check.run import unfit
 from npuscope.device.chip import Device, load
 from npuscope.errors import NpuscopeError
+from npuscope.lower.lowering import passed
+from npuscope.lower.memory.plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Lowered
-from npuscope.lower.passes import passed
-from npuscope.lower.plan import Plan, plan_memory
+from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
 from tests.lower.memory_model import Memory
 from tests.lower.random_bodies import bodies
@@ -26,7 +25,7 @@ from tests.lower.random_bodies import bodies
 CHIP = load("910b1")
 
 
-def checked(lowered: Lowered, plan: Plan) -> Memory:
+def checked(lowered: Lowered, plan: MemoryPlan) -> Memory:
     """Runs the body at its addresses and looks at the plan's own numbers; the memory that it ran on."""
     for space in plan.spaces:
         assert space.fits == (space.used <= space.limit)
@@ -77,8 +76,7 @@ def test_random_programs_read_what_was_written_for_them(tmp_path_factory: pytest
     except NpuscopeError:  # what shapes mode refuses
         return
     program = Program(recording, CHIP)
-    found = kernels(program)
-    refused = {error.kernel for error in illegal(program, found)}  # such as a copy of an accumulator
-    for kernel in found:
-        if kernel.name not in refused:
-            checked(kernel.lowered, kernel.plan)
+    refused = {error.kernel for error in unfit(program)}  # such as a copy of an accumulator
+    for body in program.planned.values():
+        if body.kernel not in refused:
+            checked(body.lowered, body.plan)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.all_rules import ALL_RULES
 from npuscope.check.checked import Checked
-from npuscope.check.findings import Cost, Finding
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Example, Rule
+from npuscope.check.rules import all_rules
 from npuscope.check.run import ranked
 from npuscope.device.chip import load
 from npuscope.report.check_markdown import check_markdown
@@ -44,7 +45,7 @@ def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> No
     text = check_text(
         "layer.py",
         "chip",
-        [checked(finding(source, 3, cost=Cost(bytes=10)), finding(source, 5, cost=Cost(bytes=10**9, tasks=2)))],
+        [checked(finding(source, 3, waste=Waste(bytes=10)), finding(source, 5, waste=Waste(bytes=10**9, tasks=2)))],
     )
     assert text.splitlines()[0] == "layer.py: layer on chip"
     assert text.index("Scope 2: attention (layer.py, lines 4 to 6): 1 finding") < text.index("Scope 1: norm")
@@ -54,7 +55,7 @@ def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> No
 
 
 def test_long_scopes_are_cut_but_never_wrong_numbers(source: str) -> None:
-    cheap = [finding(source, 3, f"rule-{n}", cost=Cost(bytes=100 - n)) for n in range(TOP + 3)]
+    cheap = [finding(source, 3, f"rule-{n}", waste=Waste(bytes=100 - n)) for n in range(TOP + 3)]
     wrong = Finding("variance-not-rsqrt", "warning", source, 3, "wrong", "How.")
     short = check_text("layer.py", "chip", [checked(*cheap, wrong)])
     assert "… and 3 more here; --all shows them" in short
@@ -70,9 +71,9 @@ def test_a_review_has_performance_quality_what_spans_scopes_and_costs(source: st
         "chip",
         [
             checked(
-                finding(source, 3, cost=Cost(bytes=1000)),
+                finding(source, 3, waste=Waste(bytes=1000)),
                 finding(source, 3, "stale-constant"),
-                finding(source, 5, "gm-round-trip", cost=Cost(bytes=2000), also=((source, 3),)),
+                finding(source, 5, "gm-round-trip", waste=Waste(bytes=2000), also=((source, 3),)),
                 finding(source, 5, "short-row", also=((source, 6),)),
             )
         ],
@@ -96,7 +97,9 @@ def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Pat
     assert "<script>" not in review
     assert "<b>" not in review
     assert "a ''' b   # c" in review
-    sarif = json.loads(check_sarif([checked(nasty)], [*ALL_RULES, ALL_RULES[0].__class__("x", "hint", "t", "w", list)]))
+    sarif = json.loads(
+        check_sarif([checked(nasty)], [*all_rules(), Rule("x", "hint", "t", "w", list, Example("a", "b"))])
+    )
     place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert place.startswith("file:///")
     assert place.endswith("/la%5By%5Der.py")

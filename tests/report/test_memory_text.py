@@ -8,7 +8,6 @@ import pytest
 
 from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.lower.passes import Options
 from npuscope.report.memory_text import BAR, bar, memory_dict, memory_text
 from npuscope.report.passes_text import passes_text
 from tests.report.memory_programs import written
@@ -68,7 +67,7 @@ def test_the_same_as_data(tmp_path: Path) -> None:
 
 def test_a_kernel_before_and_after_every_pass(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    text = passes_text(planned(path, "gate"), Options())
+    text = passes_text(planned(path, "gate"))
     steps = [line for line in text.splitlines() if line.startswith("---")]
     assert steps[0] == "--- recorded"
     assert "--- casts: no change" in steps

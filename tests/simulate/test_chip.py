@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.twin import Chip
+from npuscope.simulate.chip.plain_chip import Chip
 from tests.simulate.jobs import job, machine, rings
 
 randoms = st.randoms(use_true_random=False)

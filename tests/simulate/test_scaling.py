@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.simulate.run import simulate
 from tests.lower.kernels import program, tensor
 

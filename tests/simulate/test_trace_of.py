@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from random_programs import arguments, module, source
 
 import npuscope
-from npuscope.check.program import Program
+from npuscope.check.run import unfit
 from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
+from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE
 from npuscope.simulate.chip.prepare import Prepared, prepare
 from npuscope.simulate.jitter import with_jitter
-from npuscope.simulate.programs import unfit
 from npuscope.simulate.run import Simulated, run
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script

@@ -8,10 +8,10 @@ import pytest
 
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import Gain, Gains
-from npuscope.check.checked import Options, check
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
+from npuscope.check.checked import CheckOptions, check
+from npuscope.check.findings import Finding, Waste
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.simulate.whatif import COSTS, whatif_each
@@ -77,7 +77,7 @@ def found(gains: Gains) -> dict[str, Gain]:
 
 
 def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
-    return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, cost=Cost(**cost))
+    return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, waste=Waste(**cost))
 
 
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
@@ -143,7 +143,7 @@ def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
 
 
 def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
-    told = [one.finding for one in check(base.prepared.program, Options(races=False)).findings]
+    told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
     gains = whatif_each(base, told)
     tried = [gain for gain in gains.gains if gain.kind == "finding"]
     assert len(tried) + len(gains.not_expressed) == len(told)
@@ -158,7 +158,7 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     """Eight turns of a product on a cube core and a sum on a vector core, which hand over through `p`."""
     base = simulated(CHAIN, tmp_path / "chain.py")
     assert base.prepared.job.shape.tolist() == [AIC, AIV] * 8
-    found = check(base.prepared.program, Options(races=False)).findings
+    found = check(base.prepared.program, CheckOptions(races=False)).findings
     (halves,) = (one.finding for one in found if one.finding.id == "split-halves")
     how, job = without(halves, Owners(base.prepared))
     assert job is not None

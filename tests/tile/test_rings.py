@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.check.program import Program
-from npuscope.check.rings import limits_of
 from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
+from npuscope.lower.program import Program
+from npuscope.lower.ring_entries import limits_of
 from npuscope.simulate.bound import bound_of
 from npuscope.simulate.run import simulate
 from npuscope.tile.record.rings import RingSizes, asked_for, ring_sizes

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npuscope.check.once import once
 from npuscope.check.races.between_blocks import block_races
 from npuscope.check.races.between_tasks import task_races
 from npuscope.check.races.host_reads import host_races
-from npuscope.check.races.model import Change, Race, Side
+from npuscope.check.races.model import Difference, Race, Side
+from npuscope.lower.program import Program
 
-if TYPE_CHECKING:
-    from npuscope.check.program import Program
-
-__all__ = ["Change", "Race", "Side", "races"]
+__all__ = ["Difference", "Race", "Side", "races"]
 
 
+@once
 def races(program: Program) -> tuple[Race, ...]:
     """Every race of a program, in the order of the later task; equal ones of many tasks counted together."""
     found = [*task_races(program), *block_races(program), *host_races(program)]

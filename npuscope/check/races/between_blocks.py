@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from npuscope.check.races.between_tasks import Name, meeting
-from npuscope.check.races.classes import Classes
 from npuscope.check.races.conflicts import Hazard, unordered
+from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.model import Race, Side
-from npuscope.check.races.region_text import named, region_text
+from npuscope.check.wording.region_text import named, region_text
+from npuscope.lower.program import Program
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Task
-
-if TYPE_CHECKING:
-    from npuscope.check.program import Program
 
 WHY = "the blocks of one launch run at once, in any order"
 APART = "give each block elements of its own"
@@ -87,7 +85,7 @@ def _races_of(
     for (buffer, _), entries in touched.items():
         entries.sort(key=lambda entry: entry[0].task)
         regions, names = [entry[0] for entry in entries], [entry[1] for entry in entries]
-        for (one, other, kind), pairs in unordered(regions, names, alone, Classes()).items():
+        for (one, other, kind), pairs in unordered(regions, names, alone, ElementClasses()).items():
             later = min(pairs)
             earlier = pairs[later].bit_length() - 1
             shown = meeting(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from npuscope.check.races.conflicts import Hazard, hazard, ones, unordered
-from npuscope.check.races.lines import Lines
+from npuscope.check.races.by_line import Lines
+from npuscope.check.races.conflicts import Hazard, classes_of, conflicts_of, hazard, ones, unordered
 from npuscope.check.races.model import Race, Side
-from npuscope.check.races.region_text import named, region_text
+from npuscope.check.races.order import order_of
 from npuscope.check.races.remedy import remedy
+from npuscope.check.wording.region_text import named, region_text
+from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import dims, offsets_meet
 from npuscope.tile.graph.cells import Region
-
-if TYPE_CHECKING:
-    from npuscope.check.program import Program
 
 MOST_SHOWN = 1 << 14  # pairs of boxes compared to tell which of them meet
 
@@ -36,7 +35,7 @@ class _Found(NamedTuple):
 
 def task_races(program: Program) -> Iterator[Race]:
     """One race per pair of kernels and lines, hazard and name of the buffer."""
-    recording, racing = program.recording, program.conflicts.racing
+    recording, racing = program.recording, conflicts_of(program).racing
     if not racing:
         return
     lines = Lines(recording)
@@ -52,7 +51,7 @@ def task_races(program: Program) -> Iterator[Race]:
             names[region.buffer].append(Name(recording.tasks[task].kernel, site))
     found: dict[tuple[Name, Name, Hazard, str], list[_Found]] = defaultdict(list)
     for buffer in racing:
-        together = unordered(regions[buffer], names[buffer], program.order.before, program.classes)
+        together = unordered(regions[buffer], names[buffer], order_of(program).before, classes_of(program))
         for (one, other, kind), pairs in together.items():
             found[one, other, kind, named(program, buffer).name].append(_Found(buffer, pairs))
     for (one, other, kind, name), parts in found.items():

@@ -10,8 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from npuscope.check.races.classes import Classes
+from npuscope.check.once import once
+from npuscope.check.races.element_classes import ElementClasses
+from npuscope.check.races.order import order_of
+from npuscope.lower.program import Program
 from npuscope.tile.graph.cells import Mode, Region
+from npuscope.tile.graph.exact import regions_by_buffer
 
 Hazard = Literal["raw", "waw", "war"]
 _HAZARDS: dict[tuple[Mode, Mode], Hazard] = {
@@ -44,7 +48,25 @@ class Conflicts:
     racing: dict[int, int]
 
 
-def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int], classes: Classes) -> Conflicts:
+@once
+def regions_of(program: Program) -> dict[int, list[Region]]:
+    """What tasks touched of every buffer that somebody wrote, in order of submission."""
+    return regions_by_buffer(program.recording)
+
+
+@once
+def classes_of(program: Program) -> ElementClasses:
+    """Elements that the same regions touched, together; remembers what it was asked."""
+    return ElementClasses()
+
+
+@once
+def conflicts_of(program: Program) -> Conflicts:
+    """Which earlier tasks each task shares an element with that one of the two writes."""
+    return conflicts(regions_of(program), order_of(program).before, classes_of(program))
+
+
+def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int], classes: ElementClasses) -> Conflicts:
     """Of all tasks; `before[t]` are the tasks ordered before t, and t itself."""
     needed, adds = [0] * len(before), [0] * len(before)
     racing: dict[int, int] = defaultdict(int)
@@ -74,7 +96,7 @@ def conflicts(regions: Mapping[int, Sequence[Region]], before: Sequence[int], cl
 
 
 def unordered(
-    regions: Sequence[Region], names: Sequence[Name], before: Mapping[int, int] | Sequence[int], classes: Classes
+    regions: Sequence[Region], names: Sequence[Name], before: Mapping[int, int] | Sequence[int], classes: ElementClasses
 ) -> Pairs[Name]:
     """Pairs of accesses that conflict and are not ordered, by the names of the two."""
     found: Pairs[Name] = defaultdict(lambda: defaultdict(int))

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuscope.check.races.between_tasks import meeting
-from npuscope.check.races.lines import Lines
+from npuscope.check.races.by_line import Lines
+from npuscope.check.races.conflicts import regions_of
 from npuscope.check.races.model import Race, Side
-from npuscope.check.races.region_text import named, region_text, short_kernel
+from npuscope.check.races.order import order_of
+from npuscope.check.wording.region_text import named, region_text
+from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import Box, dims, offsets_meet
 from npuscope.tile.graph.cells import Region
-
-if TYPE_CHECKING:
-    from npuscope.check.program import Program
+from npuscope.tile.record.names import short_name
 
 HOST = "orchestration"
 
@@ -32,11 +32,11 @@ def host_races(program: Program) -> Iterator[Race]:
         return
     lines = Lines(recording)
     found: dict[tuple[str, int, int, str], tuple[Race, int]] = {}
-    for read, done in zip(recording.host_reads, program.order.read, strict=True):
+    for read, done in zip(recording.host_reads, order_of(program).read, strict=True):
         place = lines.placement.footprint(Box(read.buffer, read.offset, (1,), (1,)))
         element = Region(-1, "read", place.buffer, place.shape, place.strides, np.array([place.offset]))
         loose = [
-            r for r in program.regions.get(place.buffer, ()) if r.task < read.before_task and not done >> r.task & 1
+            r for r in regions_of(program).get(place.buffer, ()) if r.task < read.before_task and not done >> r.task & 1
         ]
         for task in dict.fromkeys(region.task for region in loose if region.writes and _has(region, element)):
             writes = lines.of(task, (place.buffer,))
@@ -57,7 +57,7 @@ def _has(region: Region, element: Region) -> bool:
 def _race(program: Program, written: Region, site: int, element: Region, read_site: int) -> Race:
     recording = program.recording
     task, buffer = recording.tasks[written.task], named(program, written.buffer)
-    kernel = short_kernel(task)
+    kernel = short_name(task.kernel)
     here, there, launch = recording.sites[read_site], recording.sites[site], recording.sites[task.site]
     regions = [region_text(buffer, r.shape, r.strides, r.offsets.tolist()) for r in (written, element)]
     sides = (

@@ -26,7 +26,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Change:
+class Difference:
     """An output that another legal order leaves different: how many elements, by how much at most, where first."""
 
     output: str
@@ -59,7 +59,7 @@ class Race:
     count: int
     why: str  # there is no order
     fix: str
-    changes: tuple[Change, ...] | None = None
+    changes: tuple[Difference, ...] | None = None
     unplayed: str = ""
 
     def as_dict(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from npuscope.check.once import once
+from npuscope.lower.program import Program
 from npuscope.tile.graph.aliases import Placement
 from npuscope.tile.graph.boxes import Box, overlaps
 from npuscope.tile.graph.edges import Graph
@@ -29,9 +31,10 @@ class Order:
         return bool(self.before[later] >> earlier & 1)
 
 
-def order(recording: Recording, graph: Graph) -> Order:
+@once
+def order_of(program: Program) -> Order:
     """The order that the runtime keeps, whatever the cores' timing."""
-    return closure(recording, graph, graph.pairs)
+    return closure(program.recording, program.graph, program.graph.pairs)
 
 
 def closure(recording: Recording, graph: Graph, pairs: Iterable[tuple[int, int]]) -> Order:

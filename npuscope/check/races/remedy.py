@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npuscope.check.races.conflicts import Hazard, ones
-from npuscope.check.races.launch_text import LaunchText, launch_text
-from npuscope.check.races.region_text import named, short_kernel
+from npuscope.check.races.order import order_of
+from npuscope.check.source.launch_text import LaunchText, launch_text
+from npuscope.check.wording.region_text import named
+from npuscope.lower.program import Program
 from npuscope.tile.record.model import Argument, Task
-
-if TYPE_CHECKING:
-    from npuscope.check.program import Program
+from npuscope.tile.record.names import short_name
 
 
 def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int) -> tuple[str, str]:
     """Why the `later` task does not wait for the `earlier` ones (a bitset), and what to write so that it does."""
     tasks, name = program.recording.tasks, named(program, buffer).name
     task, first = tasks[later], tasks[earlier.bit_length() - 1]
-    kernel, before = short_kernel(task), short_kernel(first)
+    kernel, before = short_name(task.kernel), short_name(first.kernel)
     deps = _deps(program, earlier, task)
     if program.recording.buffers[buffer].manual_dep:
         return f"{name} is manual_dep=True: only deps= order its tasks", deps
@@ -32,7 +31,7 @@ def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int
     for one in (first, task):
         if any(argument.no_dep for argument in _of(program, one, buffer)):
             fix = f"let the runtime track {name} there again, or {deps}"
-            return f"{short_kernel(one)} takes {name} as no_dep", fix
+            return f"{short_name(one.kernel)} takes {name} as no_dep", fix
     if any(argument.declared == "Out" and argument.reads for argument in _of(program, task, buffer)):
         why = f"{kernel} declares {name} pl.Out, so the runtime looks for no writer before it, yet it reads"
         return why, f"declare it pl.InOut in the signature of {kernel}"
@@ -46,14 +45,14 @@ def _of(program: Program, task: Task, buffer: int) -> list[Argument]:
 
 def _deps(program: Program, earlier: int, task: Task) -> str:
     tasks = program.recording.tasks
-    wanted = _fewest(program.order.before, earlier, task.id)
+    wanted = _fewest(order_of(program).before, earlier, task.id)
     first = tasks[wanted[0]]
     text = launch_text(task, program.site(task.site))
     if len(wanted) == 1:
         its = launch_text(first, program.site(first.site))
-        name = its.name or f"{short_kernel(first)}_tid"
+        name = its.name or f"{short_name(first.kernel)}_tid"
         return f"{_named(program, first, its, name)}{_added(program, task, text, name)}{_kept(first, task)}"
-    kernels = Counter(short_kernel(tasks[number]) for number in wanted)
+    kernels = Counter(short_name(tasks[number].kernel) for number in wanted)
     told = ", ".join(f"{count} of {kernel}" for kernel, count in kernels.items())
     gather = f"gather the task ids ({told}; {_place(program, first)}) in a pl.array.create(…, pl.TASK_ID), then "
     return gather + _added(program, task, text, "tids")
@@ -79,13 +78,13 @@ def _named(program: Program, task: Task, text: LaunchText, name: str) -> str:
     if text.name:
         return ""
     if text.form == "call":
-        return f"call {short_kernel(task)} inside `with pl.at(…) as {name}:` ({_place(program, task)}), then "
-    return f"name {short_kernel(task)}'s task, `with … as {name}:` ({_place(program, task)}), then "
+        return f"call {short_name(task.kernel)} inside `with pl.at(…) as {name}:` ({_place(program, task)}), then "
+    return f"name {short_name(task.kernel)}'s task, `with … as {name}:` ({_place(program, task)}), then "
 
 
 def _added(program: Program, task: Task, text: LaunchText, name: str) -> str:
     """How the later task gets the id into its deps=."""
-    kernel, place = short_kernel(task), _place(program, task)
+    kernel, place = short_name(task.kernel), _place(program, task)
     if text.form == "for":
         return f"write {kernel} as `with pl.spmd(…, deps=[{name}]) as tid:` ({place}): a for loop takes no deps="
     if text.form == "call":

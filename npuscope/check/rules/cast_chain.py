@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.places import Place, finding, places, shown
-from npuscope.lower.casts import chain
-
-ID = "cast-chain"
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.flow.places import Place, places, shown
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.passes.casts import chain
+from npuscope.lower.program import Program
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -29,13 +27,13 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _finding(place: Place, way: tuple[str, ...]) -> Finding:
     elements = prod(place.step.result.shape)
-    return finding(
-        ID,
-        place,
-        severity="hint",
-        message=f"casts {way[0]} to {shown(place.step.result)}, which takes {len(way) - 1} passes: {' -> '.join(way)}",
-        fix=f"Cast once from what the value was before, or stay in {way[1]}.",
-        cost=Cost(flops=(len(way) - 2) * elements * place.runs),
+    return RULE.at(
+        place.site,
+        f"casts {way[0]} to {shown(place.step.result)}, which takes {len(way) - 1} passes: {' -> '.join(way)}",
+        f"Cast once from what the value was before, or stay in {way[1]}.",
+        kernel=place.kernel,
+        waste=Waste(flops=(len(way) - 2) * elements * place.runs),
+        count=place.runs,
     )
 
 
@@ -49,9 +47,14 @@ def _drains(place: Place) -> bool:
 
 
 RULE = Rule(
-    ID,
+    "cast-chain",
     "hint",
     "a cast in several passes",
     "Each hop of a cast chain is a pass of the vector core over the whole tile, and may round again.",
     check,
+    Example(
+        "q = pl.cast(x, target_type=pl.INT8)  # BF16 to INT8: three passes",
+        "q = pl.cast(x32, target_type=pl.INT8)  # from the FP32 it was made of: two",
+        "elements that pass once more",
+    ),
 )

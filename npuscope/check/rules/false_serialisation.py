@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.races.conflicts import conflicts_of
 from npuscope.check.races.order import closure
-from npuscope.check.rule import Rule
-from npuscope.check.shared.told import many, tensor_name
+from npuscope.check.rule import Example, Rule
+from npuscope.check.wording.told import many, tensor_name
+from npuscope.lower.program import Program
 
 
 @dataclass
@@ -28,7 +29,7 @@ class _Pair:
 
 
 def check(program: Program) -> Iterator[Finding]:
-    recording, conflicts = program.recording, program.conflicts
+    recording, conflicts = program.recording, conflicts_of(program)
     inferred = [(s, d) for (s, d), why in program.graph.pairs.items() if s >= 0 and "explicit" not in why]
     false = {(s, d) for s, d in inferred if not (conflicts.needed[d] | conflicts.adds[d]) >> s & 1}
     if not false:
@@ -58,19 +59,15 @@ def _finding(program: Program, first: tuple[str, int], later: tuple[str, int], p
     place, before = program.site(later[1]), program.site(first[1])
     tensors = ", ".join(pair.tensors)
     waiting = f"{many(len(pair.waiting), 'task')} of {later[0]}"
-    return Finding(
-        RULE.id,
-        RULE.severity,
-        place.file,
-        place.line,
+    return RULE.at(
+        place,
         f"{pair.false} of {pair.edges} edges from {first[0]} to {waiting} join tasks that touch different elements: "
         f"they are given {tensors} whole, and so wait",
         f"Slice {tensors} in the orchestration, before the launch, so that the slice is the argument.",
         kernel=later[0],
-        function=place.function,
-        cost=Cost(waits=len(pair.waiting)),
+        waste=Waste(waits=len(pair.waiting)),
         count=pair.false,
-        also=((before.file, before.line),),
+        also=[before],
     )
 
 
@@ -80,4 +77,11 @@ RULE = Rule(
     "tasks that wait for each other though they touch different elements",
     "The runtime compares whole arguments, so a task that reads one tile of a tensor waits for the writers of all.",
     check,
+    Example(
+        "with pl.at(level=CORE):  # waits for all who wrote to mid\n"
+        "    y = pl.assemble(y, pl.slice(mid, [16, 64], [0, 0]), [0, 0])",
+        "part = pl.slice(mid, [16, 64], [0, 0])\n"
+        "with pl.at(level=CORE):  # waits for who wrote these rows\n"
+        "    y = pl.assemble(y, part, [0, 0])",
+    ),
 )

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.constants import Unknown, bindings, evaluated, imported, value_of
-from npuscope.check.shared.source import Function, Source, sources
+from npuscope.check.rule import Example, Rule
+from npuscope.check.source.constants import Unknown, bindings, evaluated, imported, value_of
+from npuscope.lower.program import Program
+from npuscope.lower.source import Function, Source, sources
+from npuscope.tile.record.model import Site
 
 TILE = re.compile(r"TILE|CHUNK|BLOCK|SLICE|STEP|(^|_)T[MNK]$|(^|_)[MNK]$")
 
@@ -54,14 +55,11 @@ def findings_in(source: Source) -> Iterator[Finding]:
         first = min(line for _, line, _ in places)
         said = "; ".join(f"{name} = {other} fails `{what}`" for other, _, what in sorted(places)[:3])
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        yield Finding(
-            id=RULE.id,
-            severity=RULE.severity,
-            file=source.file,
-            line=first,
-            message=f"a neighbouring tile size breaks a check: {said}{more}",
-            fix=f"Take a {name} that divides with room to spare, or let the last tile be shorter (valid_shape).",
-            also=tuple((source.file, line) for line in sorted({line for _, line, _ in places} - {first})),
+        yield RULE.at(
+            Site(source.file, first, ""),
+            f"a neighbouring tile size breaks a check: {said}{more}",
+            f"Take a {name} that divides with room to spare, or let the last tile be shorter (valid_shape).",
+            also=[Site(source.file, line, "") for line in sorted({line for _, line, _ in places} - {first})],
         )
 
 
@@ -107,10 +105,14 @@ def _literal(node: ast.expr) -> int | None:
 
 
 RULE = Rule(
-    id="fragile-assert",
-    severity="hint",
-    title="a check of constants fails for a neighbouring tile size",
-    why="A sweep over tile sizes ends at the first one that does not divide, often before the best one.",
-    check=check,
+    "fragile-assert",
+    "hint",
+    "a check of constants fails for a neighbouring tile size",
+    "A sweep over tile sizes ends at the first one that does not divide, often before the best one.",
+    check,
+    Example(
+        "HIDDEN, K_TILE = 5120, 1024\nassert HIDDEN % K_TILE == 0  # 2048 fails",
+        "HIDDEN, K_TILE = 5120, 512\nassert HIDDEN % K_TILE == 0",
+    ),
     about="quality",
 )

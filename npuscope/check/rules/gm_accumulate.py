@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.estimate import severity
-from npuscope.check.shared.told import access_site, kernel_name, listed, size, tensor_name
-from npuscope.check.traffic import Use
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Example, Rule
+from npuscope.check.traffic.estimate import severity
+from npuscope.check.traffic.table import Use, traffic_of
+from npuscope.check.wording.told import access_site, listed, size, tensor_name
+from npuscope.lower.program import Program
 from npuscope.tile.record.model import Task
+from npuscope.tile.record.names import short_name
 from npuscope.tile.record.walk import ops_of
 
 AGAIN = 2  # times that a tile is written on average
@@ -41,10 +42,10 @@ class Sum(NamedTuple):
 
 def gm_accumulations(program: Program) -> Iterator[Finding]:
     updated: dict[str, dict[int, None]] = defaultdict(dict)  # kernel -> tensors that its tasks read and write
-    for launch, moved in zip(program.launches, program.traffic.moved, strict=True):
+    for launch, moved in zip(program.launches, traffic_of(program).moved, strict=True):
         both = (moved.read.keys() & moved.written.keys()) - moved.added
         if both:
-            uses = (use for task in launch.tasks for use in program.traffic.uses(task))
+            uses = (use for task in launch.tasks for use in traffic_of(program).uses(task))
             updated[launch.kernel].update((use.buffer, None) for use in uses if use.argument in both)
     for kernel, buffers in updated.items():
         sums = [found for buffer in buffers for found in _sums(program, kernel, buffer)]
@@ -55,10 +56,10 @@ def gm_accumulations(program: Program) -> Iterator[Finding]:
 def _sums(program: Program, kernel: str, buffer: int) -> Iterator[Sum]:
     """Runs of a kernel's tasks on a tensor with nobody between, that write its tiles several times."""
     tasks = program.recording.tasks
-    for ours, run in groupby(program.traffic.touching[buffer], key=lambda task: tasks[task].kernel == kernel):
+    for ours, run in groupby(traffic_of(program).touching[buffer], key=lambda task: tasks[task].kernel == kernel):
         if not ours:
             continue
-        uses = [use for task in run for use in program.traffic.uses(task) if use.buffer == buffer]
+        uses = [use for task in run for use in traffic_of(program).uses(task) if use.buffer == buffer]
         read: set[Tile] = set()
         written: dict[Tile, int] = defaultdict(int)
         for use in uses:
@@ -87,25 +88,22 @@ def _tiles(program: Program, task: Task, argument: int, mode: str) -> dict[Tile,
 
 def _told(program: Program, sums: list[Sum]) -> Finding:
     first = sums[0].first
-    launch = program.launches[program.traffic.launch[first.task]]
+    launch = program.launches[traffic_of(program).launch[first.task]]
     site, read = access_site(program, first, "write"), access_site(program, first, "read")
     names = listed(tensor_name(program, found.first.buffer) for found in sums)
     moved = sum(found.moved for found in sums)
-    cost = Cost(bytes=moved - sum(found.needed for found in sums))
-    return Finding(
-        id="gm-accumulate",
-        severity=severity(program, cost),
-        file=site.file,
-        line=site.line,
-        function=site.function,
-        kernel=launch.kernel,
-        message=f"{kernel_name(launch)} keeps a running sum in GM: every tile of {names} is read, updated and written "
+    cost = Waste(bytes=moved - sum(found.needed for found in sums))
+    return RULE.at(
+        site,
+        f"{short_name(launch.kernel)} keeps a running sum in GM: every tile of {names} is read, updated and written "
         f"back up to {max(found.times for found in sums):.0f} times, {size(moved)} in all",
-        fix=f"Swap the loops: go over what is summed inside one region, keep the tile of {names} on chip and write it "
+        f"Swap the loops: go over what is summed inside one region, keep the tile of {names} on chip and write it "
         "once.",
-        cost=cost,
+        kernel=launch.kernel,
+        severity=severity(program, cost),
+        waste=cost,
         count=sum(found.tasks for found in sums),
-        also=((read.file, read.line),),
+        also=[read],
     )
 
 
@@ -116,4 +114,16 @@ RULE = Rule(
     "Every step of the sum is a round trip through global memory, and each waits for the one before; the accumulator "
     "of the cube or a tile in vector memory does it on chip.",
     gm_accumulations,
+    Example(
+        "for n0 in pl.range(0, INTER, 64):\n"
+        "    with pl.at(level=CORE):\n"
+        "        part = pl.matmul(mlp, w_down[n0 : n0 + 64, :])\n"
+        "        down = pl.assemble(down, pl.add(down[:, :], part), [0, 0])  # the whole sum, every turn",
+        "with pl.at(level=CORE):\n"
+        "    acc = pl.matmul(mlp[:, 0:64], w_down[0:64, :], out_dtype=pl.FP32)\n"
+        "    for n0 in pl.pipeline(64, INTER, 64, stage=2):\n"
+        "        acc = pl.matmul_acc(acc, mlp[:, n0 : n0 + 64], w_down[n0 : n0 + 64, :])\n"
+        "    down = pl.assemble(down, acc, [0, 0])",
+        "bytes read and written beyond one write",
+    ),
 )

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.estimate import severity
-from npuscope.check.shared.told import access_site, kernel_name, size, tensor_name
-from npuscope.check.traffic import Use
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Example, Rule
+from npuscope.check.traffic.estimate import severity
+from npuscope.check.traffic.table import Use, traffic_of
+from npuscope.check.wording.told import access_site, size, tensor_name
+from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.tile.record.names import short_name
 from npuscope.tile.record.walk import ops_of
 
 
@@ -36,7 +37,7 @@ def l2_overflows(program: Program) -> Iterator[Finding]:
         return
     read: dict[int, int] = defaultdict(int)
     for task in range(len(program.recording.tasks)):
-        for use in program.traffic.uses(task):
+        for use in traffic_of(program).uses(task):
             read[use.buffer] += use.read
     for buffer, total in read.items():
         again = total - _bytes(program, buffer)
@@ -54,8 +55,8 @@ def _bytes(program: Program, buffer: int) -> int:
 def _next_reader(program: Program, buffer: int) -> Again | None:
     """The first block that reads the tensor, and the next that reads the same tiles of it."""
     seen: dict[bytes, tuple[int, int]] = {}
-    for task in program.traffic.touching[buffer]:
-        arguments = {use.argument for use in program.traffic.uses(task) if use.buffer == buffer and use.read}
+    for task in traffic_of(program).touching[buffer]:
+        arguments = {use.argument for use in traffic_of(program).uses(task) if use.buffer == buffer and use.read}
         for group in program.recording.tasks[task].groups:
             plan = [a for op, _ in ops_of(program.recording.bodies[group.body]) for a in op.accesses]
             reads = [n for n, a in enumerate(plan) if a.argument in arguments and a.mode == "read"]
@@ -76,35 +77,32 @@ def _passed(program: Program, again: Again) -> float:
     for task in range(first, second + 1):
         blocks = max(program.recording.tasks[task].blocks, 1)
         part = ((end if task == second else blocks) - (begin + 1 if task == first else 0)) / blocks
-        for use in program.traffic.uses(task):
+        for use in traffic_of(program).uses(task):
             moved[use.buffer] += part * (use.read + use.written)
     return sum(min(bytes_moved, _bytes(program, buffer)) for buffer, bytes_moved in moved.items())
 
 
 def _told(program: Program, buffer: int, total: int, again: int, passed: float) -> Finding:
     use = max(_reads(program, buffer), key=lambda use: use.read)
-    launch = program.launches[program.traffic.launch[use.task]]
+    launch = program.launches[traffic_of(program).launch[use.task]]
     site = access_site(program, use, "read")
     name = tensor_name(program, buffer)
     assert program.device.memory.l2 is not None
-    return Finding(
-        id="l2-overflow",
-        severity=severity(program, Cost(bytes=again)),
-        file=site.file,
-        line=site.line,
-        function=site.function,
-        kernel=launch.kernel,
-        message=f"{kernel_name(launch)} reads {size(total)} of {name}, which has {size(total - again)}; about "
+    return RULE.at(
+        site,
+        f"{short_name(launch.kernel)} reads {size(total)} of {name}, which has {size(total - again)}; about "
         f"{size(passed)} pass before the same tiles are read again, more than L2 "
         f"({size(program.device.memory.l2.value)}) can keep",
-        fix=f"Order the loops so that all that needs a tile of {name} comes together, or take more rows per tile.",
-        cost=Cost(bytes=again),
+        f"Order the loops so that all that needs a tile of {name} comes together, or take more rows per tile.",
+        kernel=launch.kernel,
+        severity=severity(program, Waste(bytes=again)),
+        waste=Waste(bytes=again),
     )
 
 
 def _reads(program: Program, buffer: int) -> Iterator[Use]:
-    for task in program.traffic.touching[buffer]:
-        yield from (use for use in program.traffic.uses(task) if use.buffer == buffer)
+    for task in traffic_of(program).touching[buffer]:
+        yield from (use for use in traffic_of(program).uses(task) if use.buffer == buffer)
 
 
 RULE = Rule(
@@ -113,4 +111,9 @@ RULE = Rule(
     "a working set beyond L2",
     "What is read again soon comes from L2; after more than its size has passed it comes from memory again.",
     l2_overflows,
+    Example(
+        "for n0 in pl.range(0, N, 256):  # every turn reads all of x, which L2 cannot keep beside the weights",
+        "for n0 in pl.range(0, N, 1024):",
+        "bytes read from memory again",
+    ),
 )

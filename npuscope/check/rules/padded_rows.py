@@ -13,18 +13,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.rules.zeros import zero_of
-from npuscope.check.shared.dataflow import Step
-from npuscope.check.shared.places import Place, as_one, finding, places
-from npuscope.check.shared.timeline import accesses
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.flow.dataflow import Step, flows_of
+from npuscope.check.flow.places import Place, as_one, places
+from npuscope.check.flow.sums import zero_of
+from npuscope.check.flow.timeline import accesses
+from npuscope.check.rule import Example, Rule
+from npuscope.check.traffic.table import traffic_of
+from npuscope.lower.program import Program
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.record.model import Access, Task
 from npuscope.tile.record.writers import are_in
 
-ID = "padded-rows"
 ALIASES = frozenset({"move", "set_validshape"})
 
 
@@ -51,13 +51,13 @@ def _declared(place: Place, least: int) -> Iterator[Finding]:
     valid = max(left.result.valid[-2] for left in lefts if left.result.valid is not None)
     needed = -(-valid // least) * least
     if valid and rows > needed:
-        yield finding(
-            ID,
-            place,
-            severity="hint",
-            message=f"multiplies {rows} rows of which {valid} are valid: {valid / rows:.0%} useful",
-            fix=f"Make the tile {needed} rows high, the least the cube can do for {valid}.",
-            cost=Cost(flops=place.step.op.flops * (rows - needed) // rows * place.runs),
+        yield RULE.at(
+            place.site,
+            f"multiplies {rows} rows of which {valid} are valid: {valid / rows:.0%} useful",
+            f"Make the tile {needed} rows high, the least the cube can do for {valid}.",
+            kernel=place.kernel,
+            waste=Waste(flops=place.step.op.flops * (rows - needed) // rows * place.runs),
+            count=place.runs,
         )
 
 
@@ -78,20 +78,20 @@ def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
     padding = rows - data
     what = "hold zeros" if zeros == padding else "were never written" if not zeros else "hold no data"
     columns = load.step.result.shape[-1]
-    told = finding(
-        ID,
-        place,
-        severity="warning" if zeros < padding else "hint",
-        message=f"multiplies all {rows} rows of a tile of {buffer.name}, {padding} of which {what}: "
-        f"{data / rows:.0%} useful",
-        fix="Say which rows are valid, so that only those are loaded and stored; put more rows into the tile where "
+    told = RULE.at(
+        place.site,
+        f"multiplies all {rows} rows of a tile of {buffer.name}, {padding} of which {what}: {data / rows:.0%} useful",
+        "Say which rows are valid, so that only those are loaded and stored; put more rows into the tile where "
         "they share the right operand (the cube does no fewer than 16).",
+        kernel=place.kernel,
+        severity="warning" if zeros < padding else "hint",
         change=f"pl.slice({buffer.name}, [{rows}, {columns}], [...], valid_shape=[{data}, {columns}])",
-        cost=Cost(
+        waste=Waste(
             flops=place.step.op.flops * padding // rows * place.runs,
             bytes=load.bytes(access) * padding // rows * load.runs,
         ),
-        also=((load.site.file, load.site.line),),
+        count=place.runs,
+        also=[load.site],
     )
     yield access.argument, told
 
@@ -105,7 +105,9 @@ def _rows(load: Place, access: Access) -> tuple[int, int]:
     row, column = access.strides[-2:]
     across = np.unique([0, columns // 2, columns - 1]) * column  # a row counts as written if one of these is
     elements = np.add.outer(np.arange(rows) * row, across).ravel() + start
-    root, _, _, elements = program.placement.pieces((reader.arguments[access.argument].buffer, (), (), elements))
+    root, _, _, elements = traffic_of(program).placement.pieces(
+        (reader.arguments[access.argument].buffer, (), (), elements)
+    )
     data = np.zeros(rows, np.bool_)
     zeros = np.zeros(rows, np.bool_)
     for empty, where, offsets in _writes(program, root, reader.id):
@@ -121,7 +123,7 @@ def _rows(load: Place, access: Access) -> tuple[int, int]:
 
 def _offsets(program: Program, task: Task, wanted: Step, access: Access) -> Offsets:
     for group in task.groups:
-        for (step, one), offsets in zip(accesses(program.flows[group.body]), group.offsets, strict=True):
+        for (step, one), offsets in zip(accesses(flows_of(program)[group.body]), group.offsets, strict=True):
             if step is wanted and one is access:
                 return offsets.ravel()
     raise AssertionError("a step of another task")
@@ -133,14 +135,14 @@ def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Acc
     Zeros are padding where data are written beside them by the same body. Zeros of a body of their own are a branch
     that a row takes today and not tomorrow: a sequence that has ended.
     """
-    placement = program.placement
-    for number in program.touching[root]:
+    placement = traffic_of(program).placement
+    for number in traffic_of(program).touching[root]:
         if number > until:
             return
         task = program.recording.tasks[number]
         into = {n for n, a in enumerate(task.arguments) if a.writes and placement.root(a.buffer) == root}
         for group in task.groups if into else ():
-            flow = program.flows[group.body]
+            flow = flows_of(program)[group.body]
             writes = [
                 (access, offsets, zero_of(flow, step) is not None)
                 for (step, access), offsets in zip(accesses(flow), group.offsets, strict=True)
@@ -154,11 +156,16 @@ def _writes(program: Program, root: int, until: int) -> Iterator[tuple[bool, Acc
 
 
 RULE = Rule(
-    ID,
+    "padded-rows",
     "hint",
     "matmul rows without data",
     "Rows of padding are multiplied like others, and undeclared ones are loaded, stored and carried along as well. The "
     "cube does 16 rows at least, so a tile filled up to 16 and declared with valid_shape= is no finding; FLOPs of such "
     "rows are saved only by more rows that share the right operand.",
     check,
+    Example(
+        "q = pl.slice(q_padded, [16, 128], [0, 0])  # 8 rows are data",
+        "q = pl.slice(q_padded, [16, 128], [0, 0], valid_shape=[8, 128])",
+        "bytes and FLOPs of the rows without data",
+    ),
 )

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from math import ceil
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Launch, Program
-from npuscope.check.rule import Rule
-from npuscope.check.rules.task_size import mergeable
-from npuscope.check.shared.estimate import block_seconds, cores_of
-from npuscope.check.shared.told import kernel_name
-from npuscope.check.shared.waiting import beside
+from npuscope.check.rule import Example, Rule
+from npuscope.check.traffic.estimate import block_seconds, cores_of
+from npuscope.check.traffic.mergeable import mergeable
+from npuscope.check.traffic.table import traffic_of
+from npuscope.check.traffic.waiting import beside
+from npuscope.lower.program import Launch, Program
+from npuscope.tile.record.names import short_name
 
 IDLE = 0.2  # of the core time of all waves
 
@@ -47,17 +48,13 @@ def _tail(program: Program, launch: Launch, groups: list[list[int]], parts: int,
     full = parts // cores * cores
     kind = {"AIV": "vector cores", "AIC": "cube cores"}.get(launch.core, "cube cores with their vector cores")
     often = f", {len(groups)} times" if len(groups) > 1 else ""
-    yield Finding(
-        id="partial-wave",
-        severity="hint",
-        file=site.file,
-        line=site.line,
-        function=site.function,
-        kernel=launch.kernel,
-        message=f"{parts} {what}s of {kernel_name(launch)} on {cores} {kind} take {waves} waves, the last with "
+    yield RULE.at(
+        site,
+        f"{parts} {what}s of {short_name(launch.kernel)} on {cores} {kind} take {waves} waves, the last with "
         f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it, up to about "
         f"{1e6 * idle * took:.0f} µs{often} (an estimate)",
-        fix=f"Cut the work into {full} or {full + cores} equal {what}s, or a number just below a multiple of {cores}.",
+        f"Cut the work into {full} or {full + cores} equal {what}s, or a number just below a multiple of {cores}.",
+        kernel=launch.kernel,
         count=len(groups),
     )
 
@@ -66,7 +63,7 @@ def _beside(program: Program, launch: Launch, tasks: list[int]) -> float:
     """Core seconds of other work that the same cores could do while these tasks run."""
     total = 0.0
     for task in beside(program, tasks):
-        other = program.launches[program.traffic.launch[task]]
+        other = program.launches[traffic_of(program).launch[task]]
         if other.core == launch.core or "MIX" in (other.core, launch.core):
             total += block_seconds(program, other) * other.blocks
     return total
@@ -78,4 +75,8 @@ RULE = Rule(
     "a last wave that leaves most cores idle",
     "Blocks run in waves of as many as there are cores; one block more than fits costs a whole wave.",
     partial_waves,
+    Example(
+        "for b in pl.spmd(25):  # 24 cores: a second wave for one block",
+        "for b in pl.spmd(24):",
+    ),
 )

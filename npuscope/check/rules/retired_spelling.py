@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.scopes import Scope, scope_of
-from npuscope.check.shared.source import Source, read
+from npuscope.check.rule import Example, Rule
+from npuscope.check.source.sections import Section, section_of
+from npuscope.lower.program import Program
+from npuscope.lower.source import Source, read
 from npuscope.tile.language.history import HISTORY, Spelling
+from npuscope.tile.record.model import Site
 
 OLD = {spelling.old: spelling for spelling in HISTORY}
 WORDS = frozenset(part for old in OLD for part in old.replace("(", ".").replace("=)", "").split("."))
@@ -31,28 +32,24 @@ def check(program: Program) -> Iterator[Finding]:
 
 
 def _findings(source: Source, ran: set[int]) -> Iterator[Finding]:
-    places: dict[tuple[Scope, str, int], list[int]] = defaultdict(list)
+    places: dict[tuple[Section, str, int], list[int]] = defaultdict(list)
     for node in source.nodes:
         for spelling in _spellings(node):
             line: int = node.lineno  # type: ignore[attr-defined]
             if id(source.function_at(line)) in ran:
                 own = line if spelling.old.endswith("(chunk=)") else 0
-                places[scope_of(source.file, line), spelling.old, own].append(line)
+                places[section_of(source.file, line), spelling.old, own].append(line)
     for (_, old, _), lines in sorted(places.items(), key=lambda item: min(item[1])):
         first, *others = sorted(set(lines))
         spelling, function = OLD[old], source.function_at(first)
         message = f"{old} was removed from PyPTO in {spelling.until} ({spelling.change})"
-        yield Finding(
-            id=RULE.id,
-            severity=RULE.severity,
-            file=source.file,
-            line=first,
-            message=f"{message}; {len(lines)} times in this scope" if others else message,
-            fix=f"Write {spelling.now}.{_advice(spelling)}",
-            function="" if function is None else function.name,
+        yield RULE.at(
+            Site(source.file, first, "" if function is None else function.name),
+            f"{message}; {len(lines)} times in this scope" if others else message,
+            f"Write {spelling.now}.{_advice(spelling)}",
             change=_changed(source.line(first).strip(), old),
             count=len(lines),
-            also=tuple((source.file, line) for line in others),
+            also=[Site(source.file, line, "") for line in others],
         )
 
 
@@ -88,11 +85,12 @@ def _changed(line: str, old: str) -> str:
 
 
 RULE = Rule(
-    id="retired-spelling",
-    severity="warning",
-    title="a spelling that PyPTO has removed",
-    why="Today's compiler refuses it. npuscope still runs it, as the compiler of its day did, so that old programs can "
+    "retired-spelling",
+    "warning",
+    "a spelling that PyPTO has removed",
+    "Today's compiler refuses it. npuscope still runs it, as the compiler of its day did, so that old programs can "
     "be measured against new ones.",
-    check=check,
+    check,
+    Example("with pl.incore():", "with pl.at(level=pl.Level.CORE_GROUP):"),
     about="quality",
 )

@@ -10,17 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.dataflow import Flow, Step
-from npuscope.check.shared.source import read
+from npuscope.check.flow.dataflow import Flow, Step, flows_of
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.program import Program
+from npuscope.lower.source import read
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Op, Site
 
 
 def check(program: Program) -> Iterator[Finding]:
     casts: dict[str, dict[int, str]] = defaultdict(dict)  # file -> line -> types
-    for flow in program.flows:
+    for flow in flows_of(program):
         for op, source, target in _rounding(flow):
             site = program.site(op.site)
             if _mode_left_out(site):
@@ -29,16 +29,13 @@ def check(program: Program) -> Iterator[Finding]:
         first, *others = sorted(lines)
         types = ", ".join(sorted(set(lines.values())))
         many = f"casts on {len(lines)} lines" if others else "a cast"
-        yield Finding(
-            id=RULE.id,
-            severity=RULE.severity,
-            file=file,
-            line=first,
-            message=f"{many} ({types}) in the default mode: ties round away from zero, in torch and NumPy to even",
-            fix='Give mode="rint" where results must match a torch reference to the last bit.',
+        yield RULE.at(
+            Site(file, first, ""),
+            f"{many} ({types}) in the default mode: ties round away from zero, in torch and NumPy to even",
+            'Give mode="rint" where results must match a torch reference to the last bit.',
             change=_changed(file, first),
             count=len(lines),
-            also=tuple((file, line) for line in others),
+            also=[Site(file, line, "") for line in others],
         )
 
 
@@ -92,12 +89,16 @@ def _changed(file: str, line: int) -> str:
 
 
 RULE = Rule(
-    id="rounding-mode",
-    severity="hint",
-    title="casts round ties another way than torch",
-    why="pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
+    "rounding-mode",
+    "hint",
+    "casts round ties another way than torch",
+    "pl.cast rounds ties away from zero unless told otherwise, torch and NumPy round them to even. bf16 sums and "
     "products are short, so ties are common: a last bit here and there, and a step of a quantised value, differ "
     "from the reference.",
-    check=check,
+    check,
+    Example(
+        "y = pl.cast(x, target_type=pl.BF16)",
+        'y = pl.cast(x, target_type=pl.BF16, mode="rint")',
+    ),
     about="quality",
 )

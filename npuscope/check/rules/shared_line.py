@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
 from npuscope.check.races.between_blocks import Phased, phased
-from npuscope.check.rule import Rule
+from npuscope.check.races.order import order_of
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.aliases import Offsets
 
@@ -76,7 +77,7 @@ def _sharing(program: Program, writers: Sequence[_Writer]) -> Iterator[tuple[_Wr
     for numbers in sorted(lists):
         here = [writers[n] for n in numbers]
         for n, later in enumerate(here):
-            before = program.order.before[later.task]
+            before = order_of(program).before[later.task]
             for earlier in here[:n]:
                 if earlier.task == later.task:
                     loose = earlier.block != later.block and earlier.phase == later.phase
@@ -96,17 +97,13 @@ def _finding(program: Program, buffer: int, one: _Writer, other: _Writer, size: 
     if one.task != other.task:
         who = f"two tasks of {kernels[1]}" if kernels[0] == kernels[1] else f"{kernels[0]} and {kernels[1]}"
         who += ", which nothing orders,"
-    return Finding(
-        RULE.id,
-        RULE.severity,
-        site.file,
-        site.line,
+    return RULE.at(
+        site,
         f"{who} write elements of one {size}-byte line of {name} by pl.write: a core writes back the whole line, "
         "and what the other put there is lost",
         f"Keep them {size // width} elements apart, let one block write them all, or store them as a tile.",
         kernel=kernels[1],
-        function=site.function,
-        also=() if first == site else ((first.file, first.line),),
+        also=[] if first == site else [first],
     )
 
 
@@ -116,4 +113,8 @@ RULE = Rule(
     "two cores write to one line of GM element by element",
     "pl.write goes through a core's cache, which writes back whole lines: neighbours' elements come back with it.",
     check,
+    Example(
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b], n)  # 16 numbers in one line of 512 bytes",
+        "for b in pl.spmd(16):\n    pl.write(lengths, [b, 0], n)  # [16, 128] INT32: a line each",
+    ),
 )

@@ -1,7 +1,9 @@
-"""Two kernels that load the same tiles, turn by turn or block by block, and could share them; see also loaded_again.
+"""The same memory loaded again: by two kernels that could share it, by every turn of a loop, or for a few columns.
 
-Side by side they must not wait for one another; one after the other they must be tasks that could be one, and the
-tile must fit on chip until the second needs it.
+Two kernels that load the same tiles, turn by turn or block by block: side by side they must not wait for one another;
+one after the other they must be tasks that could be one, and the tile must fit on chip until the second needs it.
+Within one kernel: a load in a loop that loads the same tile every turn; and a tile so narrow (its rows are shorter than
+a line of memory) that every block of a matmul loads the whole of its other operand again for a few columns.
 """
 
 from __future__ import annotations
@@ -9,23 +11,30 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Launch, Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.fusable import fusable, nothing_between, room
-from npuscope.check.shared.loaded_again import SHARE, least, loaded_again
-from npuscope.check.shared.told import kernel_name, listed, size, tensor_name
-from npuscope.check.traffic import Use
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.rule import Example, Rule
+from npuscope.check.traffic.fusable import fusable, nothing_between, room
+from npuscope.check.traffic.table import Use, traffic_of
+from npuscope.check.wording.told import listed, size, tensor_name
+from npuscope.lower.program import Launch, Program
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.exact import exact_accesses
+from npuscope.tile.record.model import Access, Op, Task
+from npuscope.tile.record.names import short_name
+from npuscope.tile.record.walk import Counts, ops_of
 
+SHARE = 0.05  # of what a kernel reads: less is not worth a change
+RELOADED = 0.1
 Kind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a tile
 
 
-def shared_loads(program: Program) -> Iterator[Finding]:
+def check(program: Program) -> Iterator[Finding]:
     joined = {frozenset(pair) for found in fusable(program) for pair in combinations(found.launches, 2)}
     told: set[Use] = set()
     ours = [launch for launch in program.launches if program.first_task(launch).form not in ("extern", "dummy")]
@@ -42,15 +51,18 @@ def shared_loads(program: Program) -> Iterator[Finding]:
         uses = [use for use in uses if all(_same_tiles(program, use.buffer, *pair) for pair in _ends(a, b))]
         if uses:
             told.update(uses)
-            yield _told(program, a, b, uses, apart)
-    yield from loaded_again(program)
+            yield _shared(program, a, b, uses, apart)
+    for number, launch in enumerate(program.launches):
+        loads = list(_loads(program, program.first_task(launch)))
+        yield from _every_turn(program, number, loads)
+        yield from _for_few_columns(program, number, loads)
 
 
 def _read_by_both(program: Program, a: Launch, b: Launch) -> list[Use]:
     """Arguments of the second by which it loads much of a tensor that the first only loads as well."""
-    ours, theirs = (program.traffic.uses(launch.tasks[0]) for launch in (a, b))
+    ours, theirs = (traffic_of(program).uses(launch.tasks[0]) for launch in (a, b))
     loaded = {use.buffer for use in ours if use.read and not use.written}
-    much = max(SHARE * sum(use.read for use in theirs), least(program) * b.blocks)
+    much = max(SHARE * sum(use.read for use in theirs), _line(program) * b.blocks)
     return [use for use in theirs if use.buffer in loaded and not use.written and use.read >= much]
 
 
@@ -82,38 +94,142 @@ def _tiles(program: Program, buffer: int, task: int) -> dict[Kind, bytes]:
 
 def _apart(program: Program, a: int, b: int) -> bool:
     """Whether neither task waits for the other, directly or through others."""
-    wrote = {use.buffer for use in program.traffic.uses(a) if use.written}
-    reads = any(use.read and use.buffer in wrote for use in program.traffic.uses(b))
+    wrote = {use.buffer for use in traffic_of(program).uses(a) if use.written}
+    reads = any(use.read and use.buffer in wrote for use in traffic_of(program).uses(b))
     return not reads and a not in program.recording.tasks[b].deps and nothing_between(program, {a, b})
 
 
-def _told(program: Program, a: Launch, b: Launch, uses: list[Use], apart: bool) -> Finding:
+def _line(program: Program) -> float:
+    """Bytes below which a transfer is not worth talking about: a line of memory."""
+    return program.device.core["gm_line"].value if "gm_line" in program.device.core else 0.0
+
+
+def _shared(program: Program, a: Launch, b: Launch, uses: list[Use], apart: bool) -> Finding:
     read = sum(use.read for use in uses)
-    share = read / sum(use.read for use in program.traffic.uses(uses[0].task))
+    share = read / sum(use.read for use in traffic_of(program).uses(uses[0].task))
     names = listed(tensor_name(program, use.buffer) for use in uses)
-    first, second = kernel_name(a), kernel_name(b)
+    first, second = short_name(a.kernel), short_name(b.kernel)
     site, other = program.site(b.site), program.site(a.site)
-    cost = Cost(bytes=read * len(b.tasks))
-    part = f"{size(cost.bytes)} for the second time, {share:.0%} of what {second} reads"
+    waste = Waste(bytes=read * len(b.tasks))
+    part = f"{size(waste.bytes)} for the second time, {share:.0%} of what {second} reads"
     if apart:
         message = f"{first} (line {other.line}) and {second} load the same tiles of {names}: {part}"
         fix = f"Compute both in one region, so that one load of each tile of {names} serves both."
     else:
         message = f"{second} loads the tiles of {names} again that {first} (line {other.line}) had: {part}"
         fix = f"Make {first} and {second} one region and keep the tile of {names} on chip."
-    return Finding(
-        id="shared-load",
-        severity="hint",
-        file=site.file,
-        line=site.line,
-        function=site.function,
-        kernel=b.kernel,
-        message=message,
-        fix=fix,
-        cost=cost,
-        count=len(b.tasks),
-        also=((other.file, other.line),),
-    )
+    return RULE.at(site, message, fix, kernel=b.kernel, waste=waste, count=len(b.tasks), also=[other])
+
+
+# --- within one kernel
+
+
+class Load(NamedTuple):
+    """An access of a task that reads a tile of a tensor it does not write."""
+
+    op: Op
+    counts: Counts
+    access: Access
+    offsets: Offsets
+    bytes: int  # of one tile
+    times: int  # over all blocks of the task
+
+
+def _loads(program: Program, task: Task) -> Iterator[Load]:
+    recording = program.recording
+    for group in task.groups:
+        plan = [(op, counts, a) for op, counts in ops_of(recording.bodies[group.body]) for a in op.accesses]
+        for (op, counts, access), offsets in zip(plan, group.offsets, strict=True):
+            argument = task.arguments[access.argument]
+            if access.mode == "read" and op.plane != "scalar" and not argument.writes:
+                width = BY_NAME[recording.buffers[argument.buffer].dtype].bytes
+                times = prod(counts) * len(group.blocks)
+                yield Load(op, counts, access, offsets, access.elements * width, times)
+
+
+def _every_turn(program: Program, number: int, loads: list[Load]) -> Iterator[Finding]:
+    """Loads whose place does not change in the innermost loop around them."""
+    launch = program.launches[number]
+    reads = sum(traffic_of(program).moved[number].read.values())
+    for load in loads:
+        turns = load.counts[-1] if load.counts else 1
+        again = load.bytes * (load.times - load.times // turns)
+        fits = _line(program) <= load.bytes <= room(program, "Vec" if launch.core == "AIV" else "Mat")
+        if turns > 1 and fits and again >= SHARE * reads and not _moves(load):
+            name = tensor_name(program, program.first_task(launch).arguments[load.access.argument].buffer)
+            yield RULE.at(
+                program.site(load.op.site),
+                f"the same {size(load.bytes)} of {name} are loaded in each of {turns} turns of a loop",
+                f"Load the tile of {name} once, before the loop.",
+                kernel=launch.kernel,
+                waste=Waste(bytes=again * len(launch.tasks)),
+                count=len(launch.tasks),
+            )
+
+
+def _moves(load: Load) -> bool:
+    """Whether the place changes along the innermost loop: its axis is the first, if there are as many as loops."""
+    if load.offsets.ndim <= len(load.counts):
+        return False
+    return bool(np.any(load.offsets != load.offsets[:1]))
+
+
+def _for_few_columns(program: Program, number: int, loads: list[Load]) -> Iterator[Finding]:
+    """An operand that every block of every task loads whole, for columns that do not fill a line."""
+    launch, moved = program.launches[number], traffic_of(program).moved[number]
+    blocks = len(launch.tasks) * launch.blocks
+    reads = sum(moved.read.values())
+    if not moved.flops or blocks < 2:
+        return
+    rows = {load.access.argument: load.bytes // prod(load.access.shape[:-1]) for load in loads if load.bytes}
+    most = max(moved.read.values())
+    streamed = [argument for argument in rows if moved.read[argument] == most]
+    if not streamed or rows[streamed[0]] >= _line(program) or not _part_of_a_row(program, launch, loads, streamed[0]):
+        return
+    for argument in rows:
+        if argument in streamed or moved.read[argument] < RELOADED * reads:
+            continue
+        places = {_places(program, program.recording.tasks[task], argument) for task in launch.tasks}
+        tensors = {place[0] for place in places if place is not None}
+        if None in places or len(tensors) < len(places):
+            continue
+        here = [load for load in loads if load.access.argument == argument]
+        whole = sum(np.unique(load.offsets).size * load.bytes for load in here) * len(tensors)
+        times = moved.read[argument] * len(launch.tasks) // whole
+        arguments = program.first_task(launch).arguments
+        name = tensor_name(program, arguments[argument].buffer)
+        others = listed(tensor_name(program, arguments[n].buffer) for n in streamed)
+        if times > 1:
+            yield RULE.at(
+                program.site(here[0].op.site),
+                f"{name} ({size(whole / len(tensors))}) is loaded {times:,} times, once for every {rows[streamed[0]]} "
+                f"bytes of the rows of {others}: {moved.read[argument] / reads:.0%} of what the kernel reads",
+                f"Take wider tiles of {others}, {_line(program):.0f} bytes a row or more, to load {name} less often.",
+                kernel=launch.kernel,
+                waste=Waste(bytes=moved.read[argument] * len(launch.tasks) - whole),
+                count=len(launch.tasks),
+            )
+
+
+def _part_of_a_row(program: Program, launch: Launch, loads: list[Load], argument: int) -> bool:
+    """Whether tiles of an argument could be wider: it has longer rows."""
+    width = program.first_task(launch).arguments[argument].shape[-1]
+    return all(load.access.shape[-1] < width for load in loads if load.access.argument == argument)
+
+
+def _places(program: Program, task: Task, argument: int) -> tuple[int, bytes] | None:
+    """Where every block of a task loads an argument's tensor; None where blocks do not do the same."""
+    if len(task.groups) != 1:
+        return None
+    (group,) = task.groups
+    found = b""
+    plan = (access for op, _ in ops_of(program.recording.bodies[group.body]) for access in op.accesses)
+    for access, offsets in zip(plan, group.offsets, strict=True):
+        if access.argument == argument:
+            if np.any(offsets != offsets[..., :1]):
+                return None
+            found += offsets[..., :1].tobytes()
+    return task.arguments[argument].buffer, found
 
 
 RULE = Rule(
@@ -121,5 +237,16 @@ RULE = Rule(
     "hint",
     "the same memory loaded again",
     "A tile that two products need can be loaded once for both, one that a loop needs every turn before the loop.",
-    shared_loads,
+    check,
+    Example(
+        "with pl.at(level=CORE):\n"
+        "    k = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wk_tile)\n"
+        "with pl.at(level=CORE):\n"
+        "    v = pl.matmul(pl.slice(normed, [16, 128], [0, 0]), wv_tile)",
+        "with pl.at(level=CORE):\n"
+        "    x = pl.slice(normed, [16, 128], [0, 0])\n"
+        "    k = pl.matmul(x, wk_tile)\n"
+        "    v = pl.matmul(x, wv_tile)",
+        "bytes loaded again",
+    ),
 )

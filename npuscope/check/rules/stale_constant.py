@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.constants import bindings, evaluated, imported, module_constants
-from npuscope.check.shared.source import Comment, Function, Source, sources
+from npuscope.check.rule import Example, Rule
+from npuscope.check.source.constants import bindings, evaluated, imported, module_constants
+from npuscope.lower.program import Program
+from npuscope.lower.source import Comment, Function, Source, sources
+from npuscope.tile.record.model import Site
 
 # `TILE=4`, `TILE = 4`, `TILE is 4`, `TILE: 4`, `TILE of 4`, and `TILE 4` before a stop. A number that goes on (4 KB,
 # 4 * N, 4.5, 4x) is arithmetic or prose, not a claim.
@@ -44,16 +45,12 @@ def findings_in(source: Source) -> Iterator[Finding]:
                 shown = " or ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in real)
                 at = line + text.count("\n", 0, offset)
                 old = source.line(at).strip()
-                yield Finding(
-                    id=RULE.id,
-                    severity=RULE.severity,
-                    file=source.file,
-                    line=at,
-                    message=f"the text says {name} is {claimed}, the code says {shown}",
-                    fix=f"Write {shown}, or leave the number out: the code says it.",
-                    function="" if function is None else function.name,
+                yield RULE.at(
+                    Site(source.file, at, "" if function is None else function.name),
+                    f"the text says {name} is {claimed}, the code says {shown}",
+                    f"Write {shown}, or leave the number out: the code says it.",
                     change=_changed(old, name, claimed, shown) if len(real) == 1 else "",
-                    also=tuple((source.file, place) for place in values.lines(name, function)),
+                    also=[Site(source.file, place, "") for place in values.lines(name, function)],
                 )
 
 
@@ -150,10 +147,14 @@ def _changed(line: str, name: str, claimed: int, shown: str) -> str:
 
 
 RULE = Rule(
-    id="stale-constant",
-    severity="hint",
-    title="a docstring or comment names a constant with another value",
-    why="Who tunes the program by its description starts from the wrong tile.",
-    check=check,
+    "stale-constant",
+    "hint",
+    "a docstring or comment names a constant with another value",
+    "Who tunes the program by its description starts from the wrong tile.",
+    check,
+    Example(
+        "# tiles of BATCH_TILE=4 rows\nBATCH_TILE = 16",
+        "# tiles of BATCH_TILE rows\nBATCH_TILE = 16",
+    ),
     about="quality",
 )

@@ -11,16 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
 
-from npuscope.check.findings import Cost, Finding
-from npuscope.check.program import Program
-from npuscope.check.rule import Rule
-from npuscope.check.shared.dataflow import SAME
-from npuscope.check.shared.places import Place, as_one, finding, places, shown
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.flow.dataflow import SAME
+from npuscope.check.flow.places import Place, as_one, places, shown
+from npuscope.check.rule import Example, Rule
 from npuscope.device.chip import PER_CYCLE
+from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import TileType
 
-ID = "tile-size"
 SHARE = 0.5
 
 
@@ -41,14 +40,14 @@ def check(program: Program) -> Iterator[Finding]:
         if share > SHARE:
             tiles = shown(left[0].result), shown(right[0].result)
             small[id(place.launch), *tiles].append(
-                finding(
-                    ID,
-                    place,
-                    severity="hint",
-                    message=f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into "
+                RULE.at(
+                    place.site,
+                    f"multiplies {tiles[0]} by {tiles[1]}: of {head + work:.0f} cycles {head:.0f} go into "
                     f"starting it ({share:.0%})",
-                    fix="Take a larger tile of the right operand: more columns, or more of K per step.",
-                    cost=Cost(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
+                    "Take a larger tile of the right operand: more columns, or more of K per step.",
+                    kernel=place.kernel,
+                    waste=Waste(flops=round(head * _rate(program, left[0].result.dtype) * place.runs)),
+                    count=place.runs,
                 )
             )
     yield from map(as_one, small.values())
@@ -81,9 +80,14 @@ def _rate(program: Program, dtype: str) -> float:
 
 
 RULE = Rule(
-    ID,
+    "tile-size",
     "hint",
     "a matmul smaller than its start",
     "Every matmul instruction takes a fixed number of cycles before the first product; small tiles pay it often.",
     check,
+    Example(
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 16], w[k0 : k0 + 16, 0:16])",
+        "acc = pl.matmul_acc(acc, x[:, k0 : k0 + 128], w[k0 : k0 + 128, 0:128])",
+        "FLOPs that fit into the starts",
+    ),
 )

@@ -6,6 +6,7 @@ events every running block gets on at the speed that the shared memory allows.
 
 from __future__ import annotations
 
+from npuscope.simulate.chip.hbm import add_up, set_spans
 from npuscope.simulate.chip.job import (
     BEGIN,
     COMPLETED,
@@ -21,8 +22,7 @@ from npuscope.simulate.chip.job import (
     Times,
     new_times,
 )
-from npuscope.simulate.chip.memory import add_up, set_spans
-from npuscope.simulate.chip.rings import has_room, release, take_room
+from npuscope.simulate.chip.ring_room import has_room, release, take_room
 from npuscope.simulate.chip.scheduler import (
     find_together,
     finish,

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.check.memory import Kernel, kernels
-from npuscope.check.program import Program
 from npuscope.device.chip import Device
-from npuscope.lower.passes import Options
-from npuscope.simulate.chip.classes import Classes
+from npuscope.lower.program import Program
+from npuscope.simulate.chip.block_classes import BlockClasses
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
-from npuscope.simulate.chip.ring_entries import rings_of
+from npuscope.simulate.chip.ring_arrays import rings_of
 from npuscope.simulate.core.costs import NS
 from npuscope.tile.record.model import Recording
 
@@ -24,20 +22,14 @@ class Prepared:
     """A program ready to run on the chip as often as one likes."""
 
     program: Program
-    kernels: tuple[Kernel, ...]
-    classes: Classes
+    classes: BlockClasses
     job: Job
     machine: Machine
 
 
-def prepare(program: Program, options: Options = Options()) -> Prepared:
-    found = program.kernels if options == program.lowering else kernels(program, options)
+def prepare(program: Program) -> Prepared:
     tasks = program.recording.tasks
-    keyed: dict[tuple[str, int, str, int], Kernel] = {}
-    for kernel in found:
-        task = tasks[kernel.task]
-        keyed[kernel.name, kernel.lowered.body, task.split, task.ring_slots] = kernel
-    classes = Classes(program, keyed)
+    classes = BlockClasses(program)
     blocks = [classes.of(task) if task.groups else np.zeros(0, np.int64) for task in tasks]
     counts = np.array([len(one) for one in blocks], np.int64)
     run, draws = classes.tables() if classes.entries else (np.ones((1, 10)), np.zeros((1, 10)))
@@ -69,7 +61,7 @@ def prepare(program: Program, options: Options = Options()) -> Prepared:
         draws=draws,
         rings=rings_of(program, edges),
     )
-    return Prepared(program, found, classes, job, machine_of(program.device))
+    return Prepared(program, classes, job, machine_of(program.device))
 
 
 def machine_of(device: Device) -> Machine:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from npuscope.simulate.chip.job import AIV, MIX, NONE, Floats, Ints, Job, Machine, Times
-from npuscope.simulate.chip.rings import count_users
+from npuscope.simulate.chip.ring_room import count_users
 from npuscope.simulate.chip.state import (
     ASLEEP,
     AT,

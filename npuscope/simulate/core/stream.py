@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.check.memory import Kernel
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.model import Instruction, Items, Lowered
+from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import Role
 from npuscope.simulate.core.costs import NS, Cost, cost_of
 from npuscope.simulate.core.scalar import only_scalars
@@ -57,15 +57,15 @@ class Stream:
     spent: Mapping[tuple[str, str], float] = field(default_factory=dict)  # op and place of its cost -> nanoseconds
 
 
-def stream_of(kernel: Kernel, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
+def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
     """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
-    return _Writer(kernel, device, fresh or {}).stream()
+    return _Writer(body, device, fresh or {}).stream()
 
 
 class _Writer:
-    def __init__(self, kernel: Kernel, device: Device, fresh: Mapping[int, int]) -> None:
-        self.kernel, self.device, self.fresh = kernel, device, fresh
-        self.lowered: Lowered = kernel.lowered
+    def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
+        self.body, self.device, self.fresh = body, device, fresh
+        self.lowered: Lowered = body.lowered
         self.rows: list[tuple[int, ...]] = []
         self.costs: list[tuple[float, float, float]] = []
         self.sites: list[int] = []
@@ -158,7 +158,7 @@ class _Writer:
                     self.read += cost.lines * times
         if (one.unit, one.pipe) not in PLACE:
             raise NpuscopeError(
-                f"{self.kernel.name} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
+                f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
                 remedy="npuscope check tells the line, and the way that the chip has.",
             )
         self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost, issue)
@@ -180,7 +180,7 @@ class _Writer:
         self.names.append("")
 
     def _too_much(self, what: str) -> NpuscopeError:
-        return NpuscopeError(f"{self.kernel.name} cannot be timed: {what}", remedy="Please report it.")
+        return NpuscopeError(f"{self.body.kernel} cannot be timed: {what}", remedy="Please report it.")
 
     def _slots(self, count: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Where the plan put each copy of each storage; what lies in the ring turns through the ring's slots."""
@@ -188,7 +188,7 @@ class _Writer:
         turns = np.full((count, 2 * DEEP), -1, np.int64)
         places: dict[int, dict[tuple[int, ...], int]] = {}
         number = 0
-        for space in self.kernel.plan.spaces:
+        for space in self.body.plan.spaces:
             for slot in space.slots:
                 for tenant in slot.tenants:
                     storage = tenant.value.storage

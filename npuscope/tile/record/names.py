@@ -1,4 +1,4 @@
-"""How the GM tensors of a run are called: by their own names, a name used again with #2, #3, …"""
+"""How tensors and kernels of a run are called: a name used again with #2, #3, …, a kernel without its factory."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def unique_names(buffers: Iterable[Buffer]) -> dict[str, int]:
         seen[buffer.name] += 1
         found[buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"] = buffer.id
     return found
+
+
+def short_name(name: str) -> str:
+    """A kernel's or function's name without the factory it was made in."""
+    return name.rpartition("<locals>.")[2]

@@ -7,7 +7,7 @@ from linted import MODELS, model
 
 from npuscope.check.races import races
 from npuscope.check.races.replay import replay_races
-from npuscope.check.rules import ring, shared_line, uninitialised
+from npuscope.check.rules import ring_deadlock, shared_line, uninitialised_read
 from npuscope.device.chip import load
 
 PROGRAMS = [
@@ -29,7 +29,7 @@ def test_no_model_races(name: str, arguments: list[str]) -> None:
     program = model(name, *arguments)
     assert races(program) == ()
     # as found, the 32B multiplies rows of padding that nobody wrote and drops them again: a hint
-    for rule in (ring.RULE, shared_line.RULE, uninitialised.RULE):
+    for rule in (ring_deadlock.RULE, shared_line.RULE, uninitialised_read.RULE):
         assert [f.message for f in rule.check(program) if f.severity != "hint" or not arguments] == []
 
 

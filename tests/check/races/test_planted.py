@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from planted_races import PLANTED, arguments
 
-from npuscope.check.program import Program
 from npuscope.check.races import Race, races
 from npuscope.check.races.replay import replay
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable
 
 DEVICE = load("910b1")

@@ -12,11 +12,11 @@ from planted_races import CORE, dropped_deps, missing_barrier
 from planted_races import arguments as planted_arguments
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.check.races import races
-from npuscope.check.races.legal import random_order
+from npuscope.check.races.other_orders import random_order
 from npuscope.check.races.replay import replay, replay_races
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable
 from npuscope.tile.run.phase import Phase
 

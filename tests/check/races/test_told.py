@@ -11,10 +11,10 @@ from planted_races import CORE, X, Y, arguments
 from recordings import buffer
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.check.races import Race, races
-from npuscope.check.races.region_text import region_text
+from npuscope.check.wording.region_text import region_text
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record
 
 DEVICE = load("910b1")

@@ -8,23 +8,23 @@ import pytest
 from linted import found, model
 
 from npuscope.check.findings import Finding
-from npuscope.check.program import Program
 from npuscope.check.rules import (
-    accumulate,
+    add_matmul,
     cast_chain,
     padded_rows,
     pipeline_depth,
-    short_rows,
+    short_row,
     tile_size,
-    unpipelined,
-    unused,
-    zeros,
+    unpipelined_k,
+    unused_load,
+    zero_fill,
 )
+from npuscope.lower.program import Program
 
 RULES = [
     module.RULE
     for module in (
-        accumulate, cast_chain, padded_rows, pipeline_depth, short_rows, tile_size, unpipelined, unused, zeros
+        add_matmul, cast_chain, padded_rows, pipeline_depth, short_row, tile_size, unpipelined_k, unused_load, zero_fill
     )
 ]  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_the_tilelet_as_found_wastes_more_of_the_same_kinds(as_found: list[Findi
     lines: dict[str, list[str]] = {}
     for finding in as_found:
         lines.setdefault(finding.id, []).append(text(finding).split(" = ")[0])
-    # beside those above: zeros for the residual and under down_proj, which is summed in GM, and as starts of sums
+    # beside those above: zero_fill for the residual and under down_proj, which is summed in GM, and as starts of sums
     assert sorted(lines["zero-fill"]) == ["gate", "o_acc", "up", "zero", "zero", "zero", "zero"]
     assert sorted(lines["add-matmul"]) == ["down_proj", "gate", "o_acc", "products", "raw_scores", "up"]
     assert len(lines["unpipelined-k"]) == 6  # every loop with a matmul in it

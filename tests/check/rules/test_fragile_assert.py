@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.rules.fragile_assert import findings_in
-from npuscope.check.shared.source import read
+from npuscope.lower.source import read
 
 
 def fragile(tmp_path: Path, text: str) -> list[tuple[int, str]]:

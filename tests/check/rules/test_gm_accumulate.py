@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
+from npuscope.check.findings import Waste
 from npuscope.check.rules.gm_accumulate import RULE
 
 STEPS, K, N = 4, 64, 256
@@ -97,7 +97,7 @@ def read_in_between(
 def test_sums_in_memory(entry: Any, mark: str, cost: int) -> None:
     (finding,) = found(RULE, program(entry, *SHAPES)).values()
     assert finding.line == line_of(__file__, mark)
-    assert finding.cost == Cost(bytes=cost)
+    assert finding.waste == Waste(bytes=cost)
     assert "every tile of c" in finding.message
 
 
@@ -110,7 +110,7 @@ def test_the_down_projection_of_the_tilelet_as_found() -> None:
     ((line, finding),) = found(RULE, model("qwen3_32b_tilelet", "--as-found")).items()
     assert line == line_of(finding.file, "down_proj = pl.assemble(down_proj, pl.add(so_far, part)")
     # 512 columns of the MLP in 64s: 8 times [16, 2048] fp32 each way, where one write would do
-    assert finding.cost == Cost(bytes=15 * 16 * 2048 * 4)
+    assert finding.waste == Waste(bytes=15 * 16 * 2048 * 4)
 
 
 def test_not_in_the_improved_tilelet() -> None:

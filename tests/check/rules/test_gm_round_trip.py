@@ -8,10 +8,10 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
-from npuscope.check.rules.gm_round_trip import RULES
+from npuscope.check.findings import Waste
+from npuscope.check.rules import gm_round_trip, split_halves
 
-ROUND_TRIP, HALVES = RULES
+ROUND_TRIP, HALVES = gm_round_trip.RULE, split_halves.RULE
 ROWS, N = 4, 128
 SHAPES = (("BF16", ROWS * 16, N), ("BF16", N, N), ("FP32", ROWS * 16, N))
 TILE = 16 * N * 4
@@ -175,7 +175,7 @@ def test_cube_and_vector_half_of_one_product() -> None:
     assert not found(ROUND_TRIP, made)  # told once
     (finding,) = found(HALVES, made).values()
     assert finding.line == line_of(__file__, "# halves")
-    assert finding.cost == Cost(bytes=ROWS * 2 * TILE, tasks=ROWS)  # each tile written and read once
+    assert finding.waste == Waste(bytes=ROWS * 2 * TILE, tasks=ROWS)  # each tile written and read once
     assert "part" in finding.message
 
 
@@ -185,7 +185,7 @@ def test_a_chain_is_told_once_with_all_its_tensors() -> None:
     (finding,) = found(ROUND_TRIP, made).values()
     assert finding.line == line_of(__file__, "# three tasks")
     # fp32 scores and bf16 weights, both ways
-    assert finding.cost == Cost(bytes=ROWS * (2 * TILE + TILE), tasks=ROWS * 2)
+    assert finding.waste == Waste(bytes=ROWS * (2 * TILE + TILE), tasks=ROWS * 2)
     assert "scores and weights" in finding.message
     assert "ring in GM" in finding.message  # 910B: no on-chip way between cube and vector cores
     assert [line for _, line in finding.also] == [finding.line + 2, finding.line + 4]
@@ -196,14 +196,14 @@ def test_a_shorter_chain_of_the_same_tasks_counts_with_the_longer() -> None:
     assert not found(HALVES, made)
     (finding,) = found(ROUND_TRIP, made).values()
     # fp32 scores and bf16 weights in two turns, the weights alone in the others; two tasks fewer, or one
-    assert finding.cost == Cost(bytes=2 * 2 * TILE + 4 * 2 * TILE // 2, tasks=2 * 2 + 2 * 1)
+    assert finding.waste == Waste(bytes=2 * 2 * TILE + 4 * 2 * TILE // 2, tasks=2 * 2 + 2 * 1)
     assert finding.line == line_of(__file__, "# sometimes two")
 
 
 def test_blocks_that_go_on_with_their_own_tile() -> None:
     (finding,) = found(ROUND_TRIP, program(blocks, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# blocks")
-    assert finding.cost == Cost(bytes=ROWS * 2 * TILE, tasks=1)
+    assert finding.waste == Waste(bytes=ROWS * 2 * TILE, tasks=1)
     assert "ring" not in finding.message  # vector cores only
 
 
@@ -220,13 +220,13 @@ def test_the_attention_of_the_tilelet_as_found() -> None:
     chain, *crossings = found_in.values()
     items = 16 * 2 * 4  # rows, groups, blocks of 64 of 256 tokens
     later = 16 * 2 * 3  # after the first block, the maxima and sums of 8 rows are handed over too
-    assert chain.cost == Cost(bytes=items * 21 * 1024 + later * 4 * 8 * 4, tasks=items * 3)
+    assert chain.waste == Waste(bytes=items * 21 * 1024 + later * 4 * 8 * 4, tasks=items * 3)
     assert chain.severity == "warning"
     for name in ("raw_scores", "exp_padded", "products"):
         assert name in chain.message
     # scope 1 to scope 2: q 16 x 2048 and k, v 16 x 256 in fp32, each way, as weaker hints
     assert [finding.message.split()[0] for finding in crossings] == ["q_proj", "k_proj", "v_proj"]
-    assert [finding.cost.bytes for finding in crossings] == [2 * 16 * n * 4 for n in (2048, 256, 256)]
+    assert [finding.waste.bytes for finding in crossings] == [2 * 16 * n * 4 for n in (2048, 256, 256)]
     assert {finding.severity for finding in crossings} == {"hint"}
 
 
@@ -237,7 +237,7 @@ def test_the_attention_at_the_size_of_the_issue_costs_176_mb() -> None:
         for n in ("128", "256")
     )
     assert (few.count, more.count) == (16 * 2 * 2, 16 * 2 * 4)
-    item = (more.cost.bytes - few.cost.bytes) // (more.count - few.count) - 4 * 8 * 4  # without maxima and sums
+    item = (more.waste.bytes - few.waste.bytes) // (more.count - few.count) - 4 * 8 * 4  # without maxima and sums
     assert item * 16 * 8 * 64 == 176_160_768
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from linted import found, program
 
 import npuscope.tile as pl
-from npuscope.check.rules.gm_round_trip import RULES as ROUND_TRIPS
-from npuscope.check.rules.serialised import RULES as SERIALISED
+from npuscope.check.rules import gm_round_trip, sequential_independent
+from npuscope.check.traffic.table import traffic_of
 from npuscope.tile.record.summary import summarise
 
 TILES, WIDE = 5, 128
@@ -46,7 +46,7 @@ def test_a_loop_is_found_exactly_if_no_two_turns_share_a_written_tile(steps: lis
         for n, (read, written) in enumerate(steps)
         for other_read, other in steps[n + 1 :]
     )
-    sequential, _ = SERIALISED
+    sequential = sequential_independent.RULE
     # turns that write one tensor in a pl.range loop always wait for one another
     assert bool(found(sequential, program(in_turns(steps), *SHAPES))) is not shared
 
@@ -75,8 +75,8 @@ def in_pairs(steps: list[tuple[int, int]]) -> Any:
 @given(st.lists(st.tuples(places, places) | places.map(lambda p: (p, p)), min_size=1, max_size=4))
 def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps: list[tuple[int, int]]) -> None:
     own = all(written == read for written, read in steps)
-    together, _ = ROUND_TRIPS
-    findings = [f for f in found(together, program(in_pairs(steps), *SHAPES)).values() if f.cost.tasks]
+    together = gm_round_trip.RULE
+    findings = [f for f in found(together, program(in_pairs(steps), *SHAPES)).values() if f.waste.tasks]
     assert bool(findings) is own
 
 
@@ -85,7 +85,7 @@ def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps
 def test_traffic_moves_what_the_run_moved(steps: list[tuple[int | None, int]]) -> None:
     made = program(in_turns(steps), *SHAPES)
     work = summarise([made.recording])
-    uses = [use for task in range(len(made.recording.tasks)) for use in made.traffic.uses(task)]
+    uses = [use for task in range(len(made.recording.tasks)) for use in traffic_of(made).uses(task)]
     assert sum(use.read for use in uses) == work.gm_read
     assert sum(use.written for use in uses) == work.gm_written
-    assert sorted(task for tasks in made.traffic.by_turn for task in tasks) == list(range(work.tasks))
+    assert sorted(task for tasks in traffic_of(made).by_turn for task in tasks) == list(range(work.tasks))

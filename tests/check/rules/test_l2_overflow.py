@@ -5,7 +5,7 @@ from __future__ import annotations
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
+from npuscope.check.findings import Waste
 from npuscope.check.rules.l2_overflow import RULE
 
 M, K, N, TILE = 32, 4096, 32768, 2048
@@ -55,7 +55,7 @@ def test_the_weight_is_read_again_after_all_of_it_has_passed() -> None:
     for entry, mark in ((rows_outside, "# rows outside"), (blocks_rows_outside, "# blocks")):
         (finding,) = found(RULE, program(entry, *SHAPES)).values()
         assert finding.line == line_of(__file__, mark)
-        assert finding.cost == Cost(bytes=WEIGHT)
+        assert finding.waste == Waste(bytes=WEIGHT)
         assert "reads 537 MB of b, which has 268 MB" in finding.message
         assert finding.severity == "warning"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
+from npuscope.check.findings import Waste
 from npuscope.check.rules.padded_rows import RULE
 
 HEADS, K, N = 8, 128, 64
@@ -80,7 +80,7 @@ def test_rows_that_were_never_written_are_told_with_the_work_they_cause() -> Non
     assert finding.line == line_of(__file__, "# never written")
     assert finding.severity == "warning"
     assert "8 of which were never written: 50% useful" in finding.message
-    assert finding.cost == Cost(bytes=8 * K * 2, flops=FLOPS // 2)  # the other half of the rows, loaded and multiplied
+    assert finding.waste == Waste(bytes=8 * K * 2, flops=FLOPS // 2)  # half of the rows, loaded and multiplied
     assert finding.change == "pl.slice(padded, [16, 128], [...], valid_shape=[8, 128])"
 
 
@@ -117,7 +117,7 @@ def test_declared_padding_to_what_the_cube_needs_is_no_finding() -> None:
 def test_declared_padding_beyond_that_is() -> None:
     (finding,) = found(RULE, program(too_high, *SHAPES)).values()
     assert finding.line == line_of(__file__, "# too high")
-    assert finding.cost == Cost(flops=3 * FLOPS)  # 64 rows in place of 16
+    assert finding.waste == Waste(flops=3 * FLOPS)  # 64 rows in place of 16
     assert "16 rows high" in finding.fix
 
 

@@ -8,9 +8,9 @@ import msgspec
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
-from npuscope.check.rules import false_serialisation, ring, shared_line, uninitialised
+from npuscope.check.rules import false_serialisation, ring_deadlock, shared_line, uninitialised_read
 from npuscope.device.chip import Constant, Device, load
+from npuscope.lower.program import Program
 from npuscope.tile.record.rings import asked_for
 
 CORE = pl.Level.CORE_GROUP
@@ -34,7 +34,7 @@ def unwritten(x: T, y: pl.Out[T]):
 
 
 def test_a_read_of_what_nobody_wrote_is_a_warning_and_of_some_of_it_a_hint() -> None:
-    findings = found(uninitialised.RULE, program(unwritten, *GIVEN))
+    findings = found(uninitialised_read.RULE, program(unwritten, *GIVEN))
     nothing, some = line_of(__file__, "# nothing of it"), line_of(__file__, "# some of it")
     assert {line: f.severity for line, f in findings.items()} == {nothing: "warning", some: "hint"}
     assert "use reads mid[16:32, 0:64], and nothing has written it before" in findings[nothing].message
@@ -58,10 +58,10 @@ def output_read_by_another(x: T, y: pl.Out[T], z: pl.Out[T]):
 
 
 def test_an_output_of_the_entry_starts_with_nothing() -> None:
-    (finding,) = found(uninitialised.RULE, program(output_read_by_another, *GIVEN, GIVEN[0])).values()
+    (finding,) = found(uninitialised_read.RULE, program(output_read_by_another, *GIVEN, GIVEN[0])).values()
     assert finding.line == line_of(__file__, "# an output, read")
     assert "Declare y pl.InOut" in finding.fix
-    assert not found(uninitialised.RULE, program(output_read, *GIVEN))  # who writes it may have done so before
+    assert not found(uninitialised_read.RULE, program(output_read, *GIVEN))  # who writes it may have done so before
 
 
 @pl.jit
@@ -93,9 +93,11 @@ def written_part(x: T, y: pl.Out[T]):
 
 
 def test_a_tensor_that_is_filled_or_assembled_is_written() -> None:
-    assert list(found(uninitialised.RULE, program(never_written, *GIVEN))) == [line_of(__file__, "# of nothing at all")]
-    assert not found(uninitialised.RULE, program(filled, *GIVEN))
-    assert not found(uninitialised.RULE, program(written_part, *GIVEN))
+    assert list(found(uninitialised_read.RULE, program(never_written, *GIVEN))) == [
+        line_of(__file__, "# of nothing at all")
+    ]
+    assert not found(uninitialised_read.RULE, program(filled, *GIVEN))
+    assert not found(uninitialised_read.RULE, program(written_part, *GIVEN))
 
 
 # --- two cores on one line
@@ -169,7 +171,7 @@ def tasks_in_a_loop(per_turn: int, turns: int) -> Any:
 
 
 def ring_findings(entry: Any, **limits: float) -> dict[int, Any]:
-    return found(ring.RULE, Program(program(entry, *GIVEN).recording, small_runtime(**limits)))
+    return found(ring_deadlock.RULE, Program(program(entry, *GIVEN).recording, small_runtime(**limits)))
 
 
 def test_a_scope_must_submit_fewer_tasks_than_its_ring_has_slots() -> None:
@@ -318,7 +320,7 @@ def test_tasks_given_a_whole_tensor_wait_for_all_who_wrote_some_of_it() -> None:
     assert finding.line == line_of(__file__, "# waits")
     # 4 x 4 edges, of which each task of `use` needs one
     assert "12 of 16 edges from make to 4 tasks of use join tasks that touch different elements" in finding.message
-    assert finding.cost.waits == 4
+    assert finding.waste.waits == 4
     assert "Slice mid in the orchestration" in finding.fix
     assert not found(false_serialisation.RULE, program(halves(True), *GIVEN))
 

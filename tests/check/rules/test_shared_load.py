@@ -8,7 +8,7 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
+from npuscope.check.findings import Waste
 from npuscope.check.rules.shared_load import RULE
 
 K, N, STEP = 256, 512, 64
@@ -161,7 +161,7 @@ def narrow(
 def test_loaded_again(entry: Any, mark: str, cost: int, said: str) -> None:
     (finding,) = found(RULE, program(entry, *SHAPES)).values()
     assert finding.line == line_of(__file__, mark)
-    assert finding.cost == Cost(bytes=cost)
+    assert finding.waste == Waste(bytes=cost)
     assert said in finding.message
 
 
@@ -175,10 +175,10 @@ def test_the_tilelet_as_found_loads_normed_for_k_and_again_for_v() -> None:
     as_found = str(next(iter(findings.values())).file)
     shared = findings[line_of(as_found, "v_acc = pl.matmul(") - 1]
     assert shared.also == ((as_found, line_of(as_found, "k_acc = pl.matmul(") - 1),)
-    assert shared.cost == Cost(bytes=256 // 64 * 16 * 2048 * 2)  # 4 tiles of 64 columns, each all of normed
+    assert shared.waste == Waste(bytes=256 // 64 * 16 * 2048 * 2)  # 4 tiles of 64 columns, each all of normed
     # gate and up share a load in each task, but every 64 columns of both load post_normed again
     gate_up = findings[line_of(as_found, "x_tile = pl.slice(post_normed")]
-    assert gate_up.cost == Cost(bytes=(512 // 64 - 1) * 16 * 2048 * 2)
+    assert gate_up.waste == Waste(bytes=(512 // 64 - 1) * 16 * 2048 * 2)
     assert "w_gate and w_up" in gate_up.message
 
 

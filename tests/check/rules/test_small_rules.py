@@ -7,8 +7,8 @@ from typing import Any
 from linted import found, line_of, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
-from npuscope.check.rules import cast_chain, pipeline_depth, tile_size, unused
+from npuscope.check.findings import Waste
+from npuscope.check.rules import cast_chain, pipeline_depth, tile_size, unused_load
 
 
 def product(k: int, n: int) -> Any:
@@ -39,7 +39,7 @@ def test_a_matmul_shorter_than_its_start_is_told() -> None:
     # [16, 32] x [32, 64]: 1 x 2 x 4 fractals, a cycle each, after 21 cycles to start
     assert "of 29 cycles 21 go into starting it (72%)" in small.message
     # 4 blocks x 8 steps, 21 cycles in which the cube could have done 8192 FLOPs each
-    assert small.cost == Cost(flops=4 * 8 * 21 * 8192)
+    assert small.waste == Waste(flops=4 * 8 * 21 * 8192)
 
 
 def test_a_larger_tile_or_one_that_cannot_be_larger_is_fine() -> None:
@@ -83,7 +83,7 @@ def test_a_cast_without_an_instruction_is_told_with_its_way() -> None:
     (finding,) = found(cast_chain.RULE, program(quantised, ("BF16", 16, 128), ("INT8", 16, 128))).values()
     assert finding.line == line_of(__file__, "# three hops")
     assert "3 passes: BF16 -> INT32 -> FP16 -> INT8" in finding.message  # rounded once, then only narrowed
-    assert finding.cost == Cost(flops=2 * 16 * 128)  # two passes more than one
+    assert finding.waste == Waste(flops=2 * 16 * 128)  # two passes more than one
 
 
 def test_casts_of_one_instruction_are_fine() -> None:
@@ -105,9 +105,9 @@ def forgotten(x: pl.Tensor[[16, 128], pl.FP32], y: pl.Out[pl.Tensor[[16, 128], p
 
 def test_a_load_that_nothing_uses_is_told_but_not_one_for_a_loop_that_did_not_turn() -> None:
     checked = program(forgotten, ("FP32", 16, 128), ("FP32", 16, 128), 0)
-    (finding,) = found(unused.RULE, checked).values()
+    (finding,) = found(unused_load.RULE, checked).values()
     assert finding.line == line_of(__file__, "forgotten on purpose")
-    assert finding.cost == Cost(bytes=16 * 64 * 4)
+    assert finding.waste == Waste(bytes=16 * 64 * 4)
 
 
 def deep(stage: int) -> Any:

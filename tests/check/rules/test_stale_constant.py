@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.rules.stale_constant import findings_in
-from npuscope.check.shared.source import read
+from npuscope.lower.source import read
 
 
 def stale(tmp_path: Path, text: str) -> list[tuple[int, str]]:

@@ -8,11 +8,11 @@ import pytest
 from linted import found, line_of, model, program
 
 import npuscope.tile as pl
-from npuscope.check.findings import Cost
+from npuscope.check.findings import Waste
+from npuscope.check.rules import many_tasks, short_task
 from npuscope.check.rules.partial_wave import RULE as WAVE
-from npuscope.check.rules.task_size import RULES
 
-MANY, SHORT = RULES
+MANY, SHORT = many_tasks.RULE, short_task.RULE
 ROWS = 32
 X = ("FP32", ROWS * 16, 256)
 
@@ -112,7 +112,7 @@ def test_equal_tasks_could_be_blocks() -> None:
     made = program(one_by_one, X, X)
     (finding,) = found(MANY, made).values()
     assert finding.line == line_of(__file__, "# one by one")
-    assert finding.cost == Cost(tasks=ROWS - 1)
+    assert finding.waste == Waste(tasks=ROWS - 1)
     assert finding.change == "for r in pl.spmd(ROWS, name_hint='root'):"
     assert not found(SHORT, made)  # told once
 
@@ -120,7 +120,7 @@ def test_equal_tasks_could_be_blocks() -> None:
 def test_equal_tasks_of_nested_loops_could_be_blocks() -> None:
     (finding,) = found(MANY, program(in_two_loops, X, X)).values()
     assert finding.line == line_of(__file__, "# in two loops")
-    assert finding.cost == Cost(tasks=ROWS // 4 * 2 - 1)
+    assert finding.waste == Waste(tasks=ROWS // 4 * 2 - 1)
     assert finding.change == ""  # one line does not say it
 
 
@@ -137,7 +137,7 @@ def test_short_tasks_that_wait_for_one_another() -> None:
     assert finding.line == line_of(__file__, "# one after the other")
     # 3 tiles of 16 KB at 1/48 of 1.759 TB/s: 1.34 us a task, 41.6 in all, which is 6 tasks of 7.5 us
     assert "about 1.3 µs" in finding.message
-    assert finding.cost == Cost(tasks=ROWS - 1 - 6)
+    assert finding.waste == Waste(tasks=ROWS - 1 - 6)
     assert finding.severity == "hint"
 
 
@@ -165,7 +165,7 @@ def test_full_waves_and_tails_that_others_fill(tiles: int, beside: int) -> None:
 def test_the_tilelet_as_found() -> None:
     made = model("qwen3_32b_tilelet", "--as-found")
     file = next(iter(found(SHORT, made).values())).file
-    assert found(MANY, made)[line_of(file, "for g in pl.parallel(GROUPS)")].cost == Cost(tasks=31)
+    assert found(MANY, made)[line_of(file, "for g in pl.parallel(GROUPS)")].waste == Waste(tasks=31)
     assert line_of(file, "so_far = pl.slice(down_proj") - 2 in found(SHORT, made)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.checked import Checked, check_all
-from npuscope.check.run import short_name
-from npuscope.check.shared.scopes import scope_of
+from npuscope.check.source.sections import section_of
 from npuscope.device.chip import load
+from npuscope.tile.record.names import short_name
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 AS_FOUND, REFERENCE = "qwen3_32b_tilelet_as_found.py", "qwen3_32b_reference.py"
@@ -95,12 +95,12 @@ def test_an_item_of_the_review_is_found_at_its_place(as_found: Checked, item: It
         if one.finding.id == item.rule and (Path(one.finding.file).name, one.finding.line) == (item.file, item.line)
     ]
     assert at_its_line
-    assert all(one.scope.title.startswith(item.scope) for one in at_its_line)
+    assert all(one.section.title.startswith(item.scope) for one in at_its_line)
     assert all(short_name(one.finding.kernel).endswith(item.kernel) for one in at_its_line)
     assert all(one.finding.fix for one in at_its_line)
     for one in at_its_line:
         assert [name for name in item.names.split() if name not in one.finding.message] == []
-        reached = {scope_of(*place).title.partition(":")[0] for place in one.finding.also}
+        reached = {section_of(*place).title.partition(":")[0] for place in one.finding.also}
         assert not item.across or (one.crosses and item.across in reached)
 
 

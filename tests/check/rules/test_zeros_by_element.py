@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from linted import found, program
 from random_programs import module
 
-from npuscope.check.rules.zeros import RULE
+from npuscope.check.rules.zero_fill import RULE
 
 ROWS, COLUMNS = 2, 2  # pieces of 8 x 32 elements: few, so that tasks meet often
 HEAD = """

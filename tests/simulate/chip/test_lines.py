@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.simulate.chip.lines import distinct_lines
+from npuscope.simulate.chip.gm_lines import distinct_lines
 from npuscope.tile.record.model import Access
 
 

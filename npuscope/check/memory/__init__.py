@@ -1,0 +1,1 @@
+"""What every kernel takes of each memory, and which constant fills it."""

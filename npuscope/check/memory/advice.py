@@ -1,0 +1,149 @@
+"""The constant behind a tile's size: which name the source gives to each axis, and how large it may be.
+
+Axes get their names where a tile is sliced: `w[k : k + TK, n : n + TN]` or `pl.slice(w, [TK, TN], …)`. Products and
+element-wise ops hand them on. A constant is tried at smaller values by planning the body again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from npuscope.check.memory.usage import Usage
+from npuscope.lower.lowering import passed
+from npuscope.lower.memory.plan import SpacePlan, plan_memory
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.passes.build import build
+from npuscope.lower.program import Program
+from npuscope.lower.source import statement_at
+from npuscope.tile.record.model import Site
+
+Axes = tuple[str | None, ...]
+STEP = 16  # tiles are multiples of it
+
+
+def advice(program: Program, usage: Usage) -> str:
+    """The constant that fills a memory and the largest value of it that would fit; "" where none is known."""
+    recorded = build(program.recording, program.recording.tasks[usage.body.task], usage.body.lowered.body)
+    axes = axes_of(recorded, program)
+    for name, value in _names(usage.space, recorded, axes):
+        fits = [size for size in range(STEP, value, STEP) if _fits(resized(recorded, axes, name, size), program)]
+        if fits:
+            divisors = [size for size in fits if value % size == 0]
+            beside = ""
+            if divisors and max(divisors) != fits[-1]:
+                beside = f" ({max(divisors)} is the largest that divides {value})"
+            return f"{name} = {value} is too large: up to {fits[-1]} fits{beside}."
+    return ""
+
+
+def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, Axes]) -> Iterator[tuple[str, int]]:
+    """Constants of the tiles that fill a space most, the innermost axis of the largest first."""
+    seen: set[str] = set()
+    by_site = {(value.site, value.shape): value.id for value in recorded.values}
+    for slot in sorted(space.slots, key=lambda slot: -slot.bytes):
+        for tenant in slot.tenants:
+            number = by_site.get((tenant.value.site, tenant.value.shape))
+            if number is None:
+                continue
+            for name, size in zip(reversed(axes[number]), reversed(tenant.value.shape), strict=False):
+                if name is not None and name not in seen:
+                    seen.add(name)
+                    yield name, size
+
+
+def _fits(lowered: Lowered, program: Program) -> bool:
+    plan = plan_memory(passed(lowered, program.device, program.lowering), program.device)
+    return all(space.fits for space in plan.spaces)
+
+
+def resized(recorded: Lowered, axes: dict[int, Axes], name: str, size: int) -> Lowered:
+    """The body with another value of a constant."""
+    values = tuple(
+        replace(
+            value,
+            shape=tuple(size if axis == name else n for n, axis in zip(value.shape, axes[value.id], strict=True)),
+        )
+        for value in recorded.values
+    )
+    return replace(recorded, values=values)
+
+
+def axes_of(recorded: Lowered, program: Program) -> dict[int, Axes]:
+    """The name of each axis of each value, None where the source does not tell."""
+    found: dict[int, Axes] = {}
+    loads: Counter[int] = Counter()  # site -> loads met: the n-th load of a line is its n-th slice
+    for one in instructions(recorded.items):
+        if one.result is not None:
+            found[one.result] = _axes(one, recorded.values, found, program, loads[one.site])
+            loads[one.site] += one.plane == "load"
+    for carry in _carries(recorded.items):
+        found[carry[0]] = found.get(carry[1], (None,) * len(recorded.values[carry[0]].shape))
+    return {value.id: found.get(value.id, (None,) * len(value.shape)) for value in recorded.values}
+
+
+def _carries(items: Items) -> Iterator[tuple[int, int]]:
+    for item in items:
+        if isinstance(item, Repeat):
+            yield from ((carry.value, carry.next) for carry in item.carries)
+            yield from _carries(item.items)
+
+
+def _axes(one: Instruction, values: tuple[Value, ...], found: dict[int, Axes], program: Program, nth: int) -> Axes:
+    assert one.result is not None
+    shape = values[one.result].shape
+    nothing: Axes = (None,) * len(shape)
+    if one.plane == "load":
+        sliced = [axes for axes in sliced_axes(program.site(one.site)) if len(axes) == len(shape)]
+        return sliced[nth % len(sliced)] if sliced else nothing
+    if one.plane == "cube" and one.operands[1] is not None and one.operands[2] is not None:
+        left, right = (found.get(number) for number in one.operands[1:3] if number is not None)
+        if left is None or right is None or len(left) < 2 or len(right) < 2:
+            return nothing
+        rows = left[-1] if one.attribute("a_trans") else left[-2]
+        columns = right[-2] if one.attribute("b_trans") else right[-1]
+        return (*nothing[:-2], rows, columns)
+    for number in one.reads:
+        if values[number].shape == shape and number in found:
+            return found[number]
+    return nothing
+
+
+@lru_cache(maxsize=1024)
+def sliced_axes(site: Site) -> tuple[Axes, ...]:
+    """The names of the axes of every slice on a line of the source, in the order in which they are evaluated."""
+    statement, line = statement_at(site), site.line
+    found: list[tuple[tuple[int, int], Axes]] = []
+    for node in ast.walk(statement) if statement is not None else ():
+        if not isinstance(node, ast.Subscript | ast.Call) or not node.lineno <= line <= (node.end_lineno or line):
+            continue
+        if isinstance(node, ast.Subscript):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if isinstance(node.ctx, ast.Load) and any(isinstance(part, ast.Slice) for part in parts):
+                found.append(((node.lineno, node.col_offset), tuple(_extent(part) for part in parts)))
+        elif isinstance(node.func, ast.Attribute):
+            place = {"slice": 1, "load": 2}.get(node.func.attr, len(node.args))
+            shape = node.args[place] if place < len(node.args) else None
+            if isinstance(shape, ast.List | ast.Tuple):
+                found.append(((node.lineno, node.col_offset), tuple(_name(part) for part in shape.elts)))
+    return tuple(axes for _, axes in sorted(found, key=lambda one: one[0]))
+
+
+def _extent(part: ast.expr) -> str | None:
+    """NAME of `a : a + NAME` or of `0 : NAME`."""
+    if not isinstance(part, ast.Slice) or part.upper is None:
+        return None
+    if isinstance(part.upper, ast.BinOp) and isinstance(part.upper.op, ast.Add):
+        same = part.lower is not None and ast.dump(part.upper.left) == ast.dump(part.lower)
+        return _name(part.upper.right) if same else None
+    zero = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
+    return _name(part.upper) if zero else None
+
+
+def _name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else None

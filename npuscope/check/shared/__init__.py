@@ -1,1 +1,0 @@
-"""What several rules need."""

@@ -1,0 +1,1 @@
+"""How findings speak of tensors, regions, tasks and loops."""

@@ -1,0 +1,104 @@
+"""A program on a chip: what checks and the simulator both need of it, each part made once.
+
+Neither may grow with the number of tasks: they look at each `Launch` (tasks of equal work) once. What only checks need
+they keep for themselves (`check/once.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from npuscope.device.chip import Device
+from npuscope.lower.lowering import LoweringOptions, lower
+from npuscope.lower.memory.plan import MemoryPlan, SpacePlan, plan_memory
+from npuscope.lower.model import Lowered, instructions
+from npuscope.tile.graph.edges import Graph
+from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.record.model import Core, Recording, Site, Task
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Tasks that do the same: one kernel at one place in the source, with the same bodies in as many blocks each."""
+
+    kernel: str
+    site: int
+    core: Core
+    blocks: int
+    bodies: tuple[tuple[int, int], ...]  # body, how many blocks of a task have it
+    tasks: tuple[int, ...]  # ids, in order of submission
+
+
+BodyKey = tuple[str, int, str, int]  # what makes bodies lower alike: kernel, body, split and ring slots of the task
+
+
+def body_key(task: Task, body: int) -> BodyKey:
+    return task.kernel, body, task.split, task.ring_slots
+
+
+@dataclass(frozen=True)
+class PlannedBody:
+    """One body of a kernel, lowered and planned; `task` is the first that has it.
+
+    A mixed kernel is two functions, one per kind of core, named as the compiler names them: `gate_proj_aic`,
+    `gate_proj_aiv`.
+    """
+
+    kernel: str
+    task: int
+    lowered: Lowered
+    plan: MemoryPlan
+
+    @property
+    def mixed(self) -> bool:
+        return len({one.unit for one in instructions(self.lowered.items) if one.unit}) > 1
+
+    def function(self, space: SpacePlan) -> str:
+        return f"{self.kernel}_{space.unit.lower()}" if self.mixed else self.kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One recorded program on one chip, as the compiler with these options lowers it.
+
+    `golden`: the function its results are held against, if the run had one.
+    """
+
+    recording: Recording
+    device: Device
+    lowering: LoweringOptions = field(default_factory=LoweringOptions)
+    golden: Callable[..., object] | None = None
+
+    @cached_property
+    def graph(self) -> Graph:
+        return task_graph(self.recording)
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        """In order of their first task."""
+        together: dict[tuple[str, int, Core, int, tuple[tuple[int, int], ...]], list[int]] = defaultdict(list)
+        for task in self.recording.tasks:
+            bodies = tuple((group.body, len(group.blocks)) for group in task.groups)
+            together[task.kernel, task.site, task.core, task.blocks, bodies].append(task.id)
+        return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
+
+    @cached_property
+    def planned(self) -> dict[BodyKey, PlannedBody]:
+        """Every distinct body of every kernel, in order of the first task."""
+        found: dict[BodyKey, PlannedBody] = {}
+        for launch in self.launches:
+            task = self.first_task(launch)
+            for body, _ in launch.bodies:
+                if (key := body_key(task, body)) not in found:
+                    lowered = lower(self.recording, task, body, self.device, self.lowering)
+                    found[key] = PlannedBody(task.kernel, task.id, lowered, plan_memory(lowered, self.device))
+        return found
+
+    def site(self, number: int) -> Site:
+        return self.recording.sites[number]
+
+    def first_task(self, launch: Launch) -> Task:
+        return self.recording.tasks[launch.tasks[0]]

@@ -1,0 +1,185 @@
+"""Kinds of blocks: bodies with what they find in L2, timed at every slow-down of the memory.
+
+An atomic add reads what it adds to, so it counts as a read beside the write. Blocks that meet at barriers are a kind
+per launch: a phase between two barriers takes as long as it takes the slowest of the launch's blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from npuscope.device.chip import Device
+from npuscope.lower.model import Items, Repeat
+from npuscope.lower.program import BodyKey, PlannedBody, Program, body_key
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.simulate.chip.gm_lines import distinct_lines
+from npuscope.simulate.chip.job import SLOW, Floats, Ints
+from npuscope.simulate.chip.l2 import SMALL, Cache
+from npuscope.simulate.core.costs import NS, line_bytes
+from npuscope.simulate.core.pipes import Timing, time_block
+from npuscope.simulate.core.scalar import fresh_lines
+from npuscope.simulate.core.stream import Stream, stream_of
+from npuscope.tile.record.model import Access, BlockGroup, Task
+
+STEPS = 64  # shares of a block's bytes that come from HBM are told apart in so many steps
+Kind = tuple[int, int]  # stream, share of HBM
+Meeting = frozenset[Kind]  # kinds of a launch that meet at barriers; empty where there are none
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a body reads of each argument, in bytes of whole lines, and which offsets tell where."""
+
+    argument: int
+    bytes: int
+    boxes: tuple[tuple[int, Access], ...]
+    size: int  # bytes of an element
+
+
+@dataclass
+class BlockClasses:
+    """Classes found so far; `of` gives the class of each block of a task in order."""
+
+    program: Program
+    known: dict[tuple[Kind, Meeting], int] = field(default_factory=dict)  # -> class
+    streams: list[Stream] = field(default_factory=list)
+    timed: dict[tuple[int, float], Timing] = field(default_factory=dict)
+    entries: list[Kind] = field(default_factory=list)
+    meetings: list[Meeting] = field(default_factory=list)  # of each entry
+
+    def __post_init__(self) -> None:
+        self.device: Device = self.program.device
+        self._numbers: dict[BodyKey, int] = {}
+        self._reads: list[tuple[Reads, ...]] = []
+        size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
+        self._cache = Cache(size)
+        self._whole = size * SMALL
+        self._line = int(self.device.core["gm_line"].value)
+        self._distinct: dict[tuple[int, int], int] = {}
+
+    def stream(self, task: Task, group: BlockGroup) -> int:
+        key = body_key(task, group.body)
+        if key not in self._numbers:
+            body = self.program.planned[key]
+            self._numbers[key] = len(self.streams)
+            buffers = (self.program.recording.buffers[argument.buffer] for argument in task.arguments)
+            sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
+            line = int(self.device.core["scalar_line"].value)
+            fresh = fresh_lines(body.lowered, group.offsets, sizes, line)
+            self.streams.append(stream_of(body, self.device, fresh))
+            self._reads.append(tuple(_reads(body, self.program)))
+        return self._numbers[key]
+
+    def of(self, task: Task) -> Ints:
+        """The class of every block, in the order of blocks."""
+        kinds: dict[int, Kind] = {}
+        for group in task.groups:
+            number = self.stream(task, group)
+            total = sum(reads.bytes for reads in self._reads[number])
+            missed = np.zeros(len(group.blocks))
+            for reads in self._reads[number]:
+                once = self._once(number, reads, group)
+                buffer = self.program.recording.buffers[task.arguments[reads.argument].buffer]
+                whole = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+                if whole <= self._whole:
+                    if not self._cache.touch(buffer.id, whole):
+                        missed += min(once, whole / len(group.blocks))
+                    continue
+                for n, place in enumerate(_places(group.offsets, reads, len(group.blocks), self._line)):
+                    if not self._cache.touch((buffer.id, place, number, reads.argument), once):
+                        missed[n] += once
+            for n, at in enumerate(group.blocks.tolist()):
+                kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
+        for argument in task.arguments:
+            if argument.writes:
+                buffer = self.program.recording.buffers[argument.buffer]
+                self._cache.touch(buffer.id, min(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes, self._whole))
+        meets = any(self.streams[stream].barriers for stream, _ in kinds.values())
+        meeting = frozenset(kinds.values() if meets else ())
+        found = np.zeros(max(task.blocks, 1), np.int64)
+        for at, kind in kinds.items():
+            found[at] = self._class(kind, meeting)
+        return found
+
+    def _once(self, number: int, reads: Reads, group: BlockGroup) -> int:
+        """Bytes of the lines that a block of this kind reads of an argument, each line once."""
+        key = (number, reads.argument)
+        if key not in self._distinct:
+            boxes = [(access, group.offsets[at][..., 0]) for at, access in reads.boxes]
+            self._distinct[key] = min(distinct_lines(boxes, reads.size, self._line) * self._line, reads.bytes)
+        return self._distinct[key]
+
+    def _class(self, kind: Kind, meeting: Meeting) -> int:
+        key = (kind, meeting)
+        if key not in self.known:
+            self.known[key] = len(self.entries)
+            self.entries.append(kind)
+            self.meetings.append(meeting)
+        return self.known[key]
+
+    def tables(self) -> tuple[Floats, Floats]:
+        """`run` and `draws` of every class."""
+        start = self.device.timing["block_start"].value * NS
+        run, draws = np.zeros((len(self.entries), len(SLOW))), np.zeros((len(self.entries), len(SLOW)))
+        for number, (kind, meeting) in enumerate(zip(self.entries, self.meetings, strict=True)):
+            stream, share = kind
+            for n, slow in enumerate(SLOW):
+                waited = self._waited(kind, meeting, slow) if meeting else 0.0
+                run[number, n] = self._timed(kind, slow).duration + waited + start
+                draws[number, n] = self.streams[stream].read * share / STEPS / run[number, n]
+        return run, draws
+
+    def _waited(self, kind: Kind, meeting: Meeting, slow: float) -> float:
+        """How long a block waits at its barriers for the slowest of the launch, phase by phase."""
+        phases = [np.diff(self._timed(one, slow).met, prepend=0.0) for one in sorted(meeting)]
+        own = np.diff(self._timed(kind, slow).met, prepend=0.0)
+        return float(np.sum(np.max(phases, axis=0) - own))
+
+    def _timed(self, kind: Kind, slow: float) -> Timing:
+        """At a slow-down of HBM, of which a block feels its share."""
+        stream, share = kind
+        key = (stream, 1 + share / STEPS * (slow - 1))
+        if key not in self.timed:
+            self.timed[key] = time_block(self.streams[stream], key[1])
+        return self.timed[key]
+
+
+def _places(offsets: tuple[Ints, ...], reads: Reads, blocks: int, line: int) -> list[int]:
+    """The line at which each block begins to read: neighbours that begin in one line read the same lines."""
+    lowest = None
+    for at, _ in reads.boxes:
+        values = offsets[at]
+        first = np.min(values.reshape(-1, values.shape[-1]), axis=0)
+        lowest = first if lowest is None else np.minimum(lowest, first)
+    assert lowest is not None
+    places: list[int] = np.broadcast_to(lowest * reads.size // line, (blocks,)).tolist()
+    return places
+
+
+def _reads(body: PlannedBody, program: Program) -> list[Reads]:
+    """Per argument what a body loads of it or adds to."""
+    line = int(program.device.core["gm_line"].value)
+    task = program.recording.tasks[body.task]
+    size: dict[int, int] = {}
+    places: dict[int, dict[int, Access]] = {}
+    sizes: dict[int, int] = {}
+
+    def walk(items: Items, times: int) -> None:
+        for item in items:
+            if isinstance(item, Repeat):
+                walk(item.items, times * item.count)
+                continue
+            for n, access in enumerate(item.accesses):
+                if item.plane != "load" and (item.plane != "store" or access.mode != "add"):
+                    continue
+                dtype = program.recording.buffers[task.arguments[access.argument].buffer].dtype
+                sizes[access.argument] = BY_NAME[dtype].bytes
+                moved = line_bytes(access, sizes[access.argument], line) * times
+                size[access.argument] = size.get(access.argument, 0) + moved
+                places.setdefault(access.argument, {})[item.first_access + n] = access
+
+    walk(body.lowered.items, 1)
+    return [Reads(argument, size[argument], tuple(places[argument].items()), sizes[argument]) for argument in size]

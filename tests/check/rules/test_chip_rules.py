@@ -1,0 +1,157 @@
+"""What the chip cannot do is an error at its line, with the way that it can; what it can do is not."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import npuscope.tile as pl
+from npuscope.check.findings import Finding
+from npuscope.check.run import unfit
+from tests.lower.kernels import lowered, program, tensor
+
+ROWS, DEEP, WIDE = 16, 64, 32
+
+
+def errors(fn: Any, *arguments: Any, chip: str = "910b1") -> list[Finding]:
+    return list(unfit(program(fn, *arguments, chip=chip)))
+
+
+def line_of(fn: Any, text: str) -> int:
+    source, first = inspect.getsourcelines(fn)
+    return first + next(n for n, line in enumerate(source) if text in line)
+
+
+def operands() -> tuple[Any, ...]:
+    return (
+        tensor((ROWS, DEEP), "BF16"),
+        tensor((DEEP, WIDE), "BF16"),
+        tensor((ROWS, WIDE), "FP32"),
+        tensor((ROWS, WIDE), "FP32"),
+    )
+
+
+def test_an_accumulator_read_after_another_product_was_added_would_need_a_copy() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
+            first = pl.matmul(x[:, 0:32], w[0:32, :])
+            second = pl.matmul_acc(first, x[:, 32:64], w[32:64, :])  # adds to it
+            one = pl.assemble(one, first, [0, 0])
+            both = pl.assemble(both, second, [0, 0])
+        return one, both
+
+    [error] = errors(kernel, *operands())
+    assert (error.id, error.severity) == ("illegal-move", "error")
+    assert "Acc to Acc" in error.message
+    assert error.line == line_of(
+        test_an_accumulator_read_after_another_product_was_added_would_need_a_copy, "adds to it"
+    )
+    assert "Store the first result before" in error.fix
+
+
+def test_storing_it_first_is_legal() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
+            first = pl.matmul(x[:, 0:32], w[0:32, :])
+            one = pl.assemble(one, first, [0, 0])
+            second = pl.matmul_acc(first, x[:, 32:64], w[32:64, :])
+            both = pl.assemble(both, second, [0, 0])
+        return one, both
+
+    assert errors(kernel, *operands()) == []
+
+
+def test_a_loop_that_adds_to_the_same_seed_in_every_turn_would_need_a_copy() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
+            seed = pl.matmul(x[:, 0:32], w[0:32, :])
+            for _ in pl.range(3):
+                again = pl.matmul_acc(seed, x[:, 32:64], w[32:64, :])
+                one = pl.assemble(one, again, [0, 0])
+        return one
+
+    assert [error.id for error in errors(kernel, *operands())] == ["illegal-move"]
+
+
+def test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="moved"):
+            tile = pl.neg(x[:, 0:64])
+            staged = pl.move(tile, target_memory=pl.MemorySpace.Mat)  # no way
+            one = pl.assemble(one, pl.matmul(staged, w[0:64, :]), [0, 0])
+        return one
+
+    [error] = errors(kernel, *operands())
+    assert "no move from Vec to Mat" in error.message
+    assert error.line == line_of(test_a_vector_tile_moved_to_mat_has_no_instruction_on_the_910b, "no way")
+    assert "Leave the memory space out" in error.fix
+    assert errors(kernel, *operands(), chip="950") == []  # which has that move
+
+
+def test_left_out_the_space_is_the_compilers_and_the_ring_carries_it() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="handed"):
+            one = pl.assemble(one, pl.matmul(pl.neg(x[:, 0:64]), w[0:64, :]), [0, 0])
+        return one
+
+    checked, found = lowered(kernel, *operands())
+    assert unfit(checked) == ()
+    [ring] = found[0].lowered.rings
+    assert (ring.direction, ring.space, ring.slots, ring.slot) == ("V2C", "Mat", 2, ROWS * DEEP * 2)
+
+
+def test_global_memory_cannot_add_bf16_on_the_950() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, out: pl.InOut[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="added"):
+            out = pl.assemble(out, pl.neg(x[:, :]), [0, 0], atomic=pl.AtomicType.Add)
+        return out
+
+    tensors = (tensor((ROWS, DEEP), "BF16"), tensor((ROWS, DEEP), "BF16"))
+    assert errors(kernel, *tensors) == []
+    [error] = errors(kernel, *tensors, chip="950")
+    assert error.id == "atomic-type"
+    assert "cannot add BF16" in error.message
+
+
+def test_a_column_of_few_rows_is_misaligned() -> None:
+    def kernel(rows: int) -> Any:
+        @pl.jit
+        def sums(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="sums"):
+                out = pl.assemble(out, pl.row_sum(x[:, :]), [0, 0])
+            return out
+
+        return sums, tensor((rows, 64), "FP32"), tensor((rows, 1), "FP32")
+
+    assert errors(*kernel(8)) == []  # 32 bytes
+    [error] = errors(*kernel(5))
+    assert error.id == "misaligned-tile"
+    assert "20 bytes" in error.message
+    assert "multiple of 8 rows" in error.fix
+
+
+def test_a_hard_barrier_needs_every_core() -> None:
+    def kernel(blocks: int, together: bool) -> Any:
+        @pl.jit
+        def waits(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+            with pl.spmd(blocks, name_hint="waits", sync_start=together):
+                row = pl.get_block_idx()
+                tile = pl.neg(x[row : row + 1, :])
+                pl.system.syncall(core_type="aiv_only", mode="hard")
+                out = pl.assemble(out, tile, [row, 0])
+            return out
+
+        return waits, tensor((blocks, 64), "FP32"), tensor((blocks, 64), "FP32")
+
+    assert errors(*kernel(48, together=True)) == []
+    for blocks, together, told in ((24, True, "24 blocks"), (48, False, "without sync_start")):
+        [error] = errors(*kernel(blocks, together))
+        assert error.id == "syncall-occupancy"
+        assert told in error.message
+        assert "pl.spmd(48, sync_start=True)" in error.fix
