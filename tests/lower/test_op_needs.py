@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.device.chip import load
+from npuscope.lower.program import Program
 from npuscope.ops import reductions
 
 CHIP = load("ascend910b1")
@@ -26,7 +26,7 @@ def vec_bytes(name: str) -> int:
 
     result = np.zeros((128, 1), np.int32 if "arg" in name else np.float32)
     recording = kernel.record(np.zeros((128, 128), np.float32), result, mode="shapes").recording
-    (found,) = Program(recording, CHIP).kernels
+    (found,) = Program(recording, CHIP).planned.values()
     return next(space.used for space in found.plan.spaces if space.space == "Vec")
 
 

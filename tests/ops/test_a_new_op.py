@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.device.chip import load
 from npuscope.lower.model import instructions
+from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
 from npuscope.report.ops_page import op_text, ops_page
@@ -68,7 +68,7 @@ def test_a_program_computes_with_it_and_is_recorded() -> None:
 def test_it_is_lowered_planned_and_timed() -> None:
     tile, column = np.zeros((128, 128), np.float32), np.zeros((128, 1), np.float32)
     subject = Program(program.record(tile, tile, column, mode="shapes").recording, CHIP)
-    (kernel,) = subject.kernels
+    (kernel,) = subject.planned.values()
     steps = {one.name: one for one in instructions(kernel.lowered.items)}
     assert steps["softsign"].pipe == "V"
     assert steps["row_range"].scratch  # room for a tile beside its operand

@@ -24,7 +24,7 @@ ALLOWED = {
     "tile/language/grammar.py": {"_PYTHON =": "functions of Python itself"},
     "tile/calls/operators.py": {'{"add":': "Python's operator methods, each with its op"},
     "tile/values/lanes.py": {"for _name, _function in": "Python's operator methods on lanes", "_how =": "the same"},
-    "check/shared/constants.py": {"_CALLS": "functions of Python itself"},
+    "check/source/constants.py": {"_CALLS": "functions of Python itself"},
 }
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.check.program import Program
 from npuscope.device.chip import load
 from npuscope.errors import NpuscopeError
+from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.simulate.certainty import Certainty, certainty_of
 from npuscope.simulate.core.standing import standing
