@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from npuscope.ops.spec import OpSpec
 from npuscope.tile.record.model import Site
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,9 +110,9 @@ class Source:
         around = [f for f in self.functions if f.lineno <= line <= (f.end_lineno or f.lineno)]
         return max(around, key=lambda f: f.lineno, default=None)
 
-    def calls_at(self, line: int, name: str) -> Iterator[ast.Call]:
-        """Calls of `name` or `anything.name` that begin on a line."""
-        yield from (call for call in self._calls.get(line, ()) if called(call) == name)
+    def calls_at(self, line: int, op: OpSpec) -> Iterator[ast.Call]:
+        """Calls of an op, as `add(…)` or `anything.add(…)`, that begin on a line."""
+        yield from (call for call in self._calls.get(line, ()) if called(call) in op.names)
 
     @cached_property
     def _calls(self) -> dict[int, list[ast.Call]]:

@@ -11,7 +11,7 @@ import pytest
 from npuscope.ops import table
 
 ROOT = Path(__file__).resolve().parents[2] / "npuscope"
-FOLDERS = ("tile", "lower", "simulate", "report")
+FOLDERS = ("tile", "lower", "check", "simulate", "report")
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 OPS = frozenset(table.BY_NAME) | frozenset(table.BY_SPELLING)
 # Words that are names of ops and of other things too, and what they are compared with then.

@@ -7,19 +7,20 @@ in the first iteration than in later ones, so an operand may have several makers
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
 from npuscope.check.once import once
 from npuscope.lower.program import Program
-from npuscope.lower.source import statement_at
+from npuscope.lower.source import called, statement_at
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.record.model import Body, Loop, Op, Ref, Site, TileType
 
-CUBE = frozenset({"matmul", "matmul_acc", "matmul_dual_acc", "matmul_bias"})
-SAME = frozenset({"reshape", "set_validshape", "move", "transpose_view"})  # the same elements under another name
+Through = tuple[Role, ...]  # ops of these roles are seen through
+SAME: Through = (Role.SAME_ELEMENTS,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +35,8 @@ class Step:
     operands: tuple[tuple[int, ...], ...]  # per operand the steps that may have made it; none for scalars
     zero: bool = False  # makes a tile of zeros, as its source says
 
-    @property
-    def name(self) -> str:
-        return self.op.name
+    def is_a(self, *roles: Role) -> bool:
+        return self.op.spec.is_a(*roles)
 
     @property
     def loads(self) -> bool:
@@ -71,19 +71,19 @@ class Flow:
                     found[maker][step.number] = None
         return tuple(tuple(users) for users in found)
 
-    def makers(self, step: Step, operand: int, through: Collection[str] = ()) -> tuple[Step, ...]:
-        """What may have made an operand; ops of the names in `through` are seen through to what they were made of."""
+    def makers(self, step: Step, operand: int, through: Through = ()) -> tuple[Step, ...]:
+        """What may have made an operand; ops of the roles in `through` are seen through to what they were made of."""
 
         def behind(maker: Step) -> tuple[int, ...]:
-            return maker.operands[0] if maker.name in through and maker.operands else ()
+            return maker.operands[0] if maker.operands and maker.is_a(*through) else ()
 
         return self._reached(step.operands[operand], behind)
 
-    def uses(self, step: Step, through: Collection[str] = ()) -> tuple[Step, ...]:
-        """Who uses a result; ops of the names in `through` are seen through to who uses what they made of it."""
+    def uses(self, step: Step, through: Through = ()) -> tuple[Step, ...]:
+        """Who uses a result; ops of the roles in `through` are seen through to who uses what they made of it."""
 
         def beyond(user: Step) -> tuple[int, ...]:
-            return self.users[user.number] if user.name in through and user.op.plane != "store" else ()
+            return self.users[user.number] if user.op.plane != "store" and user.is_a(*through) else ()
 
         return self._reached(self.users[step.number], beyond)
 
@@ -122,14 +122,14 @@ def flow_of(body: Body, sites: Sequence[Site]) -> Flow:
 
 
 @lru_cache(maxsize=4096)
-def _fills_zeros(site: Site) -> bool:
+def _fills_zeros(site: Site, fill: OpSpec) -> bool:
     """Whether the `pl.full` on a line is given a zero. The source is asked: a computed value may be zero by chance."""
     statement = statement_at(site)
     values = [
         next((keyword.value for keyword in node.keywords if keyword.arg == "value"), (*node.args, None, None, None)[2])
         for node in (ast.walk(statement) if statement is not None else ())
         if isinstance(node, ast.Call)
-        and getattr(node.func, "attr", "") == "full"
+        and called(node) in fill.names
         and node.lineno <= site.line <= (node.end_lineno or node.lineno)
     ]
     return bool(values) and all(isinstance(value, ast.Constant) and value.value == 0 for value in values)
@@ -185,7 +185,7 @@ class _Reader:
     def _add(self, op: Op, frames: _Frames = ()) -> None:
         number = len(self.steps)
         operands = tuple(self._makers(x, frames) if isinstance(x, Ref) else () for x in op.operands)
-        zero = op.name == "full" and _fills_zeros(self.sites[op.site])
+        zero = op.spec.is_a(Role.FILL) and _fills_zeros(self.sites[op.site], op.spec)
         self.steps.append(Step(number, *self._found[number], operands, zero))
 
     def _makers(self, ref: Ref, frames: _Frames) -> tuple[int, ...]:

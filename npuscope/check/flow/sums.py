@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from npuscope.check.flow.dataflow import SAME, Flow, Step
-
-COPIES = SAME | {"cast", "slice", "fillpad", "full"}  # zeros stay zeros
+from npuscope.ops.spec import Role
 
 
 def is_product(flow: Flow, step: Step, operand: int) -> bool:
@@ -17,7 +16,7 @@ def is_product(flow: Flow, step: Step, operand: int) -> bool:
 
 def acc_of(flow: Flow, step: Step) -> int | None:
     """The operand that a step adds a product to; None where it does not."""
-    if step.name == "add" and len(step.operands) == 2:
+    if step.is_a(Role.SUM) and len(step.operands) == 2:
         for acc, product in ((0, 1), (1, 0)):
             if is_product(flow, step, product):
                 return acc
@@ -63,5 +62,5 @@ def zero_of(flow: Flow, store: Step) -> Step | None:
     """The `pl.full` of zeros that a step writes to GM, if it writes those."""
     if not store.stores or store.op.accesses[0].mode != "write":
         return None
-    makers = flow.makers(store, 0, COPIES)
+    makers = flow.makers(store, 0, (Role.KEEPS_ZEROS,))
     return makers[0] if makers and all(maker.zero for maker in makers) else None

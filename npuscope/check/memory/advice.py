@@ -19,10 +19,13 @@ from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, ins
 from npuscope.lower.passes.build import build
 from npuscope.lower.program import Program
 from npuscope.lower.source import statement_at
+from npuscope.ops.shaping import SLICE
+from npuscope.ops.transfers import LOAD
 from npuscope.tile.record.model import Site
 
 Axes = tuple[str | None, ...]
 STEP = 16  # tiles are multiples of it
+SHAPE_AT = {**dict.fromkeys(SLICE.names, 1), **dict.fromkeys(LOAD.names, 2)}  # the argument that is a tile's shape
 
 
 def advice(program: Program, usage: Usage) -> str:
@@ -125,7 +128,7 @@ def sliced_axes(site: Site) -> tuple[Axes, ...]:
             if isinstance(node.ctx, ast.Load) and any(isinstance(part, ast.Slice) for part in parts):
                 found.append(((node.lineno, node.col_offset), tuple(_extent(part) for part in parts)))
         elif isinstance(node.func, ast.Attribute):
-            place = {"slice": 1, "load": 2}.get(node.func.attr, len(node.args))
+            place = SHAPE_AT.get(node.func.attr, len(node.args))
             shape = node.args[place] if place < len(node.args) else None
             if isinstance(shape, ast.List | ast.Tuple):
                 found.append(((node.lineno, node.col_offset), tuple(_name(part) for part in shape.elts)))

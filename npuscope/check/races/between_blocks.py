@@ -19,6 +19,7 @@ from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.model import Race, Side
 from npuscope.check.wording.region_text import named, region_text
 from npuscope.lower.program import Program
+from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.cells import Region
 from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Task
@@ -144,7 +145,7 @@ def _walk(items: tuple[Op | Loop, ...], phase: Offsets, depth: int, found: list[
     """Adds the accesses below `items`, which begin in `phase`; the phase they end in."""
     for item in items:
         if isinstance(item, Op):
-            phase = phase + (item.name == "syncall")
+            phase = phase + item.spec.is_a(Role.BARRIER)
             found += [Phased(item, access, phase) for access in item.accesses]
             continue
         for segment in item.segments:
@@ -158,7 +159,7 @@ def _walk(items: tuple[Op | Loop, ...], phase: Offsets, depth: int, found: list[
 def _barriers(items: tuple[Op | Loop, ...]) -> int:
     """How many barriers one turn of a loop passes."""
     return sum(
-        item.name == "syncall"
+        item.spec.is_a(Role.BARRIER)
         if isinstance(item, Op)
         else sum(segment.count * _barriers(segment.items) for segment in item.segments)
         for item in items

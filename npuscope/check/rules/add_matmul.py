@@ -23,8 +23,9 @@ from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import accumulated
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Launch, Program
+from npuscope.ops.spec import Role
 
-RESCALED = SAME | {"slice", "cast", "mul", "row_expand_mul", "row_expand_div"}
+RESCALED = (*SAME, Role.PART, Role.CAST, Role.PRODUCT, Role.QUOTIENT)
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -96,7 +97,7 @@ def _crossing_products(program: Program) -> Iterator[Finding]:
     launches = {task: launch for launch in program.launches for task in launch.tasks}
     seen: set[tuple[int, int]] = set()
     for place in places(program):
-        if place.step.name != "add" or len(place.step.operands) != 2:
+        if not place.step.is_a(Role.SUM) or len(place.step.operands) != 2:
             continue
         for summed, product in ((0, 1), (1, 0)):
             values = _cube_store(program, place, product)
@@ -167,7 +168,7 @@ def _writers(program: Program, launch: Launch, load: Step) -> list[Written]:
             flow = flows_of(program)[group.body]
             for step in flow.steps:
                 if step.stores and step.op.accesses[0].argument in into:
-                    makers = flow.makers(step, 0, SAME | {"cast"})
+                    makers = flow.makers(step, 0, (*SAME, Role.CAST))
                     cube = bool(makers) and all(maker.op.plane == "cube" for maker in makers)
                     found.append(Written(number, group.body, step, makers[0] if cube else None))
     return found[::-1]

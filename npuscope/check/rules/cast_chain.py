@@ -10,6 +10,7 @@ from npuscope.check.flow.places import Place, places, shown
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.passes.casts import chain
 from npuscope.lower.program import Program
+from npuscope.ops.spec import Role
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -17,7 +18,7 @@ def check(program: Program) -> Iterator[Finding]:
     if rules is None:
         return
     for place in places(program):
-        if place.step.name != "cast" or place.step.op.plane != "vector" or _drains(place):
+        if not place.step.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
             continue
         for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
             hops = chain(source.lower(), place.step.result.dtype.lower(), rules.casts)

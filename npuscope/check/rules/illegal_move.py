@@ -14,6 +14,7 @@ from npuscope.check.rule import Example, Rule
 from npuscope.device.chip import Rules
 from npuscope.lower.model import Items, Lowered, Repeat, carried, instructions
 from npuscope.lower.program import PlannedBody, Program
+from npuscope.ops.spec import Role
 
 THROUGH_RING = "Leave the memory space out: the tile is then handed over through the ring between the cores."
 OWN_ACCUMULATOR = (
@@ -35,10 +36,11 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
     for one in instructions(lowered.items):
-        if one.plane != "move" or one.name == "pop" or not one.reads:
+        if one.plane != "move" or one.spec.is_a(Role.RECEIVE) or not one.reads:
             continue
         source = lowered.values[one.reads[0]]
-        number = one.attribute("tile") if one.name == "push" else one.result
+        sends = one.spec.is_a(Role.SEND)
+        number = one.attribute("tile") if sends else one.result
         if not isinstance(number, int):
             continue
         target = lowered.values[number]
@@ -49,7 +51,7 @@ def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
         elif source.space == target.space or way in rules.moves:
             if way == "Acc->Mat" and not rules.ring_on_chip and target.dtype not in ("BF16", "FP16"):
                 fix = 'Only BF16 or FP16 can go this way: pl.cast(…, pl.BF16, mode="rint") it first.'
-        elif one.name != "push":
+        elif not sends:
             fix = "Only a product writes to Acc: begin with pl.matmul." if target.space == "Acc" else THROUGH_RING
         elif target.said:
             fix = THROUGH_RING

@@ -21,11 +21,10 @@ from npuscope.check.flow.timeline import accesses
 from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
+from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.record.model import Access, Task
 from npuscope.tile.record.writers import are_in
-
-ALIASES = frozenset({"move", "set_validshape"})
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -63,7 +62,7 @@ def _declared(place: Place, least: int) -> Iterator[Finding]:
 
 def _undeclared(place: Place) -> Iterator[tuple[int, Finding]]:
     """Padding that nothing declares, with the argument that has it."""
-    loads = place.flow.makers(place.step, 1, ALIASES)
+    loads = place.flow.makers(place.step, 1, (Role.SAME_PLACES,))
     if len(loads) != 1 or not loads[0].loads or len(loads[0].result.shape) < 2:
         return
     load = place.other(loads[0])

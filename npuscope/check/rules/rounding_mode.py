@@ -15,6 +15,8 @@ from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.lower.source import read
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.elementwise import CAST
+from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Op, Site
 
 
@@ -42,7 +44,7 @@ def check(program: Program) -> Iterator[Finding]:
 def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
     for step in flow.steps:
-        if step.name != "cast" or ("mode", "round") not in step.op.attributes or not _from_data(flow, step):
+        if not step.is_a(Role.CAST) or ("mode", "round") not in step.op.attributes or not _from_data(flow, step):
             continue
         for maker in flow.makers(step, 0):
             if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
@@ -75,14 +77,14 @@ def _loses(source: str, target: str) -> bool:
 
 def _mode_left_out(site: Site) -> bool:
     source = read(site.file)
-    calls = [] if source is None else list(source.calls_at(site.line, "cast"))
+    calls = [] if source is None else list(source.calls_at(site.line, CAST))
     return any(len(call.args) < 3 and all(k.arg != "mode" for k in call.keywords) for call in calls)
 
 
 def _changed(file: str, line: int) -> str:
     """The line with the mode given, where it holds one cast, whole."""
     source = read(file)
-    calls = [] if source is None else list(source.calls_at(line, "cast"))
+    calls = [] if source is None else list(source.calls_at(line, CAST))
     if source is None or len(calls) != 1 or calls[0].lineno != calls[0].end_lineno:
         return ""
     return source.replaced(calls[0], f'{source.segment(calls[0])[:-1]}, mode="rint")')

@@ -9,13 +9,14 @@ from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.model import instructions
 from npuscope.lower.program import PlannedBody, Program
+from npuscope.ops.spec import Role
 
 
 def check(program: Program) -> Iterator[Finding]:
     def found(body: PlannedBody) -> Iterator[Problem]:
         task = program.recording.tasks[body.task]
         for one in instructions(body.lowered.items):
-            if one.name != "syncall" or one.attribute("mode") != "hard":
+            if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
                 continue
             vector = one.attribute("core_type") == "aiv_only"
             cores = int((program.device.cores.vector if vector else program.device.cores.cube).value)

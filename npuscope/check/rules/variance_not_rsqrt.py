@@ -17,12 +17,9 @@ from npuscope.check.rule import Example, Rule
 from npuscope.check.source.goldens import faulty_goldens
 from npuscope.lower.program import Program
 from npuscope.lower.source import read
+from npuscope.ops.reductions import ROW_SUM
+from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Op, Site, Task
-
-PRODUCTS = frozenset({"mul", "row_expand_mul", "col_expand_mul"})
-QUOTIENTS = frozenset({"div", "row_expand_div"})
-TERMS = frozenset({"add", "sub", "row_expand_add", "row_expand_sub", "col_expand_add", "col_expand_sub"})
-KEEPS = frozenset({"cast", "reshape", "transpose", "slice", "move", "row_expand", "col_expand"})
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ def _met(facts: list[_Fact | None]) -> _Fact | None:
 
 
 def _is_fault(op: Op, operands: list[_Fact | None]) -> bool:
-    if op.name not in PRODUCTS | QUOTIENTS or len(operands) != 2 or op.operands[0] == op.operands[1]:
+    if not op.spec.is_a(Role.PRODUCT, Role.QUOTIENT) or len(operands) != 2 or op.operands[0] == op.operands[1]:
         return False
     left, right = operands
     if left is None or right is None:
         return False
-    return _normalises(right, left) or (op.name in PRODUCTS and _normalises(left, right))
+    return _normalises(right, left) or (op.spec.is_a(Role.PRODUCT) and _normalises(left, right))
 
 
 def _fact(op: Op, operands: list[_Fact | None], task: Task) -> _Fact | None:
@@ -97,24 +94,24 @@ def _fact(op: Op, operands: list[_Fact | None], task: Task) -> _Fact | None:
     reads = frozenset(task.arguments[access.argument].buffer for access in op.accesses if access.mode == "read")
     if reads:
         return _Fact(reads)
-    if op.name == "full":
+    if op.spec.is_a(Role.FILL):
         return FILLED
     values = [fact for fact in operands if fact is not None]
     if not values or len(values) < len(operands):
         return None
-    if op.name in KEEPS:
+    if op.spec.is_a(Role.KEEPS_VALUES):
         return values[-1]  # of a spread, the vector that is spread
-    if op.name == "row_sum":
+    if op.spec is ROW_SUM:
         return replace(values[0], summed=True) if values[0].power == 2 else None
-    if op.name not in PRODUCTS | QUOTIENTS | TERMS:
+    if not op.spec.is_a(Role.PRODUCT, Role.QUOTIENT, Role.TERM):
         return None
     if len(values) == 1:  # with a number
         return replace(values[0], scaled=values[0].summed)
     left, right = values
-    if op.name in TERMS:
+    if op.spec.is_a(Role.TERM):
         return _added(left, right)
     if op.operands[0] == op.operands[1]:
-        return replace(left, power=2) if left.power == 1 and op.name in PRODUCTS else None
+        return replace(left, power=2) if left.power == 1 and op.spec.is_a(Role.PRODUCT) else None
     if FILLED in values:
         value = left if right is FILLED else right
         return replace(value, scaled=value.summed)
@@ -137,7 +134,7 @@ def _added(left: _Fact, right: _Fact) -> _Fact | None:
 def _changed(file: str, line: int, op: Op) -> str:
     """The line with the vector in an rsqrt, where the call stands on it whole."""
     source = read(file)
-    calls = [] if source is None else list(source.calls_at(line, op.name))
+    calls = [] if source is None else list(source.calls_at(line, op.spec))
     if source is None or len(calls) != 1 or len(calls[0].args) != 2 or not isinstance(calls[0].func, ast.Attribute):
         return ""
     module, vector = calls[0].func.value, calls[0].args[1]

@@ -22,6 +22,7 @@ from npuscope.check.flow.timeline import timeline
 from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
+from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 
 SOON = 256  # tasks
@@ -171,7 +172,7 @@ def _adds_to_it(flow: Flow, load: Step) -> bool:
     """Whether what a step loads is only ever the start of a sum that goes back where it came from."""
     uses = flow.uses(load, SAME)
     return bool(uses) and all(
-        use.name == "add"
+        use.is_a(Role.SUM)
         and any((held := sum_in_gm(flow, use, acc)) is not None and held[0] is load for acc in range(len(use.operands)))
         for use in uses
     )

@@ -6,6 +6,8 @@ import ast
 
 from npuscope.lower.program import Program
 from npuscope.lower.source import called, read, statement_at
+from npuscope.ops.cube import MATMUL, MATMUL_ACC
+from npuscope.ops.elementwise import ADD
 from npuscope.tile.record.model import Site, Task
 
 
@@ -69,11 +71,11 @@ class _Accumulated(ast.NodeTransformer):
     changed = False
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if called(node) == "add" and len(node.args) == 2:
+        if called(node) in ADD.names and len(node.args) == 2:
             for acc, product in (node.args, node.args[::-1]):
-                if isinstance(product, ast.Call) and called(product) == "matmul":
+                if isinstance(product, ast.Call) and called(product) in MATMUL.names:
                     kept = [keyword for keyword in product.keywords if keyword.arg in ("a_trans", "b_trans")]
-                    node = ast.Call(_renamed(product.func, "matmul_acc"), [acc, *product.args[:2]], kept)
+                    node = ast.Call(_renamed(product.func, MATMUL_ACC.names[0]), [acc, *product.args[:2]], kept)
                     self.changed = True
                     break
         return self.generic_visit(node)

@@ -28,7 +28,7 @@ def summed(x: pl.Tensor[[16, 256], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.F
 
 
 def only(flow: Flow, name: str) -> list[Step]:
-    return [step for step in flow.steps if step.name == name]
+    return [step for step in flow.steps if step.op.name == name]
 
 
 def test_what_a_loop_carries_has_the_makers_of_its_first_and_later_turns() -> None:
