@@ -109,7 +109,7 @@ def pipe_share(run: Simulated, pipe: str) -> float:
     kind = int(job.block_class[-1])
     slow = float(np.interp(np.mean(run.times.end - run.times.start), job.run[kind], SLOW))
     stream, share = classes.entries[kind]
-    timing = time_block(classes.streams[stream], 1 + share / STEPS * (slow - 1))
+    timing = time_block(classes.streams[stream], slow, share=share / STEPS)
     return 100 * float(timing.busy[PIPES[pipe]]) / US / kernel_time(run)
 
 

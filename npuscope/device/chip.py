@@ -97,13 +97,14 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cycles of a vector instruction: head + slope per 256 bytes + tail."""
+    """Cycles of a vector instruction: head + slope per 256 bytes + tail, and `row` per row where it goes row by row."""
 
     head: float
     slope: float
     tail: float
     source: str
     confidence: Literal["measured", "documented", "fitted", "guessed"]
+    row: float = 0.0
 
 
 class ReduceCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from npuscope.ops.spec import OpSpec, Plane, Role
 _LOAD: tuple[Plane, ...] = ("load",)
 _STORE: tuple[Plane, ...] = ("store",)
 _MOVE: tuple[Plane, ...] = ("move",)
-_IN, _OUT = "timing.dma_rate", "timing.store_rate"
+_IN, _OUT = "timing.load_vector_l2", "timing.store_rate"
 
 # --- GM
 
@@ -50,7 +50,7 @@ PUSH = OpSpec(
     "push", _MOVE, "lowered", "A tile into the ring to the other kind of core.", cost=_OUT, roles=(Role.SEND,),
 )
 POP = OpSpec(
-    "pop", _MOVE, "lowered", "A tile out of the ring from the other kind of core.", cost="timing.hand_over",
+    "pop", _MOVE, "lowered", "A tile out of the ring from the other kind of core.", cost="timing.hand_over_to_vector",
     roles=(Role.RECEIVE,),
 )
 

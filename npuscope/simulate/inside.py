@@ -129,9 +129,8 @@ def inside(simulated: Simulated, kernel: str) -> Inside:
     kind = int(np.argmax(np.bincount(kinds, run)))
     of_kind = kinds == kind
     number, share = simulated.prepared.classes.entries[kind]
-    memory = float(np.interp(np.mean(run[of_kind]), job.run[kind], SLOW))
-    slow = 1 + share / STEPS * (memory - 1)
+    slow = float(np.interp(np.mean(run[of_kind]), job.run[kind], SLOW))
     stream = simulated.prepared.classes.streams[number]
-    timing, lane = trace_block(stream, slow)
+    timing, lane = trace_block(stream, slow, share=share / STEPS)
     sites = tuple(f"{site.file.rpartition('/')[2]}:{site.line}" for site in program.recording.sites)
     return Inside(kernel, int(np.sum(of_kind)), len(rows), slow, timing, lane, stream, sites)

@@ -1,7 +1,7 @@
 """A simulated run as a Trace: the lanes, markers, times and edges that a capture of the runtime has.
 
 Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vector cores. A mixed block has a slice on
-its cube core and on both vector cores, as the runtime records it. Markers: Running_Task_Single for a block handed to an
+its cube core and on both vector cores, as the runtime records it, each as long as that core works. Markers: Running_Task_Single for a block handed to an
 idle core, Running_Task_Pair for one put behind another; of the scheduler's turns Drain (room of rings given back, left
 over from the turn before), Phase1 (seeing ends and what they make ready), Phase3b (tasks that do nothing), Phase2
 (blocks that start together) and Phase4 (handing out). There is no Phase3: the runtime that is modelled wires a task
@@ -44,10 +44,16 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     kernels = np.array(names, dtype=object), np.array([numbers[name] for name in names], np.int64)
     ran = np.flatnonzero(times.core >= 0)
-    cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels)
-    mixed = ran[job.shape[job.task_of[ran]] == MIX] if len(ran) else ran
+    is_mixed = job.shape[job.task_of[ran]] == MIX if len(ran) else np.zeros(0, bool)
+    mixed = ran[is_mixed]
+    parts = job.parts[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
+    share = np.ones(len(ran))
+    share[is_mixed] = parts[:, 0]
+    cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels, share)
     vectors = [
-        _slices(mixed, first_core + machine.clusters + 2 * times.core[mixed] + n, prepared, times, kernels)
+        _slices(
+            mixed, first_core + machine.clusters + 2 * times.core[mixed] + n, prepared, times, kernels, parts[:, n + 1]
+        )
         for n in range(2)
     ]
     cores = _with_slots(pl.concat([cube, *vectors]))
@@ -69,9 +75,11 @@ def _ns(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dty
     return np.round(values).astype(np.int64)
 
 
-def _slices(rows: Any, lanes: Any, prepared: Prepared, times: Times, kernels: Any) -> pl.DataFrame:
+def _slices(rows: Any, lanes: Any, prepared: Prepared, times: Times, kernels: Any, share: Any) -> pl.DataFrame:
+    """`share`: of each block's run, how much this core works; it leaves when it has done its part."""
     tasks = prepared.job.task_of[rows]
-    start, end = _ns(times.start[rows]), _ns(times.end[rows])
+    start = _ns(times.start[rows])
+    end = _ns(times.start[rows] + (times.end[rows] - times.start[rows]) * share)
     names, numbers = kernels
     return pl.DataFrame(
         {

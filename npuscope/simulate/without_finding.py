@@ -57,7 +57,7 @@ class Owners:
     def memory(self, number: int) -> float:
         """The share of a block of a class that its busiest memory pipe works."""
         classes = self.prepared.classes
-        timing = classes.timed[classes.entries[number][0], 1.0]
+        timing = classes.timed[classes.entries[number], 1.0]
         return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
 
 

@@ -60,7 +60,6 @@ class Lifetime:
     last: int
     loops: tuple[Loop, ...] = ()
     loaded: bool = False  # straight from GM
-    summed: bool = False  # by the cube, whose products come one after the other anyway
 
 
 @dataclass
@@ -133,7 +132,6 @@ class Lives:
             early = spec.storage == "apart" or (spec.storage == "apart_if_wider" and self._widens(one))
             life = self._needed(one.result, read if early else write, loops)
             life.loaded = life.loaded or one.plane == "load"
-            life.summed = life.summed or one.plane == "cube"
 
     def _widens(self, one: Instruction) -> bool:
         values = self.lowered.values

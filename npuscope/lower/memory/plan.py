@@ -133,7 +133,7 @@ def _copies(value: Value, lives: Lives, unit: Unit) -> Iterator[_Copy]:
     life = lives.found[value.storage]
     for turns in product(*(range(loop.own) for loop in life.loops)):
         of = {loop.start: turn for loop, turn in zip(life.loops, turns, strict=True)}
-        lanes = {} if life.summed else {loop.number: loop.lane(of[loop.start]) for loop in life.loops}
+        lanes = {loop.number: loop.lane(of[loop.start]) for loop in life.loops}
         first = lives.moment(life.first, unit, of, last=False)
         yield _Copy(value, life, turns, lanes, first, lives.moment(life.last, unit, of, last=True))
 

@@ -46,7 +46,7 @@ class BlockClasses:
     program: Program
     known: dict[tuple[Kind, Meeting], int] = field(default_factory=dict)  # -> class
     streams: list[Stream] = field(default_factory=list)
-    timed: dict[tuple[int, float], Timing] = field(default_factory=dict)
+    timed: dict[tuple[Kind, float], Timing] = field(default_factory=dict)
     entries: list[Kind] = field(default_factory=list)
     meetings: list[Meeting] = field(default_factory=list)  # of each entry
 
@@ -132,6 +132,22 @@ class BlockClasses:
                 draws[number, n] = self.streams[stream].read * share / STEPS / run[number, n]
         return run, draws
 
+    def parts(self) -> Floats:
+        """Of the run of every class, the share that the cube core and each of two vector cores work.
+
+        Where the tiles of a mixed block are not split, its second vector core has nothing to do and leaves at once.
+        """
+        start = self.device.timing["block_start"].value * NS
+        split = {number: bool(key[2]) for key, number in self._numbers.items()}
+        found = np.ones((len(self.entries), 3))
+        for number, kind in enumerate(self.entries):
+            timing = self._timed(kind, 1.0)
+            second = timing.vector if split[kind[0]] else 0.0
+            found[number] = [
+                (part + start) / (timing.duration + start) for part in (timing.cube, timing.vector, second)
+            ]
+        return found
+
     def _waited(self, kind: Kind, meeting: Meeting, slow: float) -> float:
         """How long a block waits at its barriers for the slowest of the launch, phase by phase."""
         phases = [np.diff(self._timed(one, slow).met, prepend=0.0) for one in sorted(meeting)]
@@ -140,10 +156,10 @@ class BlockClasses:
 
     def _timed(self, kind: Kind, slow: float) -> Timing:
         """At a slow-down of HBM, of which a block feels its share."""
-        stream, share = kind
-        key = (stream, 1 + share / STEPS * (slow - 1))
+        key = (kind, slow)
         if key not in self.timed:
-            self.timed[key] = time_block(self.streams[stream], key[1])
+            stream, share = kind
+            self.timed[key] = time_block(self.streams[stream], slow, share=share / STEPS)
         return self.timed[key]
 
 

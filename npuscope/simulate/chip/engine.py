@@ -268,8 +268,8 @@ def poll(
             for place in range(cores[UNSEEN_COUNT, core] - 1):
                 unseen[place, core] = unseen[place + 1, core]
             cores[UNSEEN_COUNT, core] -= 1
+            clock += machine.complete + (machine.complete_turn if seen == 0 else 0.0)
             seen += 1
-            clock += machine.complete
             times.finish[row] = clock
             task = job.task_of[row]
             s.todo[DONE, task] += 1

@@ -25,8 +25,10 @@ class Machine(NamedTuple):
     threads: int
     limit: float  # bytes per nanosecond of HBM
     poll: float
-    dispatch: float
-    complete: float
+    dispatch: float  # per block handed out
+    dispatch_turn: float  # and once in a turn that hands out any
+    complete: float  # per block seen done
+    complete_turn: float
     resolve: float
     visible: float
     fin: float
@@ -92,6 +94,7 @@ class Job(NamedTuple):
     waits_host: Ints  # the task that the orchestrator waits for before it submits this one; -1 for none
     run: Floats  # [class, slow-down]
     draws: Floats  # [class, slow-down]
+    parts: Floats  # [class, cube core and the two vector cores]: of a mixed block, the share of its run that each works
     rings: Rings = ENDLESS
 
 

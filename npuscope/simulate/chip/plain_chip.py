@@ -257,8 +257,8 @@ class Chip:
             polled += machine.poll
             while core.unseen and self.times.end[core.unseen[0]] + machine.fin <= clock:
                 row = core.unseen.pop(0)
+                clock += machine.complete + (machine.complete_turn if seen == 0 else 0.0)
                 seen += 1
-                clock += machine.complete
                 self.times.finish[row] = clock
                 task = int(self.job.task_of[row])
                 self.done[task] += 1
@@ -329,6 +329,7 @@ class Chip:
         core.state, core.due = ("gated", FAR) if begin is None else ("waiting", begin)
 
     def hand_out(self, thread: Thread, clock: float) -> float:
+        handed = 0
         for kind in ("idle", "behind", "early"):
             for shape in (MIX, AIC, AIV) if thread.number % 2 == 0 else (MIX, AIV, AIC):
                 queue = self.early[shape] if kind == "early" else self.ready[shape]
@@ -349,7 +350,8 @@ class Chip:
                         continue
                     clock = max(clock, float(self.times.ready[task]))  # a peer's turn may make it ready only then
                     if kind != "early":
-                        clock += self.machine.dispatch
+                        clock += self.machine.dispatch + (self.machine.dispatch_turn if handed == 0 else 0.0)
+                        handed += 1
                     elif self.handed[task] == 0:  # staging costs once per task
                         clock += self.machine.stage
                     if now:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from npuscope.device.chip import Device
 from npuscope.lower.program import Program
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.simulate.chip.block_classes import BlockClasses
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
 from npuscope.simulate.chip.ring_arrays import rings_of
@@ -33,6 +35,7 @@ def prepare(program: Program) -> Prepared:
     blocks = [classes.of(task) if task.groups else np.zeros(0, np.int64) for task in tasks]
     counts = np.array([len(one) for one in blocks], np.int64)
     run, draws = classes.tables() if classes.entries else (np.ones((1, 10)), np.zeros((1, 10)))
+    parts = classes.parts() if classes.entries else np.ones((1, 3))
     edges = sorted({(edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0})
     source = np.array([src for src, _ in edges], np.int64)
     target = np.array([dst for _, dst in edges], np.int64)
@@ -44,6 +47,10 @@ def prepare(program: Program) -> Prepared:
         + timing["submit_argument"].value * arguments
         + timing["submit_edge"].value * producers
     )
+    for buffer in program.recording.buffers:
+        if buffer.filled and buffer.before_task < len(tasks):  # the orchestrator fills it before it goes on
+            bytes_ = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+            submit[buffer.before_task] += bytes_ / timing["fill_rate"].value * NS
     job = Job(
         shape=np.array([SHAPE[t.core] if len(b) else NONE for t, b in zip(tasks, blocks, strict=True)], np.int64),
         blocks=counts,
@@ -59,6 +66,7 @@ def prepare(program: Program) -> Prepared:
         waits_host=_host_waits(program.recording),
         run=run,
         draws=draws,
+        parts=parts,
         rings=rings_of(program, edges),
     )
     return Prepared(program, classes, job, machine_of(program.device))
@@ -73,7 +81,9 @@ def machine_of(device: Device) -> Machine:
         limit=device.timing["hbm_rate"].value / NS,
         poll=ns["poll_core"],
         dispatch=ns["dispatch_block"],
+        dispatch_turn=ns["dispatch_turn"],
         complete=ns["complete_block"],
+        complete_turn=ns["complete_turn"],
         resolve=ns["resolve_edge"],
         visible=ns["visible"],
         fin=ns["fin_visible"],

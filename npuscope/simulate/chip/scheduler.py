@@ -229,7 +229,7 @@ def peer_idle(machine: Machine, s: State, shape: int, thread: int) -> bool:
 @compiled_part
 def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, clock: float) -> float:
     """Ready blocks to the thread's own cores: idle places, then places behind, then early tasks."""
-    cores, own, clusters = s.core, s.own, machine.clusters
+    cores, own, clusters, handed = s.core, s.own, machine.clusters, 0
     for kind in range(3):
         for turn in range(3):
             shape = turn if thread % 2 == 0 or turn == 0 else 3 - turn
@@ -247,7 +247,8 @@ def hand_out(job: Job, machine: Machine, times: Times, s: State, thread: int, cl
                     continue
                 clock = max(clock, times.ready[task])  # a peer whose turn is under way may make it ready only then
                 if kind != 2:
-                    clock += machine.dispatch
+                    clock += machine.dispatch + (machine.dispatch_turn if handed == 0 else 0.0)
+                    handed += 1
                 elif s.todo[HANDED, task] == 0:  # staging costs once per task
                     clock += machine.stage
                 if not now:

@@ -1,7 +1,8 @@
-"""What one instruction costs on an idle core: nanoseconds that stay, and nanoseconds that grow when GM is busy.
+"""What one instruction costs on an idle core: how long its pipe is taken, and how long after that its result is there.
 
-Every constant is the device file's. Transfers with GM pay a fixed price and then whole lines: rows that lie side by
-side share lines, so spans are counted, not rows.
+Every constant is the device file's. A transfer with GM takes its pipe for a fixed time, for every row that lies apart
+and for its bytes, which come faster out of L2 than out of HBM; what it brings is there a latency later, in which the
+pipe may already do the next one.
 """
 
 from __future__ import annotations
@@ -22,19 +23,23 @@ from npuscope.tile.record.model import Access
 NS = 1e9
 REPEAT = 256  # bytes of one step of the vector unit
 DRAIN = "core.l0_drain"
+GRAIN = 32  # bytes, the least that a transfer moves
+CORE = {"AIC": "cube", "AIV": "vector", None: "vector"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`fixed` nanoseconds, and `memory` nanoseconds while nobody else uses GM; `lines` bytes of GM in whole lines.
+    """Nanoseconds: `fixed` and `memory` of its pipe, the latter out of L2 or, `far`, out of HBM that nobody else uses.
 
-    `place`: the constant of the device file that rules it.
+    The result is there `latency` later. `lines`: bytes of GM in whole lines. `place`: the constant that rules it.
     """
 
     fixed: float
     memory: float = 0.0
     lines: int = 0
     place: str = ""
+    latency: float = 0.0
+    far: float = 0.0
 
 
 def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
@@ -70,12 +75,17 @@ def _size(value: Value) -> int:
     return prod(value.shape) * BY_NAME[value.dtype].bytes
 
 
-def line_bytes(access: Access, size: int, line: int) -> int:
-    """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
+def _spans(access: Access) -> tuple[int, list[tuple[int, int]]]:
+    """Elements of a box that lie side by side in GM, and the extents and strides along which such spans repeat."""
     span, outer = 1, list(zip(access.shape, access.strides, strict=True))
     while outer and (outer[-1][1] == span or outer[-1][0] == 1):
-        extent, _ = outer.pop()
-        span *= extent
+        span *= outer.pop()[0]
+    return span, outer
+
+
+def line_bytes(access: Access, size: int, line: int) -> int:
+    """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
+    span, outer = _spans(access)
     spans = prod(extent for extent, _ in outer)
     gap = min((stride for extent, stride in outer if extent > 1), default=0) * size
     if spans > 1 and gap < line:  # neighbours share lines
@@ -83,34 +93,66 @@ def line_bytes(access: Access, size: int, line: int) -> int:
     return spans * -(-span * size // line) * line
 
 
+def _rows_and_bytes(one: Instruction, lowered: Lowered, size: int) -> tuple[float, float]:
+    """Rows that lie apart in GM and the bytes that one core moves, in steps of GRAIN; of a split body each its half."""
+    rows = moved = 0.0
+    for access in one.accesses:
+        span, outer = _spans(access)
+        spans = prod(extent for extent, _ in outer)
+        rows += spans
+        moved += spans * -(-span * size // GRAIN) * GRAIN
+    halves = _halves(one, lowered)
+    return rows / halves, moved / halves
+
+
+def _halves(one: Instruction, lowered: Lowered) -> int:
+    """Over how many vector cores the instruction's tile is split."""
+    return 2 if lowered.split and one.unit == "AIV" else 1
+
+
 def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     """Between GM and the core."""
+    timing = device.timing
     number = one.result if one.result is not None else one.reads[0] if one.reads else None
     size = 4 if number is None else BY_NAME[lowered.values[number].dtype].bytes
-    line = int(device.core["gm_line"].value)
-    moved = sum(line_bytes(access, size, line) for access in one.accesses)
-    fixed = device.timing["dma_fixed"].value * NS
+    lines = sum(line_bytes(access, size, int(device.core["gm_line"].value)) for access in one.accesses)
     if one.pipe == "FIXP":
-        rows, columns = matrix(lowered.values[one.reads[0]].shape)
-        drain = _drain(rows, columns, device) * NS / _clock(device)
-        return Cost(0.0, drain, moved, DRAIN)
-    key = "dma_rate" if one.pipe == "MTE2" else "store_rate"
-    return Cost(fixed, moved / device.timing[key].value * NS, moved, f"timing.{key}")
+        drain = _drain(*matrix(lowered.values[one.reads[0]].shape), device) * NS / _clock(device)
+        return Cost(0.0, drain, lines, DRAIN, timing["store_latency"].value * NS, drain)
+    rows, moved = _rows_and_bytes(one, lowered, size)
+    if one.pipe == "MTE3":
+        memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
+        fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
+        return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
+    core = CORE[one.unit]
+    near, far = (
+        (moved / timing[f"load_{core}_{source}"].value + rows * timing[f"load_{core}_row"].value) * NS
+        for source in ("l2", "hbm")
+    )
+    fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
+    return Cost(fixed, near, lines, f"timing.load_{core}_l2", latency, far)
 
 
 def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     """A tile through the ring: on chip, or written to GM and read back, where it is still in L2.
 
-    Who takes it waits for one sync, whichever way it goes; who gives it does not wait.
+    Who takes it can begin a sync after it was given; neither pipe is taken meanwhile.
     """
-    number = one.reads[0] if one.spec.is_a(Role.SEND) else one.result
-    value = lowered.values[number]  # type: ignore[index]
-    cycle = NS / _clock(device)
+    timing = device.timing
+    gives = one.spec.is_a(Role.SEND)
+    value = lowered.values[one.reads[0] if gives else one.result]  # type: ignore[index]
+    sync = timing["hand_over_to_cube" if one.unit == "AIV" else "hand_over_to_vector"].value * NS if gives else 0.0
     if one.pipe == "FIXP":
-        return Cost(_drain(*matrix(value.shape), device) * cycle, place=DRAIN)
-    sync = device.timing["hand_over"].value * cycle if one.spec.is_a(Role.RECEIVE) else 0.0
-    rate = device.timing["dma_rate" if one.pipe == "MTE2" else "store_rate"].value
-    return Cost(sync + device.timing["dma_fixed"].value * NS + _size(value) / rate * NS, place=one.spec.cost)
+        return Cost(_drain(*matrix(value.shape), device) * NS / _clock(device), place=DRAIN, latency=sync)
+    halves = _halves(one, lowered)
+    rows, moved = matrix(value.shape)[0] / halves, _size(value) / halves
+    if gives:
+        taken = timing["store_fixed"].value + moved / timing["store_rate"].value
+        return Cost(taken * NS, place=one.spec.cost, latency=sync)
+    core = CORE[one.unit]
+    row, rate = timing[f"load_{core}_row"].value, timing[f"load_{core}_l2"].value
+    taken = timing["load_fixed"].value + moved / rate + rows * row
+    return Cost(taken * NS, place=one.spec.cost, latency=timing["load_latency"].value * NS)
 
 
 def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
@@ -143,7 +185,10 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
         rows, columns = matrix(value.shape)
         return _reduced(cost, max(rows // halves, 1), columns)
     size = max(_size(value), _size(result)) / halves
-    return cost.head + cost.slope * -(-size // REPEAT) + cost.tail
+    if one.spec.is_a(Role.WRITES_INTO) and len(one.operands) > 1 and one.operands[1] is not None:
+        size = _size(lowered.values[one.operands[1]]) / halves  # the rest of the tile stays where it is
+    rows = max(matrix(result.shape)[0] // halves, 1)
+    return cost.head + cost.slope * -(-size // REPEAT) + cost.tail + cost.row * rows
 
 
 def cost_place(one: Instruction) -> str:

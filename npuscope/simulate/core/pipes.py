@@ -1,7 +1,9 @@
 """One core group, instruction by instruction: in-order pipes, operands, slots.
 
 An instruction starts when the scalar unit has issued it, its pipe is free, its operands are ready and its slot has no
-reader left. Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The
+reader left. Its result is ready a latency after it has left its pipe. Loads of the turns of a pipelined loop that are
+in flight together wait until all slots of the turns before are free: the compiler waits for them once, at the head of
+the unrolled turn (`groups`). What is taken from the ring queues by itself and does not hold up other loads. Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The
 scalar unit issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done.
 The same function runs compiled and as plain Python.
 """
@@ -18,7 +20,12 @@ from npuscope.simulate.core.stream import (
     BEGIN,
     DEEP,
     END,
+    FAR,
+    FIXED,
+    ISSUE,
+    LATENCY,
     MOST_NESTED,
+    NEAR,
     PIPES,
     PLACE,
     READS,
@@ -28,7 +35,7 @@ from npuscope.simulate.core.stream import (
     Stream,
 )
 
-ISSUE, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
+ISSUING, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
 REASONS = (*PIPES, "issue", "slot")
 CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
 
@@ -81,20 +88,28 @@ def _run(
     first_slot: Ints,
     loops: int,
     slow: float,
+    share: float,
+    groups: int,
     busy: Floats,
     stalls: Floats,
     met: Floats,
     trace_ints: Ints,
     trace_floats: Floats,
 ) -> tuple[float, float, int]:
-    """Runs a stream; `slow` multiplies what depends on GM. Fills busy, stalls and, as far as it has rows, the trace."""
+    """Runs a stream, of whose bytes a `share` comes out of HBM, `slow` times slower than from one that nobody else uses.
+
+    Fills busy, stalls and, as far as it has rows, the trace.
+    """
     most = 1
     for n in range(len(copies)):
         most = max(most, copies[n])
     ready = np.zeros((len(storage), most))
     maker = np.full((len(storage), most), -1, np.int64)
     released = np.zeros(np.max(slots) + 1 if len(slots) else 1)
-    free = np.zeros(len(busy))
+    free = np.zeros(len(busy))  # pipes
+    done = np.zeros(len(busy))  # their last result is there
+    taken = np.zeros(2)  # what takes from the ring, on the cube core and on the vector core
+    gate = np.zeros(len(storage))  # of each storage: when all slots of the turns before were free
     issued = np.zeros(2)
     turn = np.zeros(loops, np.int64)
     pushed = np.zeros(len(storage), np.int64)
@@ -115,8 +130,8 @@ def _run(
         if kind == END:
             turn[code[row, 1]] += 1
             left[depth - 1] -= 1
-            issued[0] += costs[row, 2]
-            issued[1] += costs[row, 2]
+            issued[0] += costs[row, ISSUE]
+            issued[1] += costs[row, ISSUE]
             if left[depth - 1] > 0:
                 row = at[depth - 1] + 1
             else:
@@ -124,8 +139,9 @@ def _run(
                 row += 1
             continue
         if kind == BARRIER:
-            met[barriers] = np.max(free)
-            free[:] = met[barriers] + costs[row, 0]
+            met[barriers] = np.max(done)
+            free[:] = met[barriers] + costs[row, FIXED]
+            done[:] = free[0]
             issued[:] = free[0]
             barriers += 1
             row += 1
@@ -141,13 +157,14 @@ def _run(
             target = copy_of(home, turns, turn, copies, pushed)
             slot = slots[first_slot[home] + target]
         start = 0.0
-        reason = ISSUE
+        reason = ISSUING
         if kind == RUN:
-            unit = 0 if pipe < 5 else 1
-            issued[unit] += costs[row, 2]
+            unit = 0 if pipe <= CUBE_SCALAR else 1
+            issued[unit] += costs[row, ISSUE]
             start = issued[unit]
-            if free[pipe] > start:
-                start = free[pipe]
+            before = taken[unit] if code[row, 3] == 1 else free[pipe]
+            if before > start:
+                start = before
                 reason = -1
         for n in range(READS):
             value = code[row, 4 + n]
@@ -163,18 +180,32 @@ def _run(
                 source = code[row, 4]
                 if source >= 0:
                     ready[result, target] = start
-                    maker[result, target] = reason if reason != ISSUE else -1
+                    maker[result, target] = reason if reason != ISSUING else -1
             row += 1
             continue
         if slot >= 0 and released[slot] > start:
             start = released[slot]
             reason = SLOT
-        cost = costs[row, 0] + costs[row, 1] * slow
+        if slot >= 0 and (groups >> pipe) & 1 and copies[storage[result]] > 1 and turns[storage[result], 0] >= 0:
+            home = storage[result]
+            if target == 0:  # the first of the turns in flight
+                gate[home] = 0.0
+                for n in range(copies[home]):
+                    gate[home] = max(gate[home], released[slots[first_slot[home] + n]])
+            if gate[home] > start:
+                start = gate[home]
+                reason = SLOT
+        cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share) + costs[row, FAR] * share * slow
         end = start + cost
+        there = end + costs[row, LATENCY]
         wait = start - free[pipe]
         if wait > 0 and reason >= 0:
             stalls[pipe, reason] += wait
-        free[pipe] = end
+        if code[row, 3] == 1:
+            taken[0 if pipe <= CUBE_SCALAR else 1] = end
+        else:
+            free[pipe] = end
+        done[pipe] = max(done[pipe], there)
         busy[pipe] += cost
         if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
             issued[0 if pipe == CUBE_SCALAR else 1] = end
@@ -188,10 +219,10 @@ def _run(
             if end > released[used]:
                 released[used] = end
         if result >= 0:
-            ready[result, target] = end
+            ready[result, target] = there
             maker[result, target] = pipe
-            if end > released[slot]:
-                released[slot] = end
+            if there > released[slot]:
+                released[slot] = there
         if traced < len(trace_ints):
             trace_ints[traced, 0] = pipe
             trace_ints[traced, 1] = row
@@ -202,29 +233,32 @@ def _run(
         row += 1
     cube = 0.0
     vector = 0.0
-    for n in range(len(free)):
-        if n < 5:
-            cube = max(cube, free[n])
+    for n in range(len(done)):
+        if n <= CUBE_SCALAR:
+            cube = max(cube, done[n])
         else:
-            vector = max(vector, free[n])
+            vector = max(vector, done[n])
     return cube, vector, traced
 
 
 _run_compiled = compiled_with_arrays(_run)
 
 
-def time_block(stream: Stream, slow: float = 1.0, plain: bool = False) -> Timing:
-    """A block when transfers with GM take `slow` times as long; `plain` runs the twin in Python."""
-    timing, _ = _timed(stream, slow, plain, 0)
+def time_block(stream: Stream, slow: float = 1.0, plain: bool = False, share: float = 1.0) -> Timing:
+    """A block of whose bytes a `share` comes out of HBM, at `slow` times the time that takes it alone.
+
+    `plain` runs the twin in Python.
+    """
+    timing, _ = _timed(stream, slow, share, plain, 0)
     return timing
 
 
-def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000) -> tuple[Timing, Lane]:
+def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000, share: float = 1.0) -> tuple[Timing, Lane]:
     """The same, with what every pipe did, up to `most` instructions."""
-    return _timed(stream, slow, False, most)
+    return _timed(stream, slow, share, False, most)
 
 
-def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing, Lane]:
+def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) -> tuple[Timing, Lane]:
     busy = np.zeros(len(PIPES))
     stalls = np.zeros((len(PIPES), len(REASONS)))
     met = np.zeros(stream.barriers)
@@ -240,6 +274,8 @@ def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing,
         stream.first_slot,
         stream.loops,
         slow,
+        share,
+        stream.groups,
         busy,
         stalls,
         met,

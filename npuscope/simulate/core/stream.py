@@ -25,6 +25,9 @@ PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
 PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
 RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER = range(7)
+# columns of `costs`: the pipe is taken for FIXED and for NEAR (out of L2) or FAR (out of HBM); the scalar unit takes
+# ISSUE to give it (of a loop, a turn); its result is there LATENCY later
+FIXED, NEAR, ISSUE, LATENCY, FAR = range(5)
 READS = 8  # tiles that an instruction reads at most
 DEEP = 4  # most pipelined loops around a storage
 MOST_NESTED = 32  # loops
@@ -35,9 +38,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stream:
-    """`code` rows: kind, pipe, result, loop or count, then the operands.
+    """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands.
 
-    `costs` rows, in nanoseconds: fixed, memory, and what the scalar unit takes to issue it (of a loop, a turn).
+    `costs` rows, in nanoseconds: see the columns FIXED to FAR.
     """
 
     code: Ints
@@ -54,6 +57,7 @@ class Stream:
     flops: int
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
     barriers: int = 0  # that a block comes to
+    groups: int = 0  # bits of the pipes whose results wait for all slots of the turns before
     spent: Mapping[tuple[str, str], float] = field(default_factory=dict)  # op and place of its cost -> nanoseconds
 
 
@@ -62,12 +66,17 @@ def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None
     return _Writer(body, device, fresh or {}).stream()
 
 
+def _groups(device: Device) -> int:
+    """Pipes, as bits: a vector core's loads, where the device file says so."""
+    return 1 << PLACE["AIV", "MTE2"] if device.timing["load_groups"].value else 0
+
+
 class _Writer:
     def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
         self.body, self.device, self.fresh = body, device, fresh
         self.lowered: Lowered = body.lowered
         self.rows: list[tuple[int, ...]] = []
-        self.costs: list[tuple[float, float, float]] = []
+        self.costs: list[tuple[float, ...]] = []
         self.sites: list[int] = []
         self.names: list[str] = []
         self.read = self.written = self.flops = self.barriers = 0
@@ -87,7 +96,7 @@ class _Writer:
         copies, turns, first, slots = self._slots(max(count, 1))
         return Stream(
             np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
-            np.array(self.costs or [(0.0, 0.0, 0.0)], np.float64),
+            np.array(self.costs or [(0.0,) * 5], np.float64),
             storage,
             copies,
             turns,
@@ -100,6 +109,7 @@ class _Writer:
             self.flops,
             tuple(self.names),
             self.barriers,
+            _groups(self.device),
             self.spent,
         )
 
@@ -161,7 +171,8 @@ class _Writer:
                 f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
                 remedy="npuscope check tells the line, and the way that the chip has.",
             )
-        self._row((RUN, PLACE[one.unit, one.pipe], result, 0), tuple(reads), one.site, cost, issue)
+        taken = int(one.spec.is_a(Role.RECEIVE))
+        self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
         self.names[-1] = self._name(one)
 
     def _name(self, one: Instruction) -> str:
@@ -175,7 +186,7 @@ class _Writer:
         if len(reads) > READS:
             raise self._too_much(f"an instruction reads {len(reads)} tiles, {READS} at most")
         self.rows.append((*head, *reads, *(-1,) * (READS - len(reads))))
-        self.costs.append((cost.fixed, cost.memory, issue))
+        self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far))
         self.sites.append(site)
         self.names.append("")
 
