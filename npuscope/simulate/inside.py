@@ -14,7 +14,7 @@ import polars as pl
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.block_classes import STEPS
 from npuscope.simulate.chip.job import SLOW, Floats
-from npuscope.simulate.core.pipes import ISSUE, REASONS, Lane, Timing, trace_block
+from npuscope.simulate.core.pipes import ISSUING, REASONS, Lane, Timing, trace_block
 from npuscope.simulate.core.stream import PIPES, UNITS, Stream
 from npuscope.simulate.run import Simulated
 from npuscope.trace.core import Trace
@@ -22,7 +22,7 @@ from npuscope.trace.meta import Meta
 
 FORMAT = "pipes"
 NAMES = tuple(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True))
-AWAITED = (*NAMES, *REASONS[ISSUE:])  # what an instruction can wait for: a pipe's result, its issue, a free slot
+AWAITED = (*NAMES, *REASONS[ISSUING:])  # what an instruction can wait for: a pipe's result, its issue, a free slot
 
 
 @dataclass(frozen=True)

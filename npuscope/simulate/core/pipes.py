@@ -3,9 +3,11 @@
 An instruction starts when the scalar unit has issued it, its pipe is free, its operands are ready and its slot has no
 reader left. Its result is ready a latency after it has left its pipe. Loads of the turns of a pipelined loop that are
 in flight together wait until all slots of the turns before are free: the compiler waits for them once, at the head of
-the unrolled turn (`groups`). What is taken from the ring queues by itself and does not hold up other loads. Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The
-scalar unit issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done.
-The same function runs compiled and as plain Python.
+the unrolled turn (`groups`). What is taken from the ring queues by itself and does not hold up other loads.
+
+Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The scalar unit
+issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done. The same
+function runs compiled and as plain Python.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ def _run(
     trace_ints: Ints,
     trace_floats: Floats,
 ) -> tuple[float, float, int]:
-    """Runs a stream, of whose bytes a `share` comes out of HBM, `slow` times slower than from one that nobody else uses.
+    """Runs a stream; a `share` of its bytes comes out of HBM, `slow` times slower than where nobody else uses it.
 
     Fills busy, stalls and, as far as it has rows, the trace.
     """
