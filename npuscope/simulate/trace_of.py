@@ -4,8 +4,8 @@ Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vecto
 its cube core and on both vector cores, as the runtime records it, each as long as that core works. Markers:
 Running_Task_Single for a block handed to an idle core, Running_Task_Pair for one put behind another; of the
 scheduler's turns Drain (room of rings given back, left over from the turn before), Phase1 (seeing ends and what they
-make ready), Phase3b (tasks that do nothing), Phase2 (blocks that start together) and Phase4 (handing out). There is no Phase3: the runtime that is modelled wires a task
-when the orchestrator submits it. Counters: `counters_of`.
+make ready), Phase3b (tasks that do nothing), Phase2 (blocks that start together) and Phase4 (handing out). There is
+no Phase3: the runtime that is modelled wires a task when the orchestrator submits it. Counters: `counters_of`.
 """
 
 from __future__ import annotations
