@@ -31,7 +31,8 @@ REINTERPRET_VIEW = OpSpec(
 )
 SLICE = OpSpec(
     "slice", ("load", "view"), "own", "A box: of a tensor it loads, of a tile it is a view.",
-    cost="timing.load_vector_l2", storage="operand", roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS, Role.NO_NEW_VALUE),
+    cost="timing.load_vector_l2", storage="operand",
+    roles=(Role.PART, Role.KEEPS_VALUES, Role.KEEPS_ZEROS, Role.NO_NEW_VALUE),
 )
 
 # --- work for the vector unit
