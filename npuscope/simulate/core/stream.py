@@ -84,6 +84,7 @@ class _Writer:
         cycle = NS / device.clock.core.value
         self.step = device.timing["scalar_step"].value * cycle
         self.access = device.timing["scalar_access"].value * cycle
+        self.turn = device.timing["scalar_turn"].value * cycle
         self.barrier = device.timing["barrier"].value * cycle
         self.known: dict[Instruction, Cost] = {}
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
@@ -133,7 +134,7 @@ class _Writer:
             self.nested -= 1
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
-            turn = self.access if only_scalars(item.items) else self.step
+            turn = self.turn if only_scalars(item.items) else self.step
             self._row((END, item.loop, -1, turns), (), item.site, issue=turn)
 
     def _instruction(self, one: Instruction, times: int) -> None:
