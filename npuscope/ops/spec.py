@@ -82,7 +82,6 @@ class OpSpec:
                 elements are wider than the operand's; `operand`: it is the storage of its first operand.
     held        operands that it reads until its last element is written: they cannot give their place to the result.
     roles       what rules and lowering see in it.
-    since       the month in which the language got it, where that is known.
     """
 
     name: str
@@ -103,7 +102,6 @@ class OpSpec:
     storage: Storage = "free"
     held: tuple[int, ...] = ()
     roles: tuple[Role, ...] = ()
-    since: str = ""
 
     def __post_init__(self) -> None:
         if not self.cost and not MAY_BE_FREE.issuperset(self.planes):
