@@ -16,9 +16,10 @@ from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.steering import log_read, log_write, will_write
 from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import describe, fitting, is_number
 from npuscope.tile.values.checks import index as whole
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor, Tile, strided
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
@@ -57,12 +58,13 @@ def read(src: Any, offset: Any) -> Any:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
     elif run.block is not None:
         number = run.touch(x, "read")
-        run.emit(READ, (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
+        run.emit(READ, (), None, ((number, "read", ones, x.strides),), (start,))
     buffer = x.buffer
     if buffer.data is None or not buffer.known:
         return UNKNOWN
     if not run.computes:
         log_read(run, buffer)
+        start = lanes.plain(start)
         if type(start) is Lane and x.dtype is buffer.dtype:
             return Lane(buffer.data[start.values].astype(np.int64))
         start = int(start)
@@ -83,6 +85,7 @@ def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
     run.emit(READ, (x,), None)
     if x.array is None:
         return UNKNOWN
+    where = [lanes.plain(i) for i in where]
     if any(type(i) is Lane for i in where):
         return Lane(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
     value = x.array[tuple([int(i) for i in where])]
@@ -112,7 +115,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     start = position(x, where)
     run.region("write")
     number = run.touch(x, "write", "write")
-    run.emit(WRITE, (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
+    run.emit(WRITE, (value,), None, ((number, "write", ones, x.strides),), (start,))
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:

@@ -17,8 +17,9 @@ from npuscope.tile.record import sites
 from npuscope.tile.run.state import Run
 from npuscope.tile.shapes.steering import log_read, will_write
 from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import check_offsets, describe
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
@@ -38,19 +39,13 @@ def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequenc
     """The accessed region must lie in the source."""
     check_offsets(offset, len(extents), op)
     for axis, (extent, first, count) in enumerate(zip(extents, offset, inside, strict=True)):
-        if type(first) is int:
-            low = high = first
-        else:
-            values = np.asarray(lanes.of(first))
-            low, high = int(values.min()), int(values.max())
-            if (low < 0 or high + count > extent) and type(first) is Lane:
-                # Lanes outside may never come to this line: go on with those that are where the first one is.
-                if Lane((values >= 0) & (values + count <= extent)):
-                    continue
-                low = high = int(first)
-        if low < 0 or high + count > extent:
+        # Lanes outside may never come to this line: go on with those that are where the first one is.
+        if type(first) is Lane and first.settled_in(0, extent - count):
+            continue
+        place = int(first)
+        if place < 0 or place + count > extent:
             raise fault(
-                f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
+                f"pl.{op}: rows or columns {place} to {place + count} of axis {axis} lie outside "
                 f"{what} of shape {list(extents)}",
                 "Narrow it with valid_shape or clamp=True, or mend the offset.",
             )
@@ -88,18 +83,18 @@ def load_box(
     buffer = tensor.buffer
     number = run.touch(tensor, "read")
     access = (number, "read", box, strides)
-    where = lanes.of(start)
     if prologue:
         block = run.block
         assert block is not None
         key = ("op", op.name, "load", sites.here(), (), _type(tile), (access,), (), 0)
         tile.block, tile.index = block, len(block.prologue)
         block.prologue.append(run.recorder.number(key))
-        block.prologue_offsets.append(where)
+        block.prologue_offsets.append(lanes.place(start))
     else:
-        run.emit(op, (), tile, (access,), (where,), attributes, plane="load")
+        run.emit(op, (), tile, (access,), (start,), attributes, plane="load")
     if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
+    start = lanes.plain(start)
     if type(start) is Lane:
         AXES.only_first()
         start = int(start)
@@ -178,7 +173,7 @@ def store_box(
     mode = "add" if adds else "write"
     number = run.touch(tensor, mode, op.name)
     access = (number, mode, box, tensor.strides)
-    run.emit(op, (tile,), None, (access,), (lanes.of(start),), plane="store")
+    run.emit(op, (tile,), None, (access,), (start,), plane="store")
     buffer = tensor.buffer
     if not run.computes and buffer.data is not None and buffer.known:
         will_write(run, buffer)
@@ -187,6 +182,7 @@ def store_box(
     if tile.array is None:
         buffer.known = False
     elif buffer.data is not None:
+        start = lanes.plain(start)
         if type(start) is Lane:
             AXES.only_first()
             start = int(start)

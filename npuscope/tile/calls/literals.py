@@ -24,8 +24,8 @@ def literal(value: Any, dtype: DataType, op: str) -> tuple[Any, DataType]:
     """A scalar operand takes the tile's type; a fraction beside whole numbers makes FP32."""
     if isinstance(value, Unknown):
         return UNKNOWN, dtype
-    value = lanes.of(value)
-    if isinstance(value, np.ndarray):
+    value = lanes.plain(value)
+    if type(value) is Lane:
         current().lost = True
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     if isinstance(value, float | np.floating):
@@ -70,6 +70,7 @@ def scalar_max(lhs: Any, rhs: Any) -> Any:
 def _extreme(x: Any, y: Any, kernel: Any, less: bool) -> Any:
     if isinstance(x, Unknown) or isinstance(y, Unknown):
         return UNKNOWN
+    x, y = lanes.plain(x), lanes.plain(y)
     if type(x) is Lane or type(y) is Lane:
         return Lane(kernel(lanes.of(x), lanes.of(y)))
     if not is_number(x) or not is_number(y):

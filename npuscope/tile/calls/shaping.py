@@ -261,6 +261,7 @@ def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
 
 def _one(run: Run, value: Any) -> Any:
     """A number, or what is no number: then it differs from lane to lane and is not computed."""
+    value = lanes.plain(value)
     run.lost = run.lost or type(value) is lanes.Lane
     return lanes.of(value)
 

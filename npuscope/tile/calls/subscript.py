@@ -7,8 +7,8 @@ from typing import Any
 from npuscope.tile.calls import elements, slicing, transfer
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current, is_new
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import describe, is_number
-from npuscope.tile.values.lanes import AXES
 from npuscope.tile.values.tensors import Operand, Tensor, Tile
 
 

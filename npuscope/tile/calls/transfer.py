@@ -19,9 +19,9 @@ from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.buffers import Buffer
 from npuscope.tile.values.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
-from npuscope.tile.values.lanes import AXES
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 

@@ -15,7 +15,7 @@ from npuscope.tile.calls.regular import rounded
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.values.checks import broadcast, describe, dtype_of, fitting, index, is_number, shown
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, plain
 from npuscope.tile.values.tensors import Tensor, Tile
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
@@ -58,6 +58,7 @@ def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
 def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
     if isinstance(x, Unknown):
         return x
+    x = plain(x)
     if type(x) is Lane:
         if dtype.is_float:
             return UNKNOWN

@@ -21,7 +21,7 @@ from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.compiled import Compiled
 from npuscope.tile.run.execute import record, run_entry
 from npuscope.tile.run.strand import Strand
-from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.tensors import Tensor
 
 

@@ -84,7 +84,7 @@ def wait(signal: Any, offsets: Sequence[Any], expected: Any, *, cmp: WaitCmp = W
     start = position(signal, offsets)
     number = run.touch(signal, "read")
     access = (number, "read", ones, signal.strides)
-    run.emit(WAIT, (), None, (access,), (lanes.of(start),), attributes=(("cmp", cmp.value),))
+    run.emit(WAIT, (), None, (access,), (start,), attributes=(("cmp", cmp.value),))
     data = signal.buffer.data
     if data is None or not run.computes:
         return

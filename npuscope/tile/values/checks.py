@@ -10,7 +10,7 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, plain
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 from npuscope.tile.values.unknown import Unknown
 
@@ -29,7 +29,7 @@ def index(value: Any, where: str, what: str = "an index") -> Any:
     if kind is int:
         return value
     if kind is Lane:
-        if value.values.dtype.kind in "iub":
+        if value.is_whole:
             return value
     elif isinstance(value, int | np.integer | np.bool_ | Unknown):
         return int(value)  # of an unknown: says that shapes mode does not compute it
@@ -80,6 +80,7 @@ def member(value: Any, kind: type[enum.Enum], op: str, name: str) -> Any:
 
 def fitting(value: Any, dtype: DataType, where: str) -> Any:
     """A number that a tile of this type can hold as it is."""
+    value = plain(value)
     if type(value) is Lane or isinstance(value, Unknown):
         return value
     if not is_number(value) or dtype.storage is None:
