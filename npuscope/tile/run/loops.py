@@ -12,7 +12,8 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.run.state import Block, Carry, Run, current
+from npuscope.tile.run.block import Block
+from npuscope.tile.run.state import Carry, Run, current
 from npuscope.tile.shapes.carried import State, bound, lists_of, user_frame
 from npuscope.tile.shapes.steering import end_pass
 from npuscope.tile.values import lanes

@@ -11,8 +11,9 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.recorder import TaskDraft
 from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.barrier import Barrier
+from npuscope.tile.run.block import Block
 from npuscope.tile.run.optimizations import laid_out
-from npuscope.tile.run.state import Block, Run, current
+from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.carried import inside, unchanged
 from npuscope.tile.shapes.steering import end_pass, lane_index
 from npuscope.tile.values.axes import AXES

@@ -18,7 +18,7 @@ import numpy as np
 
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
-from npuscope.tile.run.state import Block
+from npuscope.tile.run.block import Block
 from npuscope.tile.values import lanes
 from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import is_number
