@@ -6,6 +6,7 @@ text under its own column name, so that the table can be written back character 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,15 @@ ALIASES = {
     "step": ("Step Id",),
     "shapes": ("Input Shapes",),
 }
+# the table's columns over the generations, beside what the hardware counted
+KNOWN = {name for names in ALIASES.values() for name in names} | {
+    "Model ID", "Task ID", "OP State", "Wait Time(us)", "Task Wait Time(us)", "Block Dim", "Block Num",
+    "Mix Block Dim", "Mix Block Num", "HF32 Eligible", "Input Data Types", "Input Formats", "Output Shapes",
+    "Output Data Types", "Output Formats", "Context ID", "Model Name", "Infer ID", "Op Name", "Batch ID", "Attr Info",
+}  # fmt: skip
+# what a prediction adds to the columns when it is written as such a table
+PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
+PMU = re.compile(r"^(ai[cv]|aicore|cube|vector|ub|l2|main_mem|mac|vec|scalar|mte[123]|fixpipe|icache|r\d)[_ (]")
 REQUIRED = ("name", "start", "dur")
 
 
@@ -73,6 +83,9 @@ def read(path: Path) -> Trace:
         "line_end": table.line_end,
         "bom": table.bom,
     }
+    for name in table.header:
+        if name not in KNOWN and name not in PREDICTED and not PMU.match(name):
+            ledger.count_unknown("column", name, cells.height)
     # the source's columns are wide: all work is on a narrow frame of our own, laid beside them at the end
     facts = _facts(cells, columns)
     _refuse_bad_times(facts, table, columns, path)

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
@@ -29,10 +30,21 @@ HOST_CATEGORIES = {
     "hip_runtime",
     "privateuse1_runtime",
 }
+# on host lanes too, and no evidence: other tools have such categories
+FURTHER_HOST_CATEGORIES = {
+    "cuda_sync", "cuda_event", "mtia_runtime", "mtia_insight", "glow_runtime", "hpu_op", "xpu_runtime", "xpu_driver",
+    "privateuse1_driver", "collective_comm", "external_correlation", "cpu_instant_event",
+}  # fmt: skip
+KNOWN_CATEGORIES = DEVICE_CATEGORIES | DESCRIBING_CATEGORIES | HOST_CATEGORIES | FURTHER_HOST_CATEGORIES
 COLLECTIVE_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
 LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
+KNOWN_HEADER = HEADER_KEYS | {
+    "INFO", "trace_id", "with_stack", "with_flops", "with_modules", "record_shapes", "profile_memory",
+    "cuda_runtime_version", "cuda_driver_version", "cupti_version", "roctracer_version", "hip_runtime_version",
+    "hip_driver_version", "rocprofiler_version", "metadata", "traceName",
+}  # fmt: skip
 SAFE_HEADER = (
     "schemaVersion",
     "traceName",
@@ -57,6 +69,8 @@ def dress_up(table: EventTable) -> Trace:
     if not isinstance(base, int) or not 0 <= base <= LARGEST_US * 1000:
         raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
+    unknown.header_keys(table, KNOWN_HEADER)
+    unknown.categories(table, KNOWN_CATEGORIES)
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
     trace = dress(

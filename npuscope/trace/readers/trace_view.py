@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
 from npuscope.trace.event_table import EventTable
@@ -37,6 +38,8 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Streams of Ascend Hardware run tasks; HCCL lanes communicate; Overlap Analysis describes."""
+    unknown.header_keys(table)
+    unknown.processes(table, PROCESSES.keys() | COUNTERS)
     processes = table.lane_processes()
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
