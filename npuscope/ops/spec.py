@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from npuscope.errors import NpuscopeError
+from npuscope.ops.numeric.arrays import Array
 
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
 Form = Literal["unary", "binary", "spread", "reduction", "own", "lowered"]
 Axis = Literal["", "rows", "columns"]
 Storage = Literal["free", "apart", "apart_if_wider", "operand"]
-Numeric = Callable[..., npt.NDArray[np.generic]]
+Numeric = Callable[..., Array]
 
 VECTOR: tuple[Plane, ...] = ("vector",)
 MAY_BE_FREE = {"view", "sync"}  # planes whose ops may take no time of their own
