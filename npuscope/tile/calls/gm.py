@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from npuscope.ops.transfers import LOAD, STORE
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
+from npuscope.tile.record.model import PAST_THE_END
 from npuscope.tile.run.state import Run
 from npuscope.tile.shapes.steering import log_read, will_write
 from npuscope.tile.values import lanes
@@ -49,6 +51,26 @@ def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequenc
                 f"{what} of shape {list(extents)}",
                 "Narrow it with valid_shape or clamp=True, or mend the offset.",
             )
+
+
+def _kept(run: Run, op: str, tensor: Tensor, offset: Sequence[Any], box: Shape) -> Shape:
+    """What lies in a tensor of a box that begins in it and runs past its end.
+
+    The chip writes on, over whatever lies there; programs exist that do so and run. Here that part is left out, and
+    told.
+    """
+    check_offsets(offset, len(tensor.shape), op)
+    kept = []
+    for axis, (extent, first, count) in enumerate(zip(tensor.shape, offset, box, strict=True)):
+        inside = type(first) is Lane and first.settled_in(0, extent - count)
+        over = 0 if inside else int(first) + count - extent
+        kept.append(count - over if 0 < over < count else count)
+        if kept[-1] < count:
+            lost = (prod(box) - prod([*kept, *box[axis + 1 :]])) * tensor.dtype.bytes
+            about = f"pl.{op} writes past the end of {tensor.buffer.name} {list(tensor.shape)} along axis {axis}"
+            message = f"{about}: the chip writes over what lies there; here it is left out"
+            run.recorder.finding(PAST_THE_END, message, bytes=lost)
+    return tuple(kept)
 
 
 def check_room(op: str, target: Tensor | Tile, offset: Sequence[Any], box: Shape, what: str) -> None:
@@ -160,6 +182,7 @@ def store_box(
             if any(n != 1 for n in box[:lead]):
                 raise fault(f"pl.{op.name}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
             box, whole = box[lead:], whole[lead:]
+    box = _kept(run, op.name, tensor, offset, box)
     check_room(op.name, tensor, offset, box, tensor.buffer.name)
     if atomic is AtomicType.Add and tensor.dtype not in _ADDS:
         raise fault(

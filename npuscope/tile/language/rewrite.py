@@ -329,7 +329,10 @@ def _unbound_deleted(name: str) -> ast.stmt:
 
 def _name(value: ast.expr, name: str) -> None:
     """Tells create_tensor the name it is bound to."""
-    if isinstance(value, ast.Call) and called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+    made = value
+    if isinstance(value, ast.Call) and called(value) == "outside" and value.args:  # helper.outside(pl.create_tensor, …)
+        made = ast.Call(value.args[0], [], [])
+    if isinstance(value, ast.Call) and called(made) in _NAMED and not any(k.arg == "name" for k in value.keywords):
         value.keywords.append(ast.keyword("name", ast.Constant(name)))
 
 

@@ -240,6 +240,9 @@ class HostRead:
     site: int
 
 
+PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past a tensor's end
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something the run noticed and the user should know; not an error."""
@@ -248,6 +251,7 @@ class Finding:
     site: int
     message: str
     count: int = 1
+    bytes: int = 0  # that it is about, all times together
 
 
 @dataclass(frozen=True, slots=True)
