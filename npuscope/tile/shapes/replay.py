@@ -89,6 +89,8 @@ class Replay:
         hands_back = _hands_back(left, after, values)
         if hands_back is None or marks() != before:
             self._kinds[key] = None
+            for _, rolled in task.groups.values():  # nobody will ask what they follow
+                rolled.offsets = [[still(offset) for offset in part] for part in rolled.offsets]
         else:
             made = _recorded(task, values, numbers, hands_back, given, self._recorder, self._writes() != writes)
             self._kinds[key] = kind
