@@ -114,6 +114,10 @@ class Loop:
     site: int
     segments: tuple[Segment, ...]
 
+    @property
+    def turns(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
