@@ -215,6 +215,18 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return [*(ast.copy_location(s, node) for s in before), node] if before else node
 
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        """Counted, for it may never end."""
+        self.generic_visit(node)
+        self._count += 1
+        turns = f"__npuscope_turns_{self._count}"
+        counter = ast.Assign([ast.Name(turns, ast.Store())], _helper("Turns"))
+        counted = ast.Expr(ast.Call(ast.Attribute(ast.Name(turns, ast.Load()), "turn", ast.Load()), [], []))
+        for made in (counter, counted):
+            _place(made, node)
+        node.body.insert(0, counted)
+        return [counter, node]
+
     def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
         function, reads, taken, left = self._as_function(node, "block", target)
         launch = f"__npuscope_launch_{self._count}"

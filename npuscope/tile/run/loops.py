@@ -13,6 +13,7 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
 from npuscope.tile.run.block import Block
+from npuscope.tile.run.limits import Turns
 from npuscope.tile.run.state import Carry, Run, current
 from npuscope.tile.shapes.carried import State, bound, lists_of, user_frame
 from npuscope.tile.shapes.steering import end_pass
@@ -202,9 +203,10 @@ class While:
             run.loops += 1
         number = run.loops
         turns, depth = run.recorder.turns, len(run.recorder.turns)
-        turn = 0
+        turn, counted = 0, Turns()
         try:
             while True:
+                counted.turn()
                 if frame is None:
                     turns.append(Turn(number, "while", turn))
                 else:
