@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 
@@ -31,6 +32,8 @@ class Trace:
     edges: pl.DataFrame
     counters: pl.DataFrame
     meta: Meta
+    # What `write` calls; `npuscope.trace` sets it: writers know what a trace is, a trace does not know its writers.
+    writer: ClassVar[Callable[[Trace, str | Path, str | None], Counts]]
 
     @staticmethod
     def of(
@@ -144,9 +147,7 @@ class Trace:
 
         Returns what the format has no room for (reason -> count). See `npuscope.trace.writers`.
         """
-        from npuscope.trace.writers import write
-
-        return write(self, path, format)
+        return type(self).writer(self, path, format)
 
     def arrays(self) -> tuple[Ints, Ints, Ints]:
         """lane, start, dur as int64 arrays, for the arithmetic of `npuscope.trace.intervals`."""
