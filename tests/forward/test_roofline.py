@@ -12,6 +12,7 @@ from conftest import captures
 import npuscope
 from npuscope import NpuscopeError
 from npuscope.forward.roofline import roofline
+from npuscope.trace.schema import counts_once
 
 HEADER = [*KERNEL_HEADER, "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"]
 
@@ -196,7 +197,7 @@ def test_collectives_of_a_database_have_their_sizes(shared: Path) -> None:
 def test_every_capture_is_answered_and_all_its_time_is_accounted_for(path: Path) -> None:
     trace = npuscope.read(path)
     found = roofline(trace, "a3", context=1000, ranks=8)
-    work = trace.without_twins().slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    work = trace.slices.filter(counts_once())
     assert found.measured_ns == work["dur"].sum()
     priced = int(found.priced["measured_ns"].sum()) + int(found.unknown()["measured_ns"].sum())
     assert priced == found.measured_ns

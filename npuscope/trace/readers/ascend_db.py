@@ -17,6 +17,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from npuscope.errors import BadInput
+from npuscope.kernels import kind_of
 from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
@@ -159,7 +160,17 @@ class _Database:
             if column not in tasks.columns:
                 tasks = tasks.with_columns(pl.lit(None, dtype=pl.String).alias(column))
         is_compute, is_comm = (pl.col(c).is_not_null() for c in ("computeName", "commName"))
-        kind = pl.when(is_compute).then(pl.lit("task")).when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("schedule"))
+        orders = tasks["deviceTaskType"].drop_nulls().unique()
+        copies = [order for order in orders if kind_of(order) == "copy"]
+        kind = (
+            pl.when(is_compute)
+            .then(pl.lit("task"))
+            .when(is_comm)
+            .then(pl.lit("comm"))
+            .when(pl.col("deviceTaskType").is_in(copies))
+            .then(pl.lit("copy"))
+            .otherwise(pl.lit("schedule"))
+        )
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),

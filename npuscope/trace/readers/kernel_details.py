@@ -133,8 +133,9 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     )
     comm = facts["core"].is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
     comm |= is_comm(facts["type"]) | is_comm(facts["kernel"])
-    kind = pl.when(comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS)
-    return facts.with_columns(kind.alias("kind"))
+    copy = (facts["core"] == schema.COPY_CORE).fill_null(False)
+    kind = pl.when(comm).then(pl.lit("comm")).when(copy).then(pl.lit("copy")).otherwise(pl.lit("task"))
+    return facts.with_columns(kind.cast(schema.KINDS).alias("kind"))
 
 
 def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: Columns, path: Path) -> None:

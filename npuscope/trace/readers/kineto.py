@@ -6,7 +6,6 @@ New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microse
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +16,11 @@ from npuscope.errors import BadInput
 from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 
-DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel"}
+COPY_CATEGORIES = {"gpu_memcpy", "gpu_memset"}
+DEVICE_CATEGORIES = {"kernel", "mtia_ccp_events", "concurrent_kernel", *COPY_CATEGORIES}
 DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead"}
 HOST_CATEGORIES = {
     "cpu_op",
@@ -36,7 +36,6 @@ FURTHER_HOST_CATEGORIES = {
     "privateuse1_driver", "collective_comm", "external_correlation", "cpu_instant_event",
 }  # fmt: skip
 KNOWN_CATEGORIES = DEVICE_CATEGORIES | DESCRIBING_CATEGORIES | HOST_CATEGORIES | FURTHER_HOST_CATEGORIES
-COLLECTIVE_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
 LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
@@ -61,7 +60,7 @@ def recognises(table: EventTable) -> bool:
 
 
 def dress_up(table: EventTable) -> Trace:
-    """Kernels are tasks (or communication) on streams, calls are host work, annotations describe."""
+    """Kernels are tasks, communication or copies on streams, calls are host work, annotations describe."""
     header = table.header
     distributed = header.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
@@ -87,12 +86,12 @@ def dress_up(table: EventTable) -> Trace:
 
 def _kinds(table: EventTable) -> NDArray[np.uint8]:
     by_category = kind_numbers([_kind(category) for category in table.categories])
-    return recast(table, by_category[table.slices["category"].to_numpy()], COLLECTIVE_KERNEL, "task", "comm")
+    return by_kernels(table, by_category[table.slices["category"].to_numpy()])
 
 
 def _kind(category: str) -> str:
     if category in DEVICE_CATEGORIES:
-        return "task"
+        return "copy" if category in COPY_CATEGORIES else "task"
     return "derived" if category in DESCRIBING_CATEGORIES else "host"
 
 

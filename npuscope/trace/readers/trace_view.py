@@ -9,7 +9,7 @@ import polars as pl
 
 from npuscope.trace import unknown
 from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes, recast
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.meta import add_counts
 
@@ -25,7 +25,7 @@ PROCESSES = {
 # processes that hold counters only
 COUNTERS = {"AI Core Freq", "HBM", "LLC", "NPU MEM", "Stars Soc Info", "Acc PMU", "QoS", "DDR"}
 EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
-# what the hardware queue holds beside kernels: waiting, recording, profiling and copying orders
+# what the hardware queue holds beside kernels and copies: orders to wait, record and profile
 QUEUE_ORDERS = re.compile(
     r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
 )
@@ -37,7 +37,7 @@ def recognises(table: EventTable) -> bool:
 
 
 def dress_up(table: EventTable) -> Trace:
-    """Streams of Ascend Hardware run tasks; HCCL lanes communicate; Overlap Analysis describes."""
+    """Streams of Ascend Hardware run tasks and copies; HCCL lanes communicate; Overlap Analysis describes."""
     unknown.header_keys(table)
     unknown.processes(table, PROCESSES.keys() | COUNTERS)
     processes = table.lane_processes()
@@ -51,7 +51,7 @@ def dress_up(table: EventTable) -> Trace:
     )
     by_lane = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
     kind = recast(table, by_lane[table.slices["lane"].to_numpy()], QUEUE_ORDERS, "task", "schedule")
-    trace = _mark_parts(dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch"))
+    trace = _mark_parts(dress(table, "trace_view", kind=by_kernels(table, kind), lanes=lanes, clock="epoch"))
     # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
     return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))
 
