@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
+from npuscope import kernels
 from npuscope.errors import BadInput
-from npuscope.kernels import kind_of
 from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
@@ -161,7 +161,7 @@ class _Database:
                 tasks = tasks.with_columns(pl.lit(None, dtype=pl.String).alias(column))
         is_compute, is_comm = (pl.col(c).is_not_null() for c in ("computeName", "commName"))
         orders = tasks["deviceTaskType"].drop_nulls().unique()
-        copies = [order for order in orders if kind_of(order) == "copy"]
+        copies = [order for order in orders if kernels.kind_of(order) == "copy"]
         kind = (
             pl.when(is_compute)
             .then(pl.lit("task"))
