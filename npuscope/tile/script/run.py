@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.tile.fault import NeedsValues
@@ -111,7 +110,7 @@ def _run(
     return ScriptRun(tuple(runs), tuple(results), code or 0, printed.getvalue())
 
 
-def _code(value: Any) -> int:
+def _code(value: object) -> int:
     """The exit code of a script as the shell would see it; a message is printed and counts as refused input."""
     if value is None:
         return 0
