@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import Element
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.numeric.arrays import Array, Number
 
 _F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32
@@ -102,7 +102,6 @@ def scatter_flat(target: Array, x: Array, index: Array) -> Array:
     return result
 
 
-def arange(start: int, shape: tuple[int, ...], compute: np.dtype[Element] | None) -> Array:
+def arange(start: Number, shape: tuple[int, ...], compute: np.dtype[Element] | None) -> Array:
     """One row of start, start + 1, ..."""
-    ramp: Array = np.arange(start, start + shape[-1], dtype=compute)
-    return ramp.reshape(shape)
+    return np.add(start, np.arange(shape[-1])).astype(compute).reshape(shape)
