@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from npuscope.ops.table import BY_SPELLING
-from npuscope.tile.calls import cube, elements, shaping, slicing, sort, system, transfer, vector
+from npuscope.tile.calls import cube, elements, filling, shaping, slicing, sort, system, transfer, vector
 from npuscope.tile.calls.own import FUNCTIONS
 from npuscope.tile.calls.regular import made
 
-WRITTEN = (cube, elements, shaping, slicing, sort, system, transfer, vector)  # importing them binds their functions
+# importing them binds their functions
+WRITTEN = (
+    cube,
+    elements,
+    filling,
+    shaping,
+    slicing,
+    sort,
+    system,
+    transfer,
+    vector,
+)
 
 
 def function_of(spelling: str) -> Callable[..., object]:

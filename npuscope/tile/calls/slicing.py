@@ -8,6 +8,7 @@ import numpy as np
 
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import SLICE
+from npuscope.tile.calls import filling, shaping
 from npuscope.tile.calls.gm import check_bounds, load_box, position, span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
@@ -38,8 +39,6 @@ def slice(
     if isinstance(x, Tile):
         tile: Tensor | Tile = _slice_tile(run, x, box, offset, valid, clamp)
         if dropped:
-            from npuscope.tile.calls import shaping
-
             tile = shaping.reshape(tile, [n for axis, n in enumerate(box) if axis not in dropped])
     elif isinstance(x, Tensor):
         if len(box) != len(x.shape):
@@ -52,9 +51,7 @@ def slice(
     else:
         raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
     if pad_value is not None and tile.valid is not None:
-        from npuscope.tile.calls import shaping
-
-        return shaping.fillpad(tile, pad_value)
+        return filling.fillpad(tile, pad_value)
     return tile
 
 

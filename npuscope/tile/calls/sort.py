@@ -12,6 +12,7 @@ from npuscope.ops.numeric import sorting
 from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
 from npuscope.ops.spec import OpSpec
+from npuscope.tile.calls.gm import store_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
@@ -200,8 +201,6 @@ def scatter(
     if tile.array is not None and target.array is not None:
         result.array = sorting.scatter_mask(target.array, tile.array, pattern)
     if isinstance(dst, Tensor):
-        from npuscope.tile.calls.gm import store_box
-
         return store_box(run, result, dst, [0] * len(dst.shape), op=SCATTER)
     return result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.tile.calls import elements, slicing, transfer
+from npuscope.tile.calls import elements, shaping, slicing, transfer
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current, is_new
 from npuscope.tile.values.axes import AXES
@@ -55,7 +55,6 @@ def _tile_slice(x: Operand, extents: list[Whole], offsets: list[Whole], dropped:
     part = slicing.slice(x, extents, offsets)
     if not dropped:
         return part
-    from npuscope.tile.calls import shaping
 
     return shaping.reshape(part, [n for axis, n in enumerate(part.shape) if axis not in dropped])
 

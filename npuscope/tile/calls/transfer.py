@@ -11,6 +11,7 @@ from npuscope.ops.dtypes import BF16, FP16, DataType
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
+from npuscope.tile.calls import shaping
 from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
 from npuscope.tile.calls.literals import settled
 from npuscope.tile.calls.own import own
@@ -54,8 +55,6 @@ def load(
     valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
     if flag(transpose, "load", "transpose="):
-        from npuscope.tile.calls import shaping
-
         return shaping.transposed(tile, -2, -1, TRANSPOSE)
     return tile
 
