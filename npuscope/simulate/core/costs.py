@@ -20,7 +20,6 @@ from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.record.model import Access
 
 NS = 1e9
-REPEAT = 256  # bytes of one step of the vector unit
 DRAIN = "core.l0_drain"
 
 
@@ -143,7 +142,7 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
         rows, columns = matrix(value.shape)
         return _reduced(cost, max(rows // halves, 1), columns)
     size = max(_size(value), _size(result)) / halves
-    return cost.head + cost.slope * -(-size // REPEAT) + cost.tail
+    return cost.head + cost.slope * -(-size // device.core["vec_repeat"].value) + cost.tail
 
 
 def cost_place(one: Instruction) -> str:
