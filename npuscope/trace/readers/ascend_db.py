@@ -174,7 +174,7 @@ class _Database:
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),
-            pl.format("stream {}", pl.col("streamId")).alias("place"),
+            _place("stream", pl.col("streamId")).alias("place"),
             pl.lit("stream").alias("unit"),
             pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
         ).drop("computeName", "commName", "deviceId")
@@ -232,7 +232,7 @@ class _Database:
             pl.col("name").fill_null("").alias("kernel"),
             pl.lit("host").alias("kind"),
             # globalTid is pid << 32 | tid
-            pl.format("{} thread {}", pl.lit(process), pl.col("globalTid") % 2**32).alias("place"),
+            _place(f"{process} thread", pl.col("globalTid") % 2**32).alias("place"),
             pl.lit("host").alias("unit"),
             pl.lit(None, dtype=pl.Int32).alias("device"),
         ).drop("name")
@@ -316,6 +316,11 @@ _NO_SAMPLES = pl.DataFrame(
         "value": pl.Float64,
     }
 )
+
+
+def _place(what: str, number: pl.Expr) -> pl.Expr:
+    """The name of a lane, also where the database does not tell its number."""
+    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))
 
 
 def _series(name: str, values: Iterable[Any], kind: pl.DataType) -> pl.Series:

@@ -64,7 +64,9 @@ class Control:
         """A scheduler's phases. It counts as one of the AICPU's threads, also where an AICore does their work."""
         name = f"Sched_{stream.scheduler_id}"
         slices = self._thread(stream.records, name, "scheduler", "phase")
-        self.lanes[-1] |= {"producer": stream.producer, "physical_core": stream.physical_core_id}
+        self.lanes[-1]["producer"] = stream.producer
+        if stream.physical_core_id is not None and 0 <= stream.physical_core_id < 2**31:
+            self.lanes[-1]["physical_core"] = stream.physical_core_id
         strange = slices.filter(pl.col("phase").is_null())["kernel"]
         for kind, count in strange.value_counts().iter_rows():
             self.ledger.count_unknown("kind of scheduler record", kind, count)

@@ -67,6 +67,14 @@ def test_what_nobody_knows_is_told(tmp_path: Path, statement: str, what: str, co
     assert [(f.what, f.severity) for f in diagnose(trace).findings] == [(f"unknown {what}", severity)]
 
 
+def test_a_task_without_a_stream_has_a_lane(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "x.db", [(5, 9, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
+    execute(path, "update TASK set streamId = null")
+    trace = npuscope.read(path)
+    assert trace.lanes["name"].to_list() == ["stream not told"]
+    trace.write(tmp_path / "x.pftrace")
+
+
 def test_names_and_times_are_exact(tmp_path: Path) -> None:
     start = 1_736_414_119_646_051_168
     path = write_database(tmp_path / "x.db", [(start, start + 7, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
