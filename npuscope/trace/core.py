@@ -129,7 +129,7 @@ class Trace:
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped))
 
-    def without_twins(self) -> Trace:
+    def without_duplicates(self) -> Trace:
         """The trace without the rows that tell another row's work again, so that sums count everything once."""
         once = pl.col("duplicate_of").is_null()
         return self._keep(once, self.lanes, self.counters, "tells another row's work again")

@@ -42,12 +42,12 @@ def test_nested_slices_are_not_overlapping(tmp_path: Path) -> None:
     assert "overlap" not in findings(write_events(tmp_path / "t.json", [x("a", 0, 10), x("b", 1, 5), x("c", 6, 4)]))
 
 
-def test_twins_are_told_with_the_time_they_would_add(tmp_path: Path) -> None:
+def test_duplicates_are_told_with_the_time_they_would_add(tmp_path: Path) -> None:
     comm = {"type": "HcomAllReduce", "core": "COMMUNICATION", "start": "1.000", "dur": "14061.241"}
     rows = [kernel_row(name="HcomAllReduce_1", stream="N/A", **comm), kernel_row(name="AivKernel", stream="7", **comm)]
     found = findings(write_kernel_table(tmp_path / "k.csv", rows))
-    assert found["twins"].count == 1
-    assert "14,061.241 µs twice" in found["twins"].effect
+    assert found["duplicates"].count == 1
+    assert "14,061.241 µs twice" in found["duplicates"].effect
 
 
 def test_whole_microseconds(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_dependencies_that_were_refused_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "ids"),
     [
-        ("ascend/longcat_910c/kernel_details.csv", {"twins", "step-outlier", "graph"}),
+        ("ascend/longcat_910c/kernel_details.csv", {"duplicates", "step-outlier", "graph"}),
         ("ascend/msinsight_cnn/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv", {"no-streams"}),
         ("gpu/hta_t1_df_index_resolver.json.gz", {"whole-us"}),
         ("gpu/tracelens_sglang_qwen3_8b_decode.json.gz", {"replay"}),

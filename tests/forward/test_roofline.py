@@ -152,8 +152,8 @@ def test_longcat(shared: Path) -> None:
     trace = npuscope.read(shared / "ascend" / "longcat_910c" / "kernel_details.csv")
     found = roofline(trace, "a3")
     rows = {(row["kernel"], row["shapes"]): row for row in found.calls.to_dicts()}
-    # the sum of all rows without twins (README): 25,677.337 + 11,735.993 + 11,688.487 + 12,171.204 + 11,426.463 µs,
-    # less the 290 twins that the trace marks beyond collectives: FIA's tilings, 18,081.354 µs
+    # the sum of rows without duplicates (README): 25,677.337 + 11,735.993 + 11,688.487 + 12,171.204 + 11,426.463 µs,
+    # less the 290 duplicates that the trace marks beyond collectives: FIA's tilings, 18,081.354 µs
     assert found.measured_ns == 72_699_484 - 18_081_354
     assert (found.steps, found.left_out) == (5, 290)
     # 28 attentions a step have no context; 28 products of 4×6144×3072 read 18.9 MB each

@@ -13,7 +13,7 @@ __all__ = ["CHECKS", "Diagnosis", "Finding", "diagnose"]
 CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
     rows.empty,
     rows.overlapping_slices,
-    rows.twins,
+    rows.duplicates,
     times.text_times,
     times.below_nanosecond,
     times.coarse_times,

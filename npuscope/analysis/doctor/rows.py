@@ -30,14 +30,14 @@ def overlapping_slices(trace: Trace) -> Iterator[Finding]:
         yield Finding("overlap", "warning", "slice crosses another one of its lane", len(crossed), effect, example)
 
 
-def twins(trace: Trace) -> Iterator[Finding]:
+def duplicates(trace: Trace) -> Iterator[Finding]:
     """Rows that tell one piece of work twice."""
     rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
     if rows.height:
         twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
         example = describe(trace, int(rows["row"][0]))
-        yield Finding("twins", "warning", "row tells another row's work again", rows.height, effect, example)
+        yield Finding("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
 
 
 def idle_cores(trace: Trace) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from npuscope.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
+from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.json_file import whole_number
 from npuscope.trace.meta import NEGATIVE, Ledger
 from npuscope.trace.readers.ascend_db_counters import SAMPLED, samples_of
@@ -72,7 +73,7 @@ class _Database:
         ]
         slices = pl.concat([part for part in parts if part.height] or [_NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
-        slices = self._mark_parts(self._with_steps(slices))
+        slices = self._mark_schedulers(self._mark_parts(self._with_steps(slices)))
         counters = self._samples()
         place = ["place", "unit", "device"]
         places = pl.concat([slices.select(place), counters.select(place)], how="vertical_relaxed")
@@ -262,6 +263,18 @@ class _Database:
             slices.height - slices["duplicate_of"].null_count()
         )
         return slices
+
+    def _mark_schedulers(self, slices: pl.DataFrame) -> pl.DataFrame:
+        """AI CPU tasks with the name of a kernel that runs at the same time are that kernel's scheduling (PyPTO)."""
+        if "deviceTaskType" not in slices.columns:
+            return slices
+        tasks = slices.filter(pl.col("kind") == "task").select("task", "start", "dur", "kernel", "deviceTaskType")
+        on_ai_cpu = pl.col("deviceTaskType").is_in(AI_CPUS).fill_null(False)
+        pairs = scheduling(tasks.filter(on_ai_cpu), tasks.filter(~on_ai_cpu))
+        self.ledger.marked[SAME_NAME] += pairs.height
+        if "duplicate_of" not in slices.columns:
+            slices = slices.with_columns(pl.lit(None, dtype=pl.Int64).alias("duplicate_of"))
+        return slices.with_columns(slices["duplicate_of"].scatter(pairs["task"], pairs["duplicate_of"]))
 
     def _edges(self, slices: pl.DataFrame) -> pl.DataFrame | None:
         """CANN call -> task by connectionId; PyTorch call -> task through CONNECTION_IDS."""

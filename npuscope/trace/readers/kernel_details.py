@@ -18,8 +18,8 @@ from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
+from npuscope.trace.duplicates import mark_duplicates
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, Ledger
-from npuscope.trace.twins import mark_twins
 
 # our word -> the column's names over the generations
 ALIASES = {
@@ -32,6 +32,7 @@ ALIASES = {
     "device": ("Device_id",),
     "step": ("Step Id",),
     "shapes": ("Input Shapes",),
+    "counter": ("aicore_time(us)",),  # the one that every group of counters has
 }
 # the table's columns over the generations, beside what the hardware counted
 KNOWN = {name for names in ALIASES.values() for name in names} | {
@@ -92,7 +93,7 @@ def read(path: Path) -> Trace:
     ledger.repaired[BELOW_NANOSECOND] = int(facts["rounded"].sum())
     ledger.repaired[NEGATIVE] = int((facts["dur"] < 0).sum())
     facts, lanes = _with_lanes(facts.with_columns(pl.col("dur").clip(lower_bound=0)))
-    facts = mark_twins(facts, ledger)
+    facts = mark_duplicates(facts, ledger)
     if not facts["start"].is_sorted():
         ledger.notes["unsorted_rows"] = int((facts["start"].diff() < 0).sum())
     slices = pl.concat([facts.select(c for c in facts.columns if c in schema.SLICES), cells], how="horizontal")
@@ -115,7 +116,7 @@ def _apart_from_ours(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """What slices, lanes and twins need to know of each row."""
+    """What slices, lanes and duplicates need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
     kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
     facts = cells.select(
@@ -129,6 +130,7 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         core.alias("core"),
         columns.get("stream").alias("stream"),
         columns.get("shapes").is_not_null().alias("has_shapes"),
+        columns.get("counter").is_not_null().alias("has_counters"),
         columns.get("device").cast(pl.Int32, strict=False).alias("device"),
     )
     comm = facts["core"].is_in(["HCCL", "COMMUNICATION"]).fill_null(False)

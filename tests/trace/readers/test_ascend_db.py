@@ -109,3 +109,18 @@ def test_rows_without_times_are_counted(tmp_path: Path) -> None:
     trace = npuscope.read(path)
     assert trace.meta.dropped == {"row without a usable time": 1}
     assert trace.meta.repaired == {"negative duration set to zero": 1}
+
+
+def test_ai_cpu_tasks_with_the_name_of_their_kernel_tell_it_again(tmp_path: Path) -> None:
+    names = {1: "PYPTO_add", 2: "KERNEL_AICPU", 3: "KERNEL_MIX_AIC", 4: "MEMCPY_ASYNC"}
+    tasks = [(1000, 5000, 42, 1), (1100, 5100, 43, 1), (1500, 4500, 46, 1), (6000, 7000, 46, 9)]
+    path = write_database(tmp_path / "ascend_pytorch_profiler_0.db", tasks, names)
+    with sqlite3.connect(path) as db:
+        for number, kind in enumerate([2, 2, 3, 4]):
+            db.execute("update TASK set taskType = ? where globalTaskId = ?", (kind, number))
+        db.execute("delete from COMPUTE_TASK_INFO where globalTaskId = 3")
+    db.close()
+    trace = npuscope.read(path)
+    assert trace.slices["duplicate_of"].to_list() == [2, 2, None, None]
+    assert trace.slices["kind"].to_list() == ["task", "task", "task", "copy"]
+    assert trace.meta.marked["AI_CPU row with the name of its kernel"] == 2
