@@ -148,11 +148,7 @@ def scheduling(on_ai_cpu: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(launch=(pl.col("start") > reached).fill_null(True).cum_sum())
     is_kernel = pl.col("task").is_in(kernels["task"].implode())
     kernel = pl.when(is_kernel).then("task").otherwise(None).backward_fill().over("kernel", "launch")
-    missed = (
-        rows.with_columns(duplicate_of=kernel)
-        .filter(pl.col("task").is_in(rest["task"].implode()))
-        .drop_nulls("duplicate_of")
-    )
+    missed = rows.with_columns(duplicate_of=kernel).join(rest.select("task"), on="task").drop_nulls("duplicate_of")
     return pl.concat([met, missed.select("task", "duplicate_of")])
 
 

@@ -135,7 +135,8 @@ def test_pypto_launches_in_msprofs_table_count_once(tmp_path: Path) -> None:
         "aicore_time(us)",
     ]
     launches = [(10, 40, "42", "N/A"), (11, 50, "43", "N/A"), (20, 30, "46", "0.0"),
-                (100, 5, "42", "N/A"), (103, 50, "43", "N/A"), (110, 30, "46", "0.0"), (300, 5, "42", "N/A")]  # fmt: skip
+                (100, 5, "42", "N/A"), (103, 50, "43", "N/A"), (110, 30, "46", "0.0"),
+                (300, 5, "42", "N/A")]  # fmt: skip
     rows = [
         dict(zip(header, ["PYPTO_add", "N/A", "N/A", f"{start}.000", f"{dur}.000", stream, counter], strict=True))
         for start, dur, stream, counter in launches

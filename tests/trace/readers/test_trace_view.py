@@ -74,7 +74,8 @@ def test_ai_cpu_tasks_with_the_name_of_their_kernel_tell_it_again(tmp_path: Path
     events = [
         *named("Ascend Hardware", "Stream 42", pid=96, tid=42),
         task("PYPTO_add", 0, 40, 42, "KERNEL_AICPU"), task("PYPTO_add", 2, 50, 43, "KERNEL_AICPU"),
-        task("PYPTO_add", 10, 30, 46, "KERNEL_MIX_AIC"), task("aclnnCumsum_CumsumAiCpu_Cumsum", 12, 5, 47, "KERNEL_AICPU"),
+        task("PYPTO_add", 10, 30, 46, "KERNEL_MIX_AIC"),
+        task("aclnnCumsum_CumsumAiCpu_Cumsum", 12, 5, 47, "KERNEL_AICPU"),
     ]  # fmt: skip
     trace = npuscope.read(write_events(tmp_path / "msprof_1.json", events))
     assert trace.slices["duplicate_of"].to_list() == [2, 2, None, None]
