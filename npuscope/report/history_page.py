@@ -34,8 +34,8 @@ tasks:
   computed and another used went through GM.
 - A loop around chunked loops stayed in orchestration; its body was treated likewise.
 
-Of the public programs whose number of tasks was published, it comes out the same for Qwen3-32B's first scope (161 and 37
-tasks before and after a change), its decode layer (1,503 and 1,379; 266 in a later version) and Qwen3-14B's (1,128);
+Of the public programs whose number of tasks was published, it comes out the same for Qwen3-32B's first scope (161 and
+37 tasks before and after a change), its decode layer (1,503 and 1,379; 266 in a later version) and Qwen3-14B's (1,128);
 for a later version of the latter 557 come out where 732 were published.
 
 ## Spellings that are only names
