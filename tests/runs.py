@@ -25,7 +25,7 @@ def launches(draw: st.DrawFn) -> Trace:
             free[lane] = start + draw(st.integers(1, 9))
             finish = free[lane] + draw(st.integers(0, 3))
             dispatch = draw(st.integers(ready, start))
-            # times of a few nanoseconds, so that a twin can look at each
+            # times of a few nanoseconds, so that a slow version can look at each
             times = (t / 1000 for t in (start, free[lane], dispatch, finish))
             tasks.append(Task(number, f"k{number % 3}", lane, *times))
             ended[number] = max(ended.get(number, 0), finish)

@@ -12,7 +12,7 @@ from npuscope import progress
 from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
 from npuscope.analysis.fan_out import FanOut, fan_out_of
-from npuscope.analysis.hidden_exposed import Communication, Overlap, communication_of, overlap_of
+from npuscope.analysis.hidden_exposed import Communication, Copies, Overlap, communication_of, copies_of, overlap_of
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.ledger import Scheduling, scheduling_of
 from npuscope.analysis.path import CriticalPath, path_of
@@ -39,6 +39,7 @@ class Explanation(Tabular):
     steps: Steps
     overlap: Overlap | None  # of the kernel set asked for
     communication: Communication | None
+    copies: Copies | None
 
     @property
     def trace(self) -> Trace:
@@ -80,6 +81,7 @@ class Explanation(Tabular):
             "steps": self.steps.as_dict(),
             "overlap": None if self.overlap is None else self.overlap.as_dict(),
             "communication": None if self.communication is None else asdict(self.communication),
+            "copies": None if self.copies is None else asdict(self.copies),
             "notes": list(self.notes),
         }
 
@@ -105,11 +107,11 @@ def explain(
     progress.report("explaining", 4, parts)
     cut = steps_of(work)
     chosen = None if kernels is None else overlap_of(work, ready, work.kernels_named(kernels))
-    comm = communication_of(work)
+    comm, copies = communication_of(work), copies_of(work)
     result = Explanation(
         work=work,
         ready=ready,
-        verdict=verdict_of(work, ledger, path, comm),
+        verdict=verdict_of(work, ledger, path, comm, copies),
         busy=busy_of(work),
         bubbles=found,
         path=path,
@@ -118,6 +120,7 @@ def explain(
         steps=cut,
         overlap=chosen,
         communication=comm,
+        copies=copies,
     )
     progress.report("explaining", parts, parts)
     return result

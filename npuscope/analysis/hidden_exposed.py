@@ -109,7 +109,7 @@ class Communication:
     on_core_ns: int
     hidden_ns: int
     exposed_ns: int
-    compute_ns: int  # on-core time of everything else
+    compute_ns: int  # on-core time of tasks
 
     def __str__(self) -> str:
         return (
@@ -120,14 +120,44 @@ class Communication:
 
 def communication_of(work: Work) -> Communication | None:
     """What of the communication no compute covered; None for a trace without any."""
-    is_comm = (work.slices["kind"] == "comm").to_numpy()
-    if not is_comm.any():
+    comm, compute = when_ran(work, "comm"), when_ran(work, "task")
+    if not len(comm.start):
         return None
-    comm = union(one_group(work.start[is_comm], work.end[is_comm]))
-    compute = union(one_group(work.start[~is_comm], work.end[~is_comm]))
-    covered = inside(comm, compute)
-    hidden = int((covered.end - covered.start).sum())
+    hidden = shared(comm, compute)
     return Communication(comm.length, hidden, comm.length - hidden, compute.length)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Copies and fills by engines: when any ran, and how much of it neither compute nor communication covered."""
+
+    on_engine_ns: int
+    hidden_ns: int
+    exposed_ns: int
+
+    def __str__(self) -> str:
+        return f"copies {microseconds(self.on_engine_ns)} µs, {microseconds(self.exposed_ns)} of it exposed"
+
+
+def copies_of(work: Work) -> Copies | None:
+    """What of the copies nothing else covered; None for a trace without any."""
+    copies = when_ran(work, "copy")
+    if not len(copies.start):
+        return None
+    hidden = shared(copies, when_ran(work, "task", "comm"))
+    return Copies(copies.length, hidden, copies.length - hidden)
+
+
+def when_ran(work: Work, *kinds: str) -> Intervals:
+    """When any slice of some kinds ran."""
+    rows = work.slices["kind"].is_in(kinds).to_numpy()
+    return union(one_group(work.start[rows], work.end[rows]))
+
+
+def shared(some: Intervals, others: Intervals) -> int:
+    """Nanoseconds in which pieces of both were open."""
+    both = inside(some, others)
+    return int((both.end - both.start).sum())
 
 
 def overlap(trace: Trace, kernels: str) -> Overlap:
@@ -142,7 +172,6 @@ def overlap_of(work: Work, ready: Readiness, chosen: NDArray[np.bool_]) -> Overl
     run = union(one_group(work.start[ours], work.end[ours]))
     episodes, notes = _episodes(work, ready, ours, run)
     others = union(one_group(work.start[~ours], work.end[~ours]))
-    together = inside(run, others)
     return Overlap(
         kernels=tuple(name for name, kept in zip(work.kernels, chosen, strict=True) if kept),
         slices=int(ours.sum()),
@@ -150,7 +179,7 @@ def overlap_of(work: Work, ready: Readiness, chosen: NDArray[np.bool_]) -> Overl
         on_core_ns=run.length,
         episodes=len(episodes.start),
         episode_ns=episodes.length,
-        alone_ns=run.length - int((together.end - together.start).sum()),
+        alone_ns=run.length - shared(run, others),
         units=_units(work, ours, episodes),
         ping_pong=_ping_pong(work, ours, episodes),
         notes=notes,
@@ -195,8 +224,7 @@ def _units(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> pl.DataF
 
 
 def _covered(asked: Intervals, work: Intervals) -> int:
-    parts = inside(asked, union(work))
-    return int((parts.end - parts.start).sum())
+    return shared(asked, union(work))
 
 
 def _ping_pong(work: Work, ours: NDArray[np.bool_], episodes: Intervals) -> PingPong | None:

@@ -151,23 +151,22 @@ def _predecessors(work: Work, ready: Readiness) -> tuple[Ints, Ints]:
 
 
 def cover_of(work: Work, ready: Readiness) -> CriticalPath:
-    """The path that needs no edges: compute, then communication where no compute ran, then idle time."""
-    is_comm = (work.slices["kind"] == "comm").to_numpy()
-    begin, end, row = _frontier(work, np.flatnonzero(~is_comm))
-    pieces = Pieces()
-    pieces.add("run", np.zeros_like(row), begin, end, row)
-    computing = union(one_group(begin, end))
-    begin, end, row = _frontier(work, np.flatnonzero(is_comm))
-    exposed = outside(one_group(begin, end), computing)
-    pieces.add("run", np.zeros_like(exposed.of), exposed.start, exposed.end, row[exposed.of])
-    covered = union(one_group(np.append(computing.start, exposed.start), np.append(computing.end, exposed.end)))
+    """The path that needs no edges: compute, then communication where no compute ran, then copies, then idle time."""
+    comm, copy = ((work.slices["kind"] == kind).to_numpy() for kind in ("comm", "copy"))
+    pieces, covered = Pieces(), one_group(work.start[:0], work.end[:0])
+    for rows in (~(comm | copy), comm, copy):
+        begin, end, row = _frontier(work, np.flatnonzero(rows))
+        exposed = outside(one_group(begin, end), covered)
+        pieces.add("run", np.zeros_like(exposed.of), exposed.start, exposed.end, row[exposed.of])
+        covered = union(one_group(np.append(covered.start, exposed.start), np.append(covered.end, exposed.end)))
     idle = gaps(covered, 1, work.window)
     order = np.append(np.argsort(work.start, kind="stable"), NONE)
     row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
     at_edge = (idle.start == work.window[0]) | (row == NONE)
     pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
     add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
-    note = "At each moment one running slice counts, compute before communication: a cover, not a chain of causes."
+    order_told = "compute before communication before copies"
+    note = f"At each moment one running slice counts, {order_told}: a cover, not a chain of causes."
     return _close(work, "cover", pieces.in_order(), np.full(len(work.lane), NO_LINK), (note,))
 
 

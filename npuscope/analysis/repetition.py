@@ -119,7 +119,7 @@ def _all_rows(work: Work) -> pl.DataFrame:
     else:
         rows = work.slices
     return rows.select(
-        "start", "dur", kernel_group(rows), "step", "task", pl.col("duplicate_of").is_not_null().alias("twin")
+        "start", "dur", kernel_group(rows), "step", "task", pl.col("duplicate_of").is_not_null().alias("duplicate")
     )
 
 
@@ -208,7 +208,7 @@ def _cuts(places: Ints, period: int, start: Ints, end: Ints, length: int) -> Int
 
 
 def _table(rows: pl.DataFrame) -> pl.DataFrame:
-    once = ~pl.col("twin")
+    once = ~pl.col("duplicate")
     table = rows.group_by("step").agg(
         start=pl.col("start").min(),
         span_ns=(pl.col("start") + pl.col("dur")).max() - pl.col("start").min(),
@@ -237,6 +237,6 @@ def _layers(rows: pl.DataFrame, table: pl.DataFrame) -> int | None:
     if table.is_empty():
         return None
     middle = table.sort("span_ns")["step"][table.height // 2]
-    inside = rows.filter((pl.col("step") == middle) & ~pl.col("twin")).sort("start")
+    inside = rows.filter((pl.col("step") == middle) & ~pl.col("duplicate")).sort("start")
     cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
     return None if cuts is None else len(cuts) - 1

@@ -4,18 +4,18 @@ With edges, the critical path is split into four shares: waits for the scheduler
 core (core), runs that waited for a producer or for nothing (dependency), and the run after the last start (tail).
 They add up to the window but for its edges. The largest is the bound. Where a unit is busy BUSY_ENOUGH, its cores are
 the bound whatever the path says; that is called bandwidth where counters say that cores moved data longer than they
-computed, and communication where most of what runs is collectives. Without edges the shares of idle time decide, as
-far as they can.
+computed, and communication or copy where exposed collectives or copies take longer than all compute. Without edges the
+shares of idle time decide, as far as they can.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.hidden_exposed import Communication
+from npuscope.analysis.hidden_exposed import Communication, Copies, when_ran
 from npuscope.analysis.ledger import Scheduling
 from npuscope.analysis.path import CriticalPath
 from npuscope.analysis.table import microseconds, percent, short
@@ -30,7 +30,8 @@ COMPUTES = ("aic_mac_ratio", "aiv_vec_ratio")
 
 @dataclass(frozen=True)
 class Verdict:
-    """`bound`: dispatch, dependency, core, bandwidth, communication, tail, or unknown where the capture cannot tell."""
+    """`bound`: dispatch, dependency, core, bandwidth, communication, copy, tail, or unknown where the capture cannot
+    tell."""
 
     bound: str
     sentence: str
@@ -40,14 +41,35 @@ class Verdict:
         return self.sentence
 
 
-def verdict_of(work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None = None) -> Verdict:
+def verdict_of(
+    work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None = None, copies: Copies | None = None
+) -> Verdict:
     """The bound of a run from its ledger and its path."""
     if len(work.lane) == 0 or work.wall == 0:
         return Verdict("unknown", "Nothing ran in this window.", {})
     unit, used = _busiest(work, path)
     if path.kind == "chain" and used < BUSY_ENOUGH:
         return _from_path(work, ledger, path)
-    return _from_idle(work, ledger, path, comm, unit, used)
+    numbers = {"busy": used, "running": path.by_part().get("run", 0) / work.wall}
+    if used >= BUSY_ENOUGH and (exposed := _not_compute(work, comm, copies)) is not None:
+        return replace(exposed, numbers=numbers | exposed.numbers)
+    return _from_idle(work, ledger, path, numbers, unit)
+
+
+def _not_compute(work: Work, comm: Communication | None, copies: Copies | None) -> Verdict | None:
+    """Communication or copies that nothing covers and that are longer than all compute."""
+    exposed = {
+        "communication": comm.exposed_ns if comm is not None else 0,
+        "copy": copies.exposed_ns if copies is not None else 0,
+    }
+    bound = max(exposed, key=lambda name: exposed[name])
+    compute = when_ran(work, "task").length
+    if exposed[bound] <= compute:
+        return None
+    told = "exposed communication is" if bound == "communication" else "exposed copies are"
+    share = exposed[bound] / work.wall
+    what = f"{told} {percent(share)} of the window, compute {percent(compute / work.wall)}"
+    return Verdict(bound, f"{bound}-bound: {what}.", {"exposed": share})
 
 
 def _busiest(work: Work, path: CriticalPath) -> tuple[str, float]:
@@ -96,16 +118,9 @@ def _from_path(work: Work, ledger: Scheduling, path: CriticalPath) -> Verdict:
     return Verdict(bound, f"{bound}-bound: {told[bound]}.", shares | counters)
 
 
-def _from_idle(
-    work: Work, ledger: Scheduling, path: CriticalPath, comm: Communication | None, unit: str, used: float
-) -> Verdict:
+def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath, numbers: dict[str, float], unit: str) -> Verdict:
     parts, wall = path.by_part(), work.wall
-    any_running = parts.get("run", 0) / wall
-    numbers = {"busy": used, "running": any_running}
-    if used >= BUSY_ENOUGH and comm is not None and comm.exposed_ns > comm.compute_ns:
-        exposed, compute = comm.exposed_ns / wall, comm.compute_ns / wall
-        what = f"exposed communication is {percent(exposed)} of the window, compute {percent(compute)}"
-        return Verdict("communication", f"communication-bound: {what}.", numbers | {"exposed": exposed})
+    used, any_running = numbers["busy"], numbers["running"]
     if used >= BUSY_ENOUGH:
         counters = _counters(work)
         bound = _core_or_bandwidth(counters)

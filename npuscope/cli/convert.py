@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, sources
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -28,12 +28,15 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.analysis.table import printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 
     target = check_target(out, format)  # a wrong name is told before the work, not after
+    check_outputs([path], out)
     with progress_bar():
         trace = read(path)
+        check_outputs(sources(trace, path), out)
         left_out = trace.write(out, target)
     if json:
         told = {
@@ -49,6 +52,6 @@ def command(
     size = f"{trace.slices.height:,} slices, {trace.edges.height:,} edges"
     if trace.counters.height:
         size += f", {trace.counters.height:,} samples of counters"
-    print(f"{path} ({trace.meta.format}) -> {out} ({target}): {size}")
+    print(f"{printable(path)} ({trace.meta.format}) -> {printable(out)} ({target}): {size}")
     for reason, count in left_out.items():
-        print(f"  no room for {count:>9,}  {reason}")
+        print(f"  no room for {count:>9,}  {printable(reason)}")

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, sources
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -26,14 +26,17 @@ def command(
 ) -> None:
     from npuscope.analysis.doctor import diagnose
     from npuscope.analysis.summary import summarise
+    from npuscope.analysis.table import printable
     from npuscope.report.terminal import info_text
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 
     target = None if out is None else check_target(out)
+    check_outputs([path], out)
     with progress_bar():
         trace = read(path)
         if out is not None:
+            check_outputs(sources(trace, path), out)
             trace.write(out, target)
         summary, diagnosis = summarise(trace), diagnose(trace)
     if json:
@@ -41,4 +44,4 @@ def command(
         return
     print(info_text(path, summary, diagnosis))
     if out is not None:
-        print(f"wrote {out} ({target})")
+        print(f"wrote {printable(out)} ({target})")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npuscope.trace import Trace
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
@@ -90,6 +92,15 @@ def print_text(text: str, written: Iterable[str] = ()) -> None:
         print(f"wrote {printable(path)}")
 
 
+def sources(trace: Trace, path: str) -> list[str]:
+    """The files that were read for a trace; npuscope's own folder tells of those it was once made from."""
+    from pathlib import Path
+
+    from npuscope.trace.readers.parquet import is_folder
+
+    return [] if is_folder(Path(path)) else list(trace.meta.files)
+
+
 def check_outputs(inputs: list[str], *outputs: str | None) -> None:
     """Refuse outputs that would overwrite an input or one another, or have no place, before any work is done."""
     from pathlib import Path
@@ -107,9 +118,16 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
         place = resolved(path)
         if place in taken:
             raise CannotWrite(taken[place], path=path, remedy="Name another file.")
+        if any(place in other.parents or _is_same(place, other) for other in taken):
+            raise CannotWrite("holds an input", path=path, remedy="Name another file.")
         if not place.parent.is_dir():
             raise CannotWrite("no such folder", path=place.parent, remedy="Make it first.")
         taken[place] = "is another output of this command"
+
+
+def _is_same(a: Path, b: Path) -> bool:
+    """One file under two names."""
+    return a.is_file() and b.is_file() and a.samefile(b)
 
 
 def write_reports(reports: Mapping[str | None, Callable[[], str]]) -> list[str]:

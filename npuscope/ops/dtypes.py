@@ -9,10 +9,12 @@ the chip.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
+
+Element = np.bool_ | np.number
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class DataType:
 
     name: str
     bytes: int
-    storage: np.dtype[Any] | None
-    compute: np.dtype[Any] | None
+    storage: np.dtype[Element] | None
+    compute: np.dtype[Element] | None
 
     def __repr__(self) -> str:
         return self.name
@@ -41,6 +43,15 @@ class DataType:
         return self.storage is not None and not self.is_float
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest value of a type of whole numbers."""
+        assert self.storage is not None
+        if self.storage.kind == "b":
+            return 0, 1
+        found = np.iinfo(self.storage.name)
+        return int(found.min), int(found.max)
+
+    @property
     def steers(self) -> bool:
         """Whether lengths, tables and work lists are kept in it: `shapes` mode computes these whole numbers and no
         others.
@@ -48,30 +59,32 @@ class DataType:
         return self.is_int and self.bytes >= 4
 
 
-def _type(name: str, storage: Any, compute: Any) -> DataType:
+def _type(name: str, storage: str, compute: str) -> DataType:
     return DataType(name, np.dtype(storage).itemsize, np.dtype(storage), np.dtype(compute))
 
 
-FP32 = _type("FP32", np.float32, np.float32)
-FP16 = _type("FP16", np.float16, np.float32)
-BF16 = _type("BF16", ml_dtypes.bfloat16, np.float32)
-INT8 = _type("INT8", np.int8, np.float32)
-UINT8 = _type("UINT8", np.uint8, np.float32)
-INT16 = _type("INT16", np.int16, np.int32)
-UINT16 = _type("UINT16", np.uint16, np.int32)
-INT32 = _type("INT32", np.int32, np.int32)
-UINT32 = _type("UINT32", np.uint32, np.uint32)
-INT64 = _type("INT64", np.int64, np.int64)
-UINT64 = _type("UINT64", np.uint64, np.uint64)
-INDEX = _type("INDEX", np.int64, np.int64)
-BOOL = _type("BOOL", np.bool_, np.bool_)
+FP32 = _type("FP32", "float32", "float32")
+FP16 = _type("FP16", "float16", "float32")
+BF16 = _type("BF16", ml_dtypes.bfloat16.__name__, "float32")
+INT8 = _type("INT8", "int8", "float32")
+UINT8 = _type("UINT8", "uint8", "float32")
+INT16 = _type("INT16", "int16", "int32")
+UINT16 = _type("UINT16", "uint16", "int32")
+INT32 = _type("INT32", "int32", "int32")
+UINT32 = _type("UINT32", "uint32", "uint32")
+INT64 = _type("INT64", "int64", "int64")
+UINT64 = _type("UINT64", "uint64", "uint64")
+INDEX = _type("INDEX", "int64", "int64")
+BOOL = _type("BOOL", "bool", "bool")
 TASK_ID = DataType("TASK_ID", 8, None, None)
 
 ALL = (FP32, FP16, BF16, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, INDEX, BOOL, TASK_ID)
 BY_NAME = {dtype.name: dtype for dtype in ALL}
-_BY_STORAGE = {dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype is not INDEX}
+_BY_STORAGE: dict[object, DataType] = {
+    dtype.storage: dtype for dtype in ALL if dtype.storage is not None and dtype is not INDEX
+}
 
 
-def of_storage(storage: Any) -> DataType | None:
+def of_storage(storage: npt.DTypeLike) -> DataType | None:
     """The tile type of a NumPy dtype, or None where the language has none."""
     return _BY_STORAGE.get(np.dtype(storage))

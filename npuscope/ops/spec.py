@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from npuscope.errors import NpuscopeError
+from npuscope.ops.numeric.arrays import Array
 
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]
 Form = Literal["unary", "binary", "spread", "reduction", "own", "lowered"]
 Axis = Literal["", "rows", "columns"]
 Storage = Literal["free", "apart", "apart_if_wider", "operand"]
-Numeric = Callable[..., npt.NDArray[np.generic]]
+Numeric = Callable[..., Array]
 
 VECTOR: tuple[Plane, ...] = ("vector",)
 MAY_BE_FREE = {"view", "sync"}  # planes whose ops may take no time of their own
@@ -82,7 +80,6 @@ class OpSpec:
                 elements are wider than the operand's; `operand`: it is the storage of its first operand.
     held        operands that it reads until its last element is written: they cannot give their place to the result.
     roles       what rules and lowering see in it.
-    since       the month in which the language got it, where that is known.
     """
 
     name: str
@@ -103,7 +100,6 @@ class OpSpec:
     storage: Storage = "free"
     held: tuple[int, ...] = ()
     roles: tuple[Role, ...] = ()
-    since: str = ""
 
     def __post_init__(self) -> None:
         if not self.cost and not MAY_BE_FREE.issuperset(self.planes):

@@ -44,8 +44,7 @@ def _headline(e: Explanation) -> list[str]:
         told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
         told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
         lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
-    if e.communication is not None:
-        lines.append(str(e.communication))
+    lines += [str(told) for told in (e.communication, e.copies) if told is not None]
     if e.steps.source != "none":
         lines.append(e.steps.title())
     return [f"  {line}" for line in lines]

@@ -109,7 +109,7 @@ def op_text(spec: OpSpec, device: Device) -> str:
     if cost is not None:
         lines.append(f"          {cost.source}")
     lines += [f"  {'' if n else 'memory':8}{sentence}" for n, sentence in enumerate(_needs(spec))]
-    return "\n".join([*lines, f"  since   {spec.since}"] if spec.since else lines)
+    return "\n".join(lines)
 
 
 def _cost_told(spec: OpSpec, cost: Standing | None, device: Device) -> str:
@@ -187,7 +187,6 @@ def op_dict(spec: OpSpec, device: Device) -> dict[str, object]:
         "storage": spec.storage,
         "held": list(spec.held),
         "roles": [role.name for role in spec.roles],
-        "since": spec.since or None,
     }
 
 

@@ -12,8 +12,10 @@ from npuscope.analysis.busy_idle import Busy
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.table import frame_lines, microseconds, printable
 from npuscope.check.findings import Finding
+from npuscope.report import noticed
 from npuscope.report.check_text import finding_lines, many
 from npuscope.report.explain_text import report_text
+from npuscope.report.noticed import GRAVE, note_lines
 from npuscope.simulate.bound import Bound
 from npuscope.simulate.certainty import certainty_of
 from npuscope.simulate.run import Simulated
@@ -22,6 +24,7 @@ from npuscope.simulate.run import Simulated
 def headline(file: str, simulated: Simulated, bound: Bound) -> str:
     """Time, counts and bound."""
     job, program = simulated.prepared.job, simulated.prepared.program
+    recording = program.recording
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     where = f"{printable(file)}: {printable(program.recording.program)} on {program.device.name}, simulated"
     shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
@@ -36,6 +39,7 @@ def headline(file: str, simulated: Simulated, bound: Bound) -> str:
             f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
             *room,
             f"  {certainty_of(simulated.prepared)}",
+            *(f"  {line}" for line in [*note_lines([recording]), *noticed.finding_lines([recording], GRAVE)]),
         ]
     )
 
@@ -93,6 +97,7 @@ def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> 
             "guessed_share": sure.guessed_share,
             "ops": [asdict(one) for one in sure.ops],
         },
+        **noticed.noticed_dict(program.recording),
         "per_kernel": per_kernel(simulated, busy).to_dicts(),
     }
 

@@ -45,6 +45,7 @@ def info_text(path: str, summary: Summary, diagnosis: Diagnosis) -> str:
     if account:
         lines += ["", *account]
     lines += ["", f"doctor: {diagnosis.verdict}"]
+    lines += [f"recording: {found.effect}" for found in diagnosis.findings if found.id == "instrumented"]
     return "\n".join(lines)
 
 

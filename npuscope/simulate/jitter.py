@@ -14,12 +14,11 @@ import numpy as np
 from npuscope.simulate.chip.job import Job
 from npuscope.simulate.run import Simulated, run
 
-SPREAD = 0.05  # standard deviation of the logarithm: guessed, blocks of one kernel differ by a few percent
 LEVELS = 16
 
 
-def jittered(job: Job, seed: int, spread: float = SPREAD) -> Job:
-    """The job with another duration for every block."""
+def jittered(job: Job, seed: int, spread: float) -> Job:
+    """The job with another duration for every block; `spread` is the standard deviation of its logarithm."""
     steps = np.array([NormalDist().inv_cdf((n + 0.5) / LEVELS) for n in range(LEVELS)])
     factors = np.exp(spread * steps)
     factors /= np.mean(factors)
@@ -33,4 +32,6 @@ def jittered(job: Job, seed: int, spread: float = SPREAD) -> Job:
 
 def with_jitter(simulated: Simulated, seed: int) -> Simulated:
     """The same program run once more, with noise."""
-    return run(replace(simulated.prepared, job=jittered(simulated.prepared.job, seed)))
+    prepared = simulated.prepared
+    spread = prepared.program.device.timing["block_spread"].value
+    return run(replace(prepared, job=jittered(prepared.job, seed, spread)))

@@ -20,14 +20,27 @@ from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Mode
 from npuscope.tile.script.run import run_script
 
+TIMING = (  # constants that the simulator reads beside those of lowering
+    "barrier", "block_spread", "block_start", "complete_block", "dispatch_block", "dma_fixed", "dma_rate", "dummy",
+    "early_stage", "fin_visible", "hand_over", "hbm_rate", "idle_loop", "pickup", "pickup_first", "poll_core",
+    "release_entry", "resolve_edge", "scalar_access", "scalar_read", "scalar_step", "store_rate", "submit_argument",
+    "submit_base", "submit_edge", "switch", "visible",
+)  # fmt: skip
+CORE = ("scalar_line", "vec_repeat")
+RUNTIME = ("scheduler_threads",)
+
 
 def chip_to_time(name: str) -> Device:
     """A device by name or file, refused where its file has no costs of instructions and of the scheduler."""
     device = chip_to_lower_for(name)
-    if not device.timing:
+    lacking = [f"timing.{name}" for name in TIMING if name not in device.timing]
+    lacking += [f"core.{name}" for name in CORE if name not in device.core]
+    lacking += [f"runtime.{name}" for name in RUNTIME if name not in device.runtime]
+    if lacking:
         able = [known for known in names() if load(known).timing]
+        what = ", ".join(lacking) if device.timing else "[timing]"
         raise NpuscopeError(
-            f"the file of {device.name} has no [timing], so nothing can be simulated on it",
+            f"the file of {device.name} has no {what}, so nothing can be simulated on it",
             remedy=f"Take one of {', '.join(able)}, or let the file inherit from one.",
         )
     return device

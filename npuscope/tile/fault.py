@@ -14,6 +14,10 @@ class Unsupported(TileError, AttributeError):
     """A name of the language that npuscope does not have."""
 
 
+class NeedsValues(TileError):
+    """What the program does next depends on a value that `shapes` mode does not compute."""
+
+
 def fault(what: str, remedy: str = "") -> TileError:
     """The error for the op that the user's code just called."""
     place = sites.site(sites.here())

@@ -12,4 +12,5 @@ from npuscope.trace.meta import Meta
 from npuscope.trace.readers import read
 from npuscope.trace.writers import write
 
+Trace.writer = write
 __all__ = ["Meta", "Trace", "read", "write"]

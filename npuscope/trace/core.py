@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 
@@ -31,6 +32,8 @@ class Trace:
     edges: pl.DataFrame
     counters: pl.DataFrame
     meta: Meta
+    # What `write` calls; `npuscope.trace` sets it: writers know what a trace is, a trace does not know its writers.
+    writer: ClassVar[Callable[[Trace, str | Path, str | None], Counts]]
 
     @staticmethod
     def of(
@@ -126,7 +129,7 @@ class Trace:
         dropped = add_counts(self.meta.dropped, {reason: left_out} if left_out else {})
         return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped))
 
-    def without_twins(self) -> Trace:
+    def without_duplicates(self) -> Trace:
         """The trace without the rows that tell another row's work again, so that sums count everything once."""
         once = pl.col("duplicate_of").is_null()
         return self._keep(once, self.lanes, self.counters, "tells another row's work again")
@@ -144,9 +147,7 @@ class Trace:
 
         Returns what the format has no room for (reason -> count). See `npuscope.trace.writers`.
         """
-        from npuscope.trace.writers import write
-
-        return write(self, path, format)
+        return type(self).writer(self, path, format)
 
     def arrays(self) -> tuple[Ints, Ints, Ints]:
         """lane, start, dur as int64 arrays, for the arithmetic of `npuscope.trace.intervals`."""

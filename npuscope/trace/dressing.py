@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.kernels import kind_of
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE
@@ -31,6 +32,16 @@ def recast(table: EventTable, kinds: NDArray[np.uint8], names: re.Pattern[str], 
     before, after = kind_numbers([of, to])
     named = np.array([bool(names.search(name)) for name in table.names], dtype=bool)
     return np.where((kinds == before) & named[table.slices["name"].to_numpy()], after, kinds)
+
+
+def by_kernels(table: EventTable, kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The kinds of the slices, where tasks whose kernel is communication or a copy by its name become that."""
+    tasks = kinds == _KIND_NUMBER["task"]
+    names = table.slices["name"].to_numpy()
+    of_name = np.full(len(table.names), _KIND_NUMBER["task"], dtype=np.uint8)
+    for name in np.unique(names[tasks]).tolist():  # host functions have far more names
+        of_name[name] = _KIND_NUMBER[kind_of(table.names[name])]
+    return np.where(tasks, of_name[names], kinds) if tasks.any() else kinds
 
 
 def dress(

@@ -26,6 +26,8 @@ from npuscope.trace.json_stream import Event, EventStream
 from npuscope.trace.memory import give_back
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, NEVER_ENDED, NO_DURATION, NOT_UTF8, Ledger
 
+# phases that are known and leave no slice: objects, samples of a profiler, memory dumps, clocks, contexts, marks
+NOT_READ = frozenset("NODPVvcTp()")
 FLOWS, BEGIN_END, ASYNC, INSTANTS = frozenset("stf"), frozenset("BE"), frozenset("beSF"), frozenset("iIRn")
 
 
@@ -115,14 +117,15 @@ class _Batches:
 
     def state(self) -> tuple[Any, ...]:
         """Enough to forget a batch that has to be read again."""
-        counts = [Counter(c) for c in (self.ledger.merged, self.ledger.dropped, self.ledger.repaired)]
+        ledger = self.ledger
+        counts = [Counter(c) for c in (ledger.merged, ledger.dropped, ledger.repaired, ledger.unknown)]
         sizes = [len(part) for part in (self.frames, self.flow_frames, self.counter_frames, self.marks)]
         return counts, sizes, self.text_times, self.further_series
 
     def go_back(self, state: tuple[Any, ...]) -> None:
-        (self.ledger.merged, self.ledger.dropped, self.ledger.repaired), sizes, self.text_times, self.further_series = (
-            state
-        )
+        counts, sizes, self.text_times, self.further_series = state
+        ledger = self.ledger
+        ledger.merged, ledger.dropped, ledger.repaired, ledger.unknown = counts
         frames, flows, counters, marks = sizes
         del self.frames[frames:], self.flow_frames[flows:], self.counter_frames[counters:], self.marks[marks:]
 
@@ -259,6 +262,7 @@ class _Batches:
                 self.ledger.dropped["instant event"] += 1
             elif event.ph not in BEGIN_END and event.ph not in ASYNC and event.ph != "C":
                 self.ledger.dropped[f"event of phase {event.ph[:8]!r}"] += 1
+                self.ledger.unknown[f"event phase {event.ph[:8]!r}"] += event.ph not in NOT_READ
 
     def _add_metadata(self, event: Event, table: EventTable) -> None:
         self.ledger.merged["metadata event names a lane"] += 1

@@ -25,6 +25,7 @@ UNSCHEDULED = "task without dispatch and finish"
 UNRECORDED = "dispatch and finish of a task no core recorded"
 NOT_UTF8 = "byte that is not UTF-8 replaced"
 ZERO_DURATIONS = (NEGATIVE, BACKWARDS, NO_DURATION)
+LONGEST_NAME = 80  # characters of an unknown thing's name
 CUT_OFF = (NEVER_CLOSED, UNSCHEDULED, UNRECORDED)
 
 
@@ -85,6 +86,10 @@ class Ledger:
         self.repaired: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
         self.notes: dict[str, Any] = {}
+
+    def count_unknown(self, what: str, name: object, entries: int = 1) -> None:
+        """Something the reader has no meaning for, told by what it is and its name."""
+        self.unknown[f"{what} '{str(name)[:LONGEST_NAME]}'"] += entries
 
     def close(
         self, format: str, files: tuple[str, ...], *, device: str | None = None, clock: str | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+# copy: bytes that engines move, without a core
 # derived: spans that describe other rows (annotations, Overlap Analysis) and are not work themselves
-KINDS = pl.Enum(["task", "comm", "schedule", "host", "derived"])
+KINDS = pl.Enum(["task", "comm", "copy", "schedule", "host", "derived"])
+COPY_CORE = "MEMCPY"  # of copies in kernel tables that npuscope writes; the profiler leaves copies out
 # counter: a place that only counters tell of, such as the HBM of a device; nothing runs there
 UNITS = pl.Enum(["AIC", "AIV", "AICPU", "stream", "host", "link", "counter"])
 
@@ -48,8 +50,8 @@ COUNTERS: dict[str, pl.DataType] = {
 
 
 def is_work() -> pl.Expr:
-    """True for what the device did: tasks and communication, second tellings too."""
-    return pl.col("kind").is_in(["task", "comm"])
+    """True for what the device did: tasks, communication and copies, second tellings too."""
+    return pl.col("kind").is_in(["task", "comm", "copy"])
 
 
 def counts_once() -> pl.Expr:

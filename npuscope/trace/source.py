@@ -16,8 +16,8 @@ from npuscope.errors import BadInput
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 CHUNK = 1 << 20
-BOMB_RATIO = 400  # the real GPU traces at hand pack 13 to 21 times, a million equal rows of a kernel table 295 times
-BOMB_FLOOR = 256 << 20  # below this size a high ratio harms nobody
+BOMB_RATIO = 64  # the real GPU traces at hand pack 13 to 21 times
+BOMB_FLOOR = 128 << 20  # below this size a high ratio harms nobody: what is read takes some five times as much memory
 
 
 def open_capture(path: Path) -> BinaryIO:
@@ -26,12 +26,16 @@ def open_capture(path: Path) -> BinaryIO:
     magic = raw.read(4)
     raw.seek(0)
     if magic.startswith(GZIP):
-        from isal import igzip
+        from isal import igzip, igzip_lib
 
         unpacking = igzip.IGzipFile(fileobj=raw)  # type: ignore[no-untyped-call]
-        return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, unpacking)))
+        return cast(
+            BinaryIO, _Unpacked(path, raw, cast(BinaryIO, unpacking), cast(type[Exception], igzip_lib.IsalError))
+        )
     if magic.startswith(ZSTD):
-        return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, _ZstdFrames(raw))))
+        import zstandard
+
+        return cast(BinaryIO, _Unpacked(path, raw, cast(BinaryIO, _ZstdFrames(raw)), zstandard.ZstdError))
     return raw
 
 
@@ -107,23 +111,21 @@ class _ZstdFrames:
 
 
 class _Unpacked(io.RawIOBase):
-    """A decompressor that turns every way of being broken into one clear error."""
+    """A decompressor that turns every way of being broken, its own kind of error too, into one clear error."""
 
-    def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
-        self._path, self._raw, self._stream = path, raw, stream
+    def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO, damaged: type[Exception]) -> None:
+        self._path, self._raw, self._stream, self._damaged = path, raw, stream, damaged
         self._packed_size, self._unpacked = path.stat().st_size, 0
 
     def packed_position(self) -> int:
         return self._raw.tell()
 
     def read(self, size: int = -1) -> bytes:
-        import zstandard
-
         try:
             piece = self._stream.read(size)
         except EOFError as error:
             raise BadInput("the compressed file ends too early", path=self._path, remedy="Copy it again.") from error
-        except (OSError, zlib.error, zstandard.ZstdError) as error:
+        except (OSError, zlib.error, self._damaged) as error:
             raise BadInput(f"the compressed data is damaged ({error})", path=self._path) from error
         self._unpacked += len(piece)
         if self._unpacked > max(BOMB_FLOOR, BOMB_RATIO * self._packed_size):

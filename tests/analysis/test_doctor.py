@@ -6,7 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import RESET, kernel_row, point, write_bundle, write_events, write_kernel_table, write_swimlane, x
+from builders import (
+    KERNEL_HEADER,
+    RESET,
+    kernel_row,
+    point,
+    write_bundle,
+    write_events,
+    write_kernel_table,
+    write_swimlane,
+    x,
+)
 
 import npuscope
 from npuscope.analysis.doctor import Finding, diagnose
@@ -32,12 +42,12 @@ def test_nested_slices_are_not_overlapping(tmp_path: Path) -> None:
     assert "overlap" not in findings(write_events(tmp_path / "t.json", [x("a", 0, 10), x("b", 1, 5), x("c", 6, 4)]))
 
 
-def test_twins_are_told_with_the_time_they_would_add(tmp_path: Path) -> None:
+def test_duplicates_are_told_with_the_time_they_would_add(tmp_path: Path) -> None:
     comm = {"type": "HcomAllReduce", "core": "COMMUNICATION", "start": "1.000", "dur": "14061.241"}
     rows = [kernel_row(name="HcomAllReduce_1", stream="N/A", **comm), kernel_row(name="AivKernel", stream="7", **comm)]
     found = findings(write_kernel_table(tmp_path / "k.csv", rows))
-    assert found["twins"].count == 1
-    assert "14,061.241 µs twice" in found["twins"].effect
+    assert found["duplicates"].count == 1
+    assert "14,061.241 µs twice" in found["duplicates"].effect
 
 
 def test_whole_microseconds(tmp_path: Path) -> None:
@@ -122,7 +132,7 @@ def test_dependencies_that_were_refused_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "ids"),
     [
-        ("ascend/longcat_910c/kernel_details.csv", {"twins", "step-outlier", "graph"}),
+        ("ascend/longcat_910c/kernel_details.csv", {"duplicates", "step-outlier", "graph"}),
         ("ascend/msinsight_cnn/level0/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv", {"no-streams"}),
         ("gpu/hta_t1_df_index_resolver.json.gz", {"whole-us"}),
         ("gpu/tracelens_sglang_qwen3_8b_decode.json.gz", {"replay"}),
@@ -132,6 +142,26 @@ def test_dependencies_that_were_refused_are_told(tmp_path: Path) -> None:
 )
 def test_real_captures_show_their_known_faults(shared: Path, name: str, ids: set[str]) -> None:
     assert ids <= set(findings(shared / name))
+
+
+@pytest.mark.parametrize("level", [1, 4])
+def test_what_recording_added_is_told_with_its_source(tmp_path: Path, level: int) -> None:
+    # GIVEN four tasks on one core, of which two follow within 1.22 µs, at 20 ns a cycle
+    rows = [[0, 1, 1, 1000, 1100, 0], [0, 2, 2, 1140, 1200, 0], [0, 3, 3, 1260, 1300, 0], [0, 4, 4, 1400, 1500, 0]]
+    trace = npuscope.read(write_swimlane(tmp_path, rows, chip_swimlane_level=level))
+    # WHEN
+    (found,) = (f for f in diagnose(trace).findings if f.id == "instrumented")
+    # THEN
+    assert (found.severity, found.count, found.example) == ("note", 4, "2 back to back")
+    assert "1.04 to 1.62 µs on the core with most of them (simpler's investigation of July 2026)" in found.effect
+    assert ("9 % longer" in found.effect) == (level == 4)
+
+
+def test_kernels_with_hardware_counters_say_what_those_cost(tmp_path: Path) -> None:
+    header = [*KERNEL_HEADER, "aic_total_cycles"]
+    rows = [{**kernel_row(), "aic_total_cycles": told} for told in ("12", "N/A", "7")]
+    assert findings(write_kernel_table(tmp_path / "k.csv", rows, header))["instrumented"].count == 2
+    assert "instrumented" not in findings(write_kernel_table(tmp_path / "l.csv", rows))
 
 
 def test_an_empty_capture_is_not_sound(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def test_longcat_counts_work_once(longcat: Trace) -> None:
     assert kernels["FusedInferAttentionScore"]["core_ns"] == 5_433_707
     # all-reduces are listed twice: 145 of them, and the longest counts once
     assert kernels["HcomAllReduce"]["count"] == 145
-    # without the 150 collective twins and the AI CPU: 21,779.816 µs in step 3
-    work = longcat.without_twins().select(pl.col("Accelerator Core") != "AI_CPU", step=3)
+    # without the 150 duplicates of collectives and the AI CPU: 21,779.816 µs in step 3
+    work = longcat.without_duplicates().select(pl.col("Accelerator Core") != "AI_CPU", step=3)
     assert int(work.slices["dur"].sum()) == 21_779_816
 
 

@@ -40,15 +40,15 @@ def test_exported_passes_hold_the_lines_of_the_source(tmp_path: Path) -> None:
                for table in tables)  # fmt: skip
 
 
-def test_a_twin_across_the_border_goes_where_its_kernel_is(tmp_path: Path) -> None:
+def test_a_duplicate_across_the_border_goes_where_its_kernel_is(tmp_path: Path) -> None:
     """The AI_CPU row of a pass's first attention begins 90 µs earlier; with no pause, that is in the pass before."""
     plan = Plan(replace(SMALL, head=("GatherV2",), first=(), layer=SMALL.layer[3:]), ("decode",) * 3, pause_ns=4_000)
     _, found = found_in(tmp_path, plan)
     first = found.table["anchor_start_ns"][1]
     part = cut_out(found, 1)
-    twin = part.slices.filter(part.slices["Accelerator Core"] == "AI_CPU").sort("start")[0]
-    assert twin["start"][0] == first - 90_000
-    assert twin["start"][0] < found.table["start_ns"][1]
+    again = part.slices.filter(part.slices["Accelerator Core"] == "AI_CPU").sort("start")[0]
+    assert again["start"][0] == first - 90_000
+    assert again["start"][0] < found.table["start_ns"][1]
 
 
 def test_windows(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_metadata_tells_where_a_table_comes_from(tmp_path: Path) -> None:
     assert about["sequences"][1]["kernels"] == list(SMALL.layer)
     # each layer has two all-reduces told twice, the head one and the tail an all-gather; six tilings on the AI CPU
     assert about["capture"]["marked"]["collective listed logically and physically"] == 3 * (2 * 6 + 2)
-    assert about["capture"]["marked"]["AI_CPU twin of a kernel"] == 3 * 6
+    assert about["capture"]["marked"]["AI_CPU row of a kernel"] == 3 * 6
     again = passes(read(table)).table
     assert again.select("attentions", "complete").rows() == [(6, False)]  # the window leaves its head and tail out
 

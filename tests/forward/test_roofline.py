@@ -12,6 +12,7 @@ from conftest import captures
 import npuscope
 from npuscope import NpuscopeError
 from npuscope.forward.roofline import roofline
+from npuscope.trace.schema import counts_once
 
 HEADER = [*KERNEL_HEADER, "Input Data Types", "Input Formats", "Output Shapes", "Output Data Types", "Output Formats"]
 
@@ -151,8 +152,8 @@ def test_longcat(shared: Path) -> None:
     trace = npuscope.read(shared / "ascend" / "longcat_910c" / "kernel_details.csv")
     found = roofline(trace, "a3")
     rows = {(row["kernel"], row["shapes"]): row for row in found.calls.to_dicts()}
-    # the sum of all rows without twins (README): 25,677.337 + 11,735.993 + 11,688.487 + 12,171.204 + 11,426.463 µs,
-    # less the 290 twins that the trace marks beyond collectives: FIA's tilings, 18,081.354 µs
+    # the sum of rows without duplicates (README): 25,677.337 + 11,735.993 + 11,688.487 + 12,171.204 + 11,426.463 µs,
+    # less the 290 duplicates that the trace marks beyond collectives: FIA's tilings, 18,081.354 µs
     assert found.measured_ns == 72_699_484 - 18_081_354
     assert (found.steps, found.left_out) == (5, 290)
     # 28 attentions a step have no context; 28 products of 4×6144×3072 read 18.9 MB each
@@ -196,7 +197,7 @@ def test_collectives_of_a_database_have_their_sizes(shared: Path) -> None:
 def test_every_capture_is_answered_and_all_its_time_is_accounted_for(path: Path) -> None:
     trace = npuscope.read(path)
     found = roofline(trace, "a3", context=1000, ranks=8)
-    work = trace.without_twins().slices.filter(pl.col("kind").is_in(["task", "comm"]))
+    work = trace.slices.filter(counts_once())
     assert found.measured_ns == work["dur"].sum()
     priced = int(found.priced["measured_ns"].sum()) + int(found.unknown()["measured_ns"].sum())
     assert priced == found.measured_ns

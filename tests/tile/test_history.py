@@ -202,7 +202,7 @@ def test_what_such_a_scope_cannot_say_is_refused() -> None:
                     y[i : i + 8, j : j + 8] = pl.add(x[i : i + 8, j : j + 8], 1.0)
         return y
 
-    with pytest.raises(NpuscopeError, match="allow_early_resolve= beside"):
+    with pytest.raises(NpuscopeError, match="about one task"):
         record(with_deps, X, np.zeros_like(X))
     with pytest.raises(NpuscopeError, match="leading_full"):
         record(interchanged, X, np.zeros_like(X))

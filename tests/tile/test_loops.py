@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import npuscope.tile as pl
+from npuscope.errors import NpuscopeError
 from npuscope.tile.fault import TileError
 from npuscope.tile.record import recorder
 from npuscope.tile.run.execute import record
@@ -161,3 +165,62 @@ def test_a_run_of_endlessly_many_tasks_is_refused(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(TileError, match="more than 3 tasks"):
         many(np.zeros((64, 16), np.float32))
+
+
+# --- loops that do not end
+
+
+@pl.jit
+def waits_for_ever(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        rows = 16
+        while rows > 0:  # never changed
+            y[0:1, :] = x[0:1, :]
+    return y
+
+
+@pl.jit
+def counts_for_ever(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for (n,) in pl.while_(init_values=(0,)):
+            pl.cond(n < 10)
+            y[0:1, :] = x[0:1, :]
+            n = pl.yield_(n)  # forgot to count
+    return y
+
+
+@pl.jit
+def ends(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        rows = 16
+        while rows > 0:
+            rows = rows - 1
+            y[rows : rows + 1, :] = x[rows : rows + 1, :]
+    return y
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("program", "line"), [(waits_for_ever, "while rows > 0:  # never"), (counts_for_ever, "while_(")]
+)
+def test_an_endless_loop_is_stopped_at_its_line(
+    program: Any, line: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUSCOPE_MOST_TURNS", "200")
+    x = np.zeros((16, 16), np.float32)
+    with pytest.raises(TileError, match="gone on for 200 turns") as stopped:
+        record(program, x, np.zeros_like(x), mode=mode)
+    text = Path(__file__).read_text().splitlines()
+    assert line in text[(stopped.value.line or 0) - 1]
+
+
+def test_a_limit_is_a_whole_number_and_each_loop_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones((16, 16), np.float32)
+    monkeypatch.setenv("NPUSCOPE_MOST_TURNS", "16")
+    np.testing.assert_array_equal(record(ends, x, np.zeros_like(x)).result, x)
+    monkeypatch.setenv("NPUSCOPE_MOST_TURNS", "15")
+    with pytest.raises(TileError, match="gone on for 15 turns"):
+        record(ends, x, np.zeros_like(x))
+    monkeypatch.setenv("NPUSCOPE_MOST_TURNS", "many")
+    with pytest.raises(NpuscopeError, match="NPUSCOPE_MOST_TURNS is 'many'"):
+        record(ends, x, np.zeros_like(x))

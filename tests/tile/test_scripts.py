@@ -94,3 +94,28 @@ def test_an_output_of_unknown_shape_cannot_be_left_out() -> None:
 
     with pytest.raises(TileError, match="y: its shape is not declared"):
         unknown(np.zeros((4, W), np.float32))
+
+
+STEERED = """
+import numpy as np
+import pypto.language as pl
+
+@pl.jit
+def steered(x: pl.Tensor[[1, 32], pl.FP32], y: pl.Out[pl.Tensor[[1, 32], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:] = x
+    if pl.read(x, [0, 0]) > 0.5:  # a float: shapes mode does not compute it
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.add(x, 1.0)
+    return y
+
+steered(np.full((1, 32), {value}, np.float32), np.zeros((1, 32), np.float32))
+"""
+
+
+@pytest.mark.parametrize(("value", "count"), [(1.0, 2), (0.0, 1)])
+def test_a_program_that_values_steer_is_run_with_values_and_says_so(value: float, count: int, tmp_path: Path) -> None:
+    [recording] = run_script(script(tmp_path, STEERED.format(value=value)), mode="shapes").recordings
+    assert (recording.mode, len(recording.tasks)) == ("values", count)
+    [note] = recording.notes
+    assert note.startswith("values decide what runs (script.py, line 9), so it was run with values")

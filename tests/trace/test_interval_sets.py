@@ -1,4 +1,4 @@
-"""Sets of intervals per group, held against a twin that looks at every nanosecond."""
+"""Sets of intervals per group, held against a version that looks at every nanosecond."""
 
 from __future__ import annotations
 

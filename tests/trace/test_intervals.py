@@ -1,4 +1,4 @@
-"""Interval arithmetic against slow, obvious twins."""
+"""Interval arithmetic against slow, obvious versions."""
 
 from __future__ import annotations
 

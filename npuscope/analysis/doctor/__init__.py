@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from npuscope.analysis.doctor import gaps, rows, times
+from npuscope.analysis.doctor import gaps, instrumentation, rows, times
 from npuscope.analysis.doctor.finding import Diagnosis, Finding
 from npuscope.trace.core import Trace
 
@@ -13,7 +13,7 @@ __all__ = ["CHECKS", "Diagnosis", "Finding", "diagnose"]
 CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
     rows.empty,
     rows.overlapping_slices,
-    rows.twins,
+    rows.duplicates,
     times.text_times,
     times.below_nanosecond,
     times.coarse_times,
@@ -37,6 +37,7 @@ CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
     rows.not_understood,
     rows.files_not_read,
     rows.ranks,
+    instrumentation.instrumentation,
 ]
 
 

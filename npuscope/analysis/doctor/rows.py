@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.finding import Finding, describe, microseconds
+from npuscope.analysis.doctor.finding import Finding, Severity, describe, microseconds
+from npuscope.analysis.table import printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 
@@ -29,14 +30,14 @@ def overlapping_slices(trace: Trace) -> Iterator[Finding]:
         yield Finding("overlap", "warning", "slice crosses another one of its lane", len(crossed), effect, example)
 
 
-def twins(trace: Trace) -> Iterator[Finding]:
+def duplicates(trace: Trace) -> Iterator[Finding]:
     """Rows that tell one piece of work twice."""
     rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
     if rows.height:
         twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
         example = describe(trace, int(rows["row"][0]))
-        yield Finding("twins", "warning", "row tells another row's work again", rows.height, effect, example)
+        yield Finding("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
 
 
 def idle_cores(trace: Trace) -> Iterator[Finding]:
@@ -93,15 +94,28 @@ def unclosed_list(trace: Trace) -> Iterator[Finding]:
 
 
 def not_understood(trace: Trace) -> Iterator[Finding]:
-    """Keys, columns, tables, kinds and categories that the reader has no meaning for."""
+    """Keys, columns, tables, kinds and categories that the reader has no meaning for.
+
+    What may hold records is a warning: work may be missing from every number. What describes rows that are read is a
+    note, and so is a single value beside them.
+    """
     unknown = sorted(trace.meta.unknown.items(), key=lambda item: (-item[1], item[0]))
-    for what, count in unknown[:MOST_UNKNOWN]:
-        effect = "npuscope does not know it: what it holds is kept as text, or missing, and no number accounts for it."
-        yield Finding("unknown", "warning", f"unknown {what}", count, effect)
-    if len(unknown) > MOST_UNKNOWN:
-        rest = unknown[MOST_UNKNOWN:]
-        effect = "`npuscope info` lists them all."
-        yield Finding("unknown", "warning", "further unknown thing", len(rest), effect, f"unknown {rest[0][0]}")
+    beside = [(what, count) for what, count in unknown if _is_beside(what, count)]
+    within = [one for one in unknown if one not in beside]
+    missing = "npuscope does not know it: what it holds may be missing from every number."
+    kept = "npuscope does not know it: no number rests on what it says."
+    severe: list[tuple[list[tuple[str, int]], Severity, str]] = [(within, "warning", missing), (beside, "note", kept)]
+    for found, severity, effect in severe:
+        for what, count in found[:MOST_UNKNOWN]:
+            yield Finding("unknown", severity, f"unknown {printable(what)}", count, effect)
+        if len(found) > MOST_UNKNOWN:
+            rest = found[MOST_UNKNOWN:]
+            example = f"unknown {rest[0][0]}; `npuscope info` lists them all"
+            yield Finding("unknown", severity, "further unknown thing", len(rest), effect, example)
+
+
+def _is_beside(what: str, count: int) -> bool:
+    return what.startswith(("column", "file ", "key of meta")) or (what.startswith("header key") and count == 1)
 
 
 def files_not_read(trace: Trace) -> Iterator[Finding]:

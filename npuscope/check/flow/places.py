@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import Flow, Step, flows_of
+from npuscope.check.flow.dataflow import Flow, flows_of
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Access, Argument, Buffer, Site, TileType
+from npuscope.tile.record.operands import Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from npuscope.check.flow.dataflow import SAME, Flow, Step
+from npuscope.check.flow.dataflow import SAME, Flow
 from npuscope.ops.spec import Role
+from npuscope.tile.record.operands import Step
 
 
 def is_product(flow: Flow, step: Step, operand: int) -> bool:
@@ -16,7 +17,7 @@ def is_product(flow: Flow, step: Step, operand: int) -> bool:
 
 def acc_of(flow: Flow, step: Step) -> int | None:
     """The operand that a step adds a product to; None where it does not."""
-    if step.is_a(Role.SUM) and len(step.operands) == 2:
+    if step.op.spec.is_a(Role.SUM) and len(step.operands) == 2:
         for acc, product in ((0, 1), (1, 0)):
             if is_product(flow, step, product):
                 return acc
@@ -43,7 +44,8 @@ def sums(flow: Flow, add: Step, operand: int) -> bool:
                 carried = carried or (bool(add.loops) and maker.loops == add.loops)
                 todo.append((maker, inner))
     return bool(seen) and all(
-        end.op.plane == "cube" or end.zero or (carried and len(end.loops) < len(add.loops)) for end in ends
+        end.op.plane == "cube" or end.number in flow.zeros or (carried and len(end.around) < len(add.around))
+        for end in ends
     )
 
 
@@ -63,4 +65,4 @@ def zero_of(flow: Flow, store: Step) -> Step | None:
     if not store.stores or store.op.accesses[0].mode != "write":
         return None
     makers = flow.makers(store, 0, (Role.KEEPS_ZEROS,))
-    return makers[0] if makers and all(maker.zero for maker in makers) else None
+    return makers[0] if makers and all(maker.number in flow.zeros for maker in makers) else None

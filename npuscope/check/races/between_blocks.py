@@ -7,8 +7,10 @@ the same places up to a shift (the next layer's) are looked at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
+from itertools import takewhile
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +24,8 @@ from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.cells import Region
-from npuscope.tile.record.model import Access, Body, Loop, Op, Recording, Task
+from npuscope.tile.record.model import Access, Body, Op, Recording, Task
+from npuscope.tile.record.operands import Step, steps_of
 
 WHY = "the blocks of one launch run at once, in any order"
 APART = "give each block elements of its own"
@@ -133,34 +136,25 @@ def _shifted(task: Task, recording: Recording, plan: Plan) -> Hashable:
 
 def phased(body: Body) -> list[Phased]:
     """The accesses of a body in the order of its offsets."""
-    found: list[Phased] = []
-    nothing = np.zeros(1, np.int64)
-    for op in body.prologue:
-        found += [Phased(op, access, nothing) for access in op.accesses]
-    _walk(body.items, nothing, 0, found)
-    return found
+    steps = steps_of(body)
+    barriers = [step for step in steps if step.op.spec.is_a(Role.BARRIER)]
+    return [Phased(step.op, access, _phase(step, barriers)) for step in steps for access in step.op.accesses]
 
 
-def _walk(items: tuple[Op | Loop, ...], phase: Offsets, depth: int, found: list[Phased]) -> Offsets:
-    """Adds the accesses below `items`, which begin in `phase`; the phase they end in."""
-    for item in items:
-        if isinstance(item, Op):
-            phase = phase + item.spec.is_a(Role.BARRIER)
-            found += [Phased(item, access, phase) for access in item.accesses]
-            continue
-        for segment in item.segments:
-            met = _barriers(segment.items)
-            turns = np.arange(segment.count).reshape(-1, *(1,) * (depth + 1)) if met else np.zeros(1, np.int64)
-            _walk(segment.items, phase + turns * met, depth + 1, found)
-            phase = phase + segment.count * met
-    return phase
+def _phase(step: Step, barriers: Sequence[Step]) -> Offsets:
+    """How many barriers a block has passed at a step: in the first turns of its loops, and by every further turn."""
+    passed: Offsets = np.zeros(1, np.int64)
+    for barrier in barriers:
+        shared = _shared(step, barrier)
+        if barrier.number <= step.number:
+            passed = passed + prod(barrier.counts[shared:])
+        for depth, count in enumerate(step.counts[:shared]):
+            turns = np.arange(count).reshape(-1, *(1,) * (depth + 1))
+            passed = passed + turns * prod(barrier.counts[depth + 1 :])
+    return passed
 
 
-def _barriers(items: tuple[Op | Loop, ...]) -> int:
-    """How many barriers one turn of a loop passes."""
-    return sum(
-        item.spec.is_a(Role.BARRIER)
-        if isinstance(item, Op)
-        else sum(segment.count * _barriers(segment.items) for segment in item.segments)
-        for item in items
-    )
+def _shared(one: Step, other: Step) -> int:
+    """How many loops are around both, in the same segment."""
+    places = [[(loop.index, loop.segment) for loop in step.around] for step in (one, other)]
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*places, strict=False)))

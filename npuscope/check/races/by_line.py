@@ -12,7 +12,7 @@ from npuscope.tile.graph.aliases import Offsets, Placement
 from npuscope.tile.graph.cells import Mode, Region, once
 from npuscope.tile.graph.exact import exact_accesses
 from npuscope.tile.record.model import Recording, Task
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import accesses_of
 
 Equal = tuple[int, int, Mode, tuple[int, ...], tuple[int, ...]]  # argument, site, mode, shape, strides
 
@@ -42,9 +42,8 @@ class Lines:
     def _planned(self, body: int) -> list[tuple[Equal, list[int]]]:
         """The accesses of a body at one line that touch equal boxes, and their places among its offsets."""
         found: dict[Equal, list[int]] = defaultdict(list)
-        accesses = ((op.site, access) for op, _ in ops_of(self.recording.bodies[body]) for access in op.accesses)
-        for place, (site, access) in enumerate(accesses):
-            found[access.argument, site, access.mode, access.shape, access.strides].append(place)
+        for place, (op, access, _) in enumerate(accesses_of(self.recording.bodies[body])):
+            found[access.argument, op.site, access.mode, access.shape, access.strides].append(place)
         return list(found.items())
 
     def _of_extern(self, task: Task, buffers: Container[int]) -> Iterator[tuple[Region, int]]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import SAME, Step, flows_of, tile_bytes
+from npuscope.check.flow.dataflow import SAME, flows_of, tile_bytes
 from npuscope.check.flow.places import Place, places, shown
 from npuscope.check.flow.sums import acc_of, sum_in_gm, sums
 from npuscope.check.rule import Example, Rule
@@ -24,6 +24,7 @@ from npuscope.check.source.changed_lines import accumulated
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.spec import Role
+from npuscope.tile.record.operands import Step
 
 RESCALED = (*SAME, Role.PART, Role.CAST, Role.PRODUCT, Role.QUOTIENT)
 
@@ -97,7 +98,7 @@ def _crossing_products(program: Program) -> Iterator[Finding]:
     launches = {task: launch for launch in program.launches for task in launch.tasks}
     seen: set[tuple[int, int]] = set()
     for place in places(program):
-        if not place.step.is_a(Role.SUM) or len(place.step.operands) != 2:
+        if not place.step.op.spec.is_a(Role.SUM) or len(place.step.operands) != 2:
             continue
         for summed, product in ((0, 1), (1, 0)):
             values = _cube_store(program, place, product)

@@ -18,7 +18,7 @@ def check(program: Program) -> Iterator[Finding]:
     if rules is None:
         return
     for place in places(program):
-        if not place.step.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
+        if not place.step.op.spec.is_a(Role.CAST) or place.step.op.plane != "vector" or _drains(place):
             continue
         for source in {maker.result.dtype for maker in place.flow.makers(place.step, 0)}:
             hops = chain(source.lower(), place.step.result.dtype.lower(), rules.casts)

@@ -23,7 +23,7 @@ from npuscope.check.wording.told import access_site, listed, size, tensor_name
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Task
 from npuscope.tile.record.names import short_name
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import accesses_of
 
 AGAIN = 2  # times that a tile is written on average
 
@@ -76,8 +76,8 @@ def _tiles(program: Program, task: Task, argument: int, mode: str) -> dict[Tile,
     """The tiles that a task reads or writes through an argument, and how often."""
     found: dict[Tile, int] = defaultdict(int)
     for group in task.groups:
-        plan = ((counts, a) for op, counts in ops_of(program.recording.bodies[group.body]) for a in op.accesses)
-        for (counts, access), offsets in zip(plan, group.offsets, strict=True):
+        plan = accesses_of(program.recording.bodies[group.body])
+        for (_, access, counts), offsets in zip(plan, group.offsets, strict=True):
             if access.argument == argument and access.mode == mode:
                 places, often = np.unique(offsets, return_counts=True)
                 each = prod(counts) * len(group.blocks) // offsets.size

@@ -21,7 +21,7 @@ from npuscope.check.wording.told import access_site, size, tensor_name
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.names import short_name
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import accesses_of
 
 
 class Again(NamedTuple):
@@ -58,8 +58,8 @@ def _next_reader(program: Program, buffer: int) -> Again | None:
     for task in traffic_of(program).touching[buffer]:
         arguments = {use.argument for use in traffic_of(program).uses(task) if use.buffer == buffer and use.read}
         for group in program.recording.tasks[task].groups:
-            plan = [a for op, _ in ops_of(program.recording.bodies[group.body]) for a in op.accesses]
-            reads = [n for n, a in enumerate(plan) if a.argument in arguments and a.mode == "read"]
+            plan = accesses_of(program.recording.bodies[group.body])
+            reads = [n for n, (_, a, _) in enumerate(plan) if a.argument in arguments and a.mode == "read"]
             for n, block in enumerate(group.blocks.tolist()):
                 places = [group.offsets[k][..., min(n, group.offsets[k].shape[-1] - 1)] for k in reads]
                 tiles = b"".join(place.tobytes() for place in places)

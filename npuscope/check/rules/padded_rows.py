@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import Step, flows_of
+from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.flow.places import Place, as_one, places
 from npuscope.check.flow.sums import zero_of
 from npuscope.check.flow.timeline import accesses
@@ -24,6 +24,7 @@ from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.record.model import Access, Task
+from npuscope.tile.record.operands import Step
 from npuscope.tile.record.writers import are_in
 
 

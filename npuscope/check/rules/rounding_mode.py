@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from npuscope.check.findings import Finding
-from npuscope.check.flow.dataflow import Flow, Step, flows_of
+from npuscope.check.flow.dataflow import Flow, flows_of
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.lower.source import read
@@ -18,6 +18,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Op, Site
+from npuscope.tile.record.operands import Step
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -44,7 +45,11 @@ def check(program: Program) -> Iterator[Finding]:
 def _rounding(flow: Flow) -> Iterator[tuple[Op, str, str]]:
     """Casts in the default mode that drop bits, with the types from and to."""
     for step in flow.steps:
-        if not step.is_a(Role.CAST) or ("mode", "round") not in step.op.attributes or not _from_data(flow, step):
+        if (
+            not step.op.spec.is_a(Role.CAST)
+            or ("mode", "round") not in step.op.attributes
+            or not _from_data(flow, step)
+        ):
             continue
         for maker in flow.makers(step, 0):
             if maker.op.result is not None and _loses(maker.op.result.dtype, step.result.dtype):
@@ -59,7 +64,7 @@ def _from_data(flow: Flow, step: Step) -> bool:
         one = flow.steps[number]
         if one.op.accesses and one.op.result is not None and BY_NAME[one.op.result.dtype].is_float:
             return True
-        new = {maker for makers in one.operands for maker in makers} - seen
+        new = {maker for operand in one.operands for maker in operand.makers} - seen
         seen |= new
         waiting += new
     return False

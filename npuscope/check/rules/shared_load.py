@@ -27,7 +27,7 @@ from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.exact import exact_accesses
 from npuscope.tile.record.model import Access, Op, Task
 from npuscope.tile.record.names import short_name
-from npuscope.tile.record.walk import Counts, ops_of
+from npuscope.tile.record.walk import Counts, accesses_of
 
 SHARE = 0.05  # of what a kernel reads: less is not worth a change
 RELOADED = 0.1
@@ -138,8 +138,8 @@ class Load(NamedTuple):
 def _loads(program: Program, task: Task) -> Iterator[Load]:
     recording = program.recording
     for group in task.groups:
-        plan = [(op, counts, a) for op, counts in ops_of(recording.bodies[group.body]) for a in op.accesses]
-        for (op, counts, access), offsets in zip(plan, group.offsets, strict=True):
+        plan = accesses_of(recording.bodies[group.body])
+        for (op, access, counts), offsets in zip(plan, group.offsets, strict=True):
             argument = task.arguments[access.argument]
             if access.mode == "read" and op.plane != "scalar" and not argument.writes:
                 width = BY_NAME[recording.buffers[argument.buffer].dtype].bytes
@@ -223,8 +223,8 @@ def _places(program: Program, task: Task, argument: int) -> tuple[int, bytes] | 
         return None
     (group,) = task.groups
     found = b""
-    plan = (access for op, _ in ops_of(program.recording.bodies[group.body]) for access in op.accesses)
-    for access, offsets in zip(plan, group.offsets, strict=True):
+    plan = accesses_of(program.recording.bodies[group.body])
+    for (_, access, _), offsets in zip(plan, group.offsets, strict=True):
         if access.argument == argument:
             if np.any(offsets != offsets[..., :1]):
                 return None

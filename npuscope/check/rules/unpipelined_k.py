@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import SAME, Flow, Step, iterations, tile_bytes
+from npuscope.check.flow.dataflow import SAME, Flow, tile_bytes
 from npuscope.check.flow.places import Place, places
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import pipelined
@@ -21,6 +21,7 @@ from npuscope.lower.model import Instruction, Items, Repeat
 from npuscope.lower.passes.build import build
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Loop
+from npuscope.tile.record.operands import Step
 
 LEAST = 3  # iterations
 
@@ -31,9 +32,8 @@ def check(program: Program) -> Iterator[Finding]:
     loops: dict[tuple[int, int, tuple[int, ...]], list[Place]] = defaultdict(list)
     for place in places(program):
         step = place.step
-        if step.op.plane == "cube" and step.loops and step.loops[-1].kind == "range":
-            around = tuple(id(loop) for loop in step.loops)
-            loops[id(place.launch), place.body, around].append(place)
+        if step.op.plane == "cube" and step.around and step.around[-1].loop.kind == "range":
+            loops[id(place.launch), place.body, step.loops].append(place)
     planned: dict[tuple[str, int], SpacePlan | None] = {}  # by kernel and loop: its bodies are much alike
     for steps in loops.values():
         found = _loop(steps, planned)
@@ -43,9 +43,9 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) -> Finding | None:
     program, launch, flow = steps[0].program, steps[0].launch, steps[0].flow
-    loop = steps[0].step.loops[-1]
+    loop = steps[0].step.around[-1].loop
     loads = _loads(flow, [place.step for place in steps])
-    turns = iterations(loop)
+    turns = loop.turns
     if turns < LEAST or not loads or _has_a_better_one(flow, steps[0].step) or _writes_what_it_loads(flow, loads):
         return None
     if (launch.kernel, loop.site) not in planned:
@@ -59,7 +59,7 @@ def _loop(steps: list[Place], planned: dict[tuple[str, int], SpacePlan | None]) 
     peak = program.device.peak("cube", "bf16")
     load_bound = peak is not None and loaded / program.device.bandwidth > flops / peak
     first = steps[0].step
-    entries = blocks * first.times // loop.segments[first.segments[-1]].count
+    entries = blocks * first.times // first.around[-1].count
     site = program.site(loop.site)
     return RULE.at(
         site,
@@ -111,7 +111,7 @@ def _has_a_better_one(flow: Flow, cube: Step) -> bool:
         step.op.plane == "cube"
         and len(step.loops) > depth
         and step.loops[:depth] == cube.loops
-        and any(loop.kind == "pipeline" or iterations(loop) >= LEAST for loop in step.loops[depth:])
+        and any(one.loop.kind == "pipeline" or one.loop.turns >= LEAST for one in step.around[depth:])
         for step in flow.steps
     )
 

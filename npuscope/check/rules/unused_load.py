@@ -52,9 +52,9 @@ def _needed(flow: Flow) -> set[int]:
     open_ = [step.number for step in flow.steps if step.op.result is None or step.op.plane in ("store", "sync")]
     found = set(open_)
     for number in open_:  # grows as it goes
-        for makers in flow.steps[number].operands:
-            open_ += [maker for maker in makers if maker not in found]
-            found.update(makers)
+        for operand in flow.steps[number].operands:
+            open_ += [maker for maker in operand.makers if maker not in found]
+            found.update(operand.makers)
     return found
 
 

@@ -66,7 +66,7 @@ def _faults(flow: Flow, task: Task) -> list[Op]:
     found: dict[int, Op] = {}
     for _ in range(2):  # what a loop carries is made further down
         for step in flow.steps:
-            operands = [_met([facts[maker] for maker in makers]) for makers in step.operands if makers]
+            operands = [_met([facts[n] for n in operand.makers]) for operand in step.operands if operand.makers]
             if _is_fault(step.op, operands):
                 found[step.number] = step.op
             else:

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import SAME, Flow, Step, flows_of, tile_bytes
+from npuscope.check.flow.dataflow import SAME, Flow, flows_of, tile_bytes
 from npuscope.check.flow.places import Place, places, shown
 from npuscope.check.flow.sums import acc_of, sum_in_gm, sums, zero_of
 from npuscope.check.flow.timeline import timeline
@@ -24,6 +24,7 @@ from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
+from npuscope.tile.record.operands import Step
 
 SOON = 256  # tasks
 Fate = Literal["needed", "overwritten", "summed", "added once"]
@@ -172,7 +173,7 @@ def _adds_to_it(flow: Flow, load: Step) -> bool:
     """Whether what a step loads is only ever the start of a sum that goes back where it came from."""
     uses = flow.uses(load, SAME)
     return bool(uses) and all(
-        use.is_a(Role.SUM)
+        use.op.spec.is_a(Role.SUM)
         and any((held := sum_in_gm(flow, use, acc)) is not None and held[0] is load for acc in range(len(use.operands)))
         for use in uses
     )
@@ -184,13 +185,13 @@ def _adds_to_it(flow: Flow, load: Step) -> bool:
 def _on_chip(program: Program) -> Iterator[Finding]:
     for place in places(program):
         step, flow = place.step, place.flow
-        if step.op.plane == "cube" and step.operands[0]:
-            seeds = [maker for maker in flow.makers(step, 0, SAME) if maker.zero]
+        if step.op.plane == "cube" and step.operands[0].makers:
+            seeds = [maker for maker in flow.makers(step, 0, SAME) if maker.number in flow.zeros]
         else:
             acc = acc_of(flow, step)
             if acc is None or not sums(flow, step, acc):
                 continue
-            seeds = [maker for maker in flow.makers(step, acc, SAME) if maker.zero]
+            seeds = [maker for maker in flow.makers(step, acc, SAME) if maker.number in flow.zeros]
         for seed in seeds:
             yield RULE.at(
                 place.other(seed).site,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from npuscope.check.flow.dataflow import Step, flows_of
+from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.lower.program import Launch, Program
 from npuscope.lower.source import name_of
 from npuscope.tile.graph.edges import Edge
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.names import short_name
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import accesses_of
 
 
 def tensor_name(program: Program, buffer: int) -> str:
@@ -34,9 +35,8 @@ def tensors_of(program: Program, edges: Iterable[Edge]) -> str:
 def access_site(program: Program, use: Use, mode: Literal["read", "write"]) -> Site:
     """The line where a task first reads or writes an argument."""
     task = program.recording.tasks[use.task]
-    ops = (op for group in task.groups for op, _ in ops_of(program.recording.bodies[group.body]))
-    for op in ops:
-        if any(a.argument == use.argument and (a.mode == "read") == (mode == "read") for a in op.accesses):
+    for op, access, _ in (one for group in task.groups for one in accesses_of(program.recording.bodies[group.body])):
+        if access.argument == use.argument and (access.mode == "read") == (mode == "read"):
             return program.site(op.site)
     return program.site(task.site)
 

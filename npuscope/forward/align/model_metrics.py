@@ -1,8 +1,8 @@
 """M1 to M6 as the modelling tool defines them; docs/align.md has the definitions. The honest M6 is in `alignment`.
 
 A hit is a call whose source is MEASURED or INTERPOLATED. M6 is computed as its tool does, faults included, so that
-published figures can be compared: integer microseconds above; below, every row of the kernel table, twins and AI_CPU
-rows too, without types that end in AicpuKernel, and `hcom_` rows once per (whole microsecond of start, type).
+published figures can be compared: integer microseconds above; below, every row of the kernel table, duplicates and
+AI_CPU rows too, without types that end in AicpuKernel, and `hcom_` rows once per (whole microsecond of start, type).
 """
 
 from __future__ import annotations

@@ -40,13 +40,13 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 SHAPE_FIELDS = ("Input Shapes", "simulation_shapes", "Input Dims", "input_shapes", "shapes")
 TENSORCAST = "simulation_shapes"
-TWINS, AI_CPU, ENCLOSING = "tells another row's work again", "AI_CPU", "encloses other spans"
+DUPLICATE, AI_CPU, ENCLOSING = "tells another row's work again", "AI_CPU", "encloses other spans"
 FREE = "takes no time, and the other side has no such kernel"
 
 
 @dataclass(frozen=True)
 class Side:
-    """`events`: the rows that count once; `calls`: the same in order, composites taken apart; `rows`: twins too."""
+    """`events`: the rows that count once; `calls`: the same in order, composites apart; `rows`: duplicates too."""
 
     name: str
     calls: pl.DataFrame  # start, dur, kernel, name, shapes, formats, layer, role, source, limit_ns, comm
@@ -70,7 +70,7 @@ def side_of(trace: Trace, name: str, process: str | None = None) -> Side:
     left_out: dict[str, tuple[int, int]] = {}
     events = rows
     for reason, out in (
-        (TWINS, pl.col("duplicate_of").is_not_null()),
+        (DUPLICATE, pl.col("duplicate_of").is_not_null()),
         (AI_CPU, (pl.col("core") == "AI_CPU").fill_null(False)),
     ):
         gone = events.filter(out)

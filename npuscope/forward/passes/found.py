@@ -172,7 +172,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
     totals = PassTotals(kind, union_ns, _longest_pauses(busy, n))
     reasons = disturbances(_narrow(trace, sequence, cut, timed), totals)
     rows = _of_slices(trace, sequence, cut)
-    twins = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
+    duplicates = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
     table = pl.DataFrame(
         {
             "index": np.arange(n),
@@ -189,7 +189,7 @@ def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
             "comm_ns": union(Intervals(cut.in_pass[comm], sequence.start[comm], sequence.end[comm])).lengths(n),
             "aicpu_ns": _sum(cut.in_pass, sequence, inside_one & ~sequence.on_device, n),
             "rows": np.bincount(cut.in_pass[inside_one], minlength=n),
-            "told_twice": np.bincount(twins.to_numpy(), minlength=n),
+            "told_twice": np.bincount(duplicates.to_numpy(), minlength=n),
             **_anchor_window(sequence, cut, busy, union_ns),
         }
     )
@@ -273,11 +273,11 @@ def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
     first_told = np.arange(trace.slices.height)
     in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
     again = trace.slices.select("task", "duplicate_of").with_row_index("row")
-    twins = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
-    if twins.height:
+    duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
+    if duplicates.height:
         first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
-        twins = twins.join(first, left_on="duplicate_of", right_on="task")
-        row, of = twins["row"].to_numpy(), twins["first"].to_numpy()
+        duplicates = duplicates.join(first, left_on="duplicate_of", right_on="task")
+        row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
         first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
     on_device = np.zeros(trace.slices.height, dtype=bool)
     on_device[sequence.row] = sequence.on_device

@@ -26,7 +26,7 @@ NCCL_TYPES = {
     "Float": 4, "Double": 8, "BFloat16": 2, "Half": 2, "Int": 4, "Long": 8, "Byte": 1, "Char": 1, "Bool": 1,
     "Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }  # fmt: skip
-COPY = r"^Mem(cpy DtoD|set)"
+IN_DEVICE = r"^Mem(cpy DtoD|set)"  # copies whose bytes the device's memory reads or writes at its own rate
 
 
 def launched_ops(slices: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
@@ -46,7 +46,7 @@ def launched_ops(slices: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         known.rename({"kernel": "op_name"}), on="op", how="left", maintain_order="left"
     )
     # a copy or a collective tells its own work; an operator without shapes tells nothing
-    own = (pl.col("kind") == "comm") | pl.col("described").is_null() | pl.col("kernel").str.contains("^Mem")
+    own = pl.col("kind").is_in(["comm", "copy"]) | pl.col("described").is_null()
     found = found.with_columns(
         pl.when(own).then(pl.col("kernel")).otherwise("op_name").alias("op_type"),
         pl.when(own).then(None).otherwise("op").alias("op"),
@@ -132,7 +132,7 @@ def _copied(work: pl.DataFrame) -> pl.Series:
     """What a copy within the device or a memset moves, as the shape of its bytes."""
     moved = whole_number(work["args"], "bytes")
     told = pl.DataFrame({"kernel": work["kernel"], "bytes": moved}).with_columns(
-        pl.when(pl.col("kernel").str.contains(COPY)).then(pl.col("bytes").cast(pl.String)).alias("shapes")
+        pl.when(pl.col("kernel").str.contains(IN_DEVICE)).then(pl.col("bytes").cast(pl.String)).alias("shapes")
     )
     types = pl.when(pl.col("shapes").is_not_null()).then(pl.lit("UINT8")).alias("types")
     return told.with_columns(types).select(pl.struct("shapes", "types").alias("copied"))["copied"]

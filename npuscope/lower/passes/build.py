@@ -6,52 +6,34 @@ finds, and the Repeat says where that comes from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
 
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.passes.in_place import in_place, keep_old
 from npuscope.lower.passes.storages import Storages
 from npuscope.lower.source import name_of
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.record.model import Body, Loop, Op, Recording, Ref, Site, Task
+from npuscope.tile.record.model import Loop, Op, Recording, Site, Task
+from npuscope.tile.record.operands import Operand, Step, steps_of
 
-Numbers = list[Any]  # per item the number of its value (None where it makes none), or per segment of a loop its Numbers
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """A turn of a loop while its ops are resolved: the values of its segment and of the segments before, with how
-    many turns each has.
-    """
-
-    own: Numbers
-    before: tuple[tuple[int, Numbers], ...]
-    repeats: bool
-    carries: dict[tuple[tuple[int, ...], int], Carry] = field(default_factory=dict)  # by path and turns back
+Carries = dict[tuple[tuple[int, ...], int], Carry]  # of a segment, by path and turns back
 
 
 class _Builder:
-    def __init__(self, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> None:
-        self.sites, self.tensors = sites, tensors
+    def __init__(self, steps: tuple[Step, ...], sites: tuple[Site, ...], tensors: tuple[str, ...]) -> None:
+        self.steps, self.sites, self.tensors = steps, sites, tensors
         self.values: list[Value] = []
-        self.makers: dict[int, tuple[int, str]] = {}  # value -> place and name of the op that makes it
-        self.prologue: Numbers = []
+        # Values for all steps first: one may read what a later one made in the turn before.
+        self.made = {step.number: self._value(step.op) for step in steps if step.op.result is not None}
+        self.next = iter(steps)
         self.accesses = 0
         self.loops = 0
 
-    def number(self, items: tuple[Op | Loop, ...]) -> Numbers:
-        """Values for all ops first: an op may read what a later op of the turn before made."""
-        return [
-            self._value(item) if isinstance(item, Op) else [self.number(segment.items) for segment in item.segments]
-            for item in items
-        ]
-
-    def _value(self, op: Op) -> int | None:
+    def _value(self, op: Op) -> int:
         tile = op.result
-        if tile is None:
-            return None
+        assert tile is not None
         number = len(self.values)
         name = self.tensors[op.accesses[0].argument] if op.accesses else name_of(self.sites[op.site], op.name)
         space = tile.space or ""
@@ -60,36 +42,32 @@ class _Builder:
         if isinstance(staged, tuple):
             value = replace(value, bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
         self.values.append(value)
-        self.makers[number] = (op.site, op.name)
         return number
 
-    def items(self, items: tuple[Op | Loop, ...], numbers: Numbers, frames: tuple[_Frame, ...]) -> Items:
+    def items(self, items: Sequence[Op | Loop], carries: tuple[Carries, ...] = ()) -> Items:
+        """`carries`: of the loops around, outermost first."""
         made: list[Instruction | Repeat] = []
-        for item, number in zip(items, numbers, strict=True):
+        for item in items:
             if isinstance(item, Op):
-                made.append(self._instruction(item, number, frames))
+                made.append(self._instruction(next(self.next), carries))
                 continue
             self.loops += 1
             loop = self.loops
-            before: tuple[tuple[int, Numbers], ...] = ()
-            for segment, own in zip(item.segments, number, strict=True):
-                frame = _Frame(own, before, segment.count > 1)
-                body = self.items(segment.items, own, (*frames, frame))
-                carries = tuple(frame.carries.values())
-                made.append(Repeat(item.kind, loop, item.stage, item.site, segment.count, body, carries))
-                before = (*before, (segment.count, own))
+            for segment in item.segments:
+                own: Carries = {}
+                body = self.items(segment.items, (*carries, own))
+                made.append(Repeat(item.kind, loop, item.stage, item.site, segment.count, body, tuple(own.values())))
         return tuple(made)
 
-    def _instruction(self, op: Op, result: int | None, frames: tuple[_Frame, ...]) -> Instruction:
-        operands = tuple(self._operand(operand, frames) for operand in op.operands)
-        first = self.accesses
+    def _instruction(self, step: Step, carries: tuple[Carries, ...]) -> Instruction:
+        op, first = step.op, self.accesses
         self.accesses += len(op.accesses)
         return Instruction(
             op.name,
             op.plane,
             op.site,
-            operands,
-            result,
+            tuple(self._operand(operand, carries) for operand in step.operands),
+            self.made.get(step.number),
             (),
             op.accesses,
             first if op.accesses else -1,
@@ -97,61 +75,37 @@ class _Builder:
             op.flops,
         )
 
-    def _operand(self, operand: object, frames: tuple[_Frame, ...]) -> int | None:
-        if not isinstance(operand, Ref):
+    def _operand(self, operand: Operand, carries: tuple[Carries, ...]) -> int | None:
+        ref = operand.ref
+        if ref is None:
             return None
-        if operand.up < 0:
-            return _at(self.prologue, operand.path)
-        frame = frames[-1 - operand.up]
-        if not operand.back:
-            return _at(frame.own, operand.path)
-        first = _earlier(frame, operand)
-        following = _at(frame.own, operand.path)
-        if not frame.repeats or following is None:
+        if operand.now is not None:
+            return self.made[operand.now]
+        before, again = next(iter(operand.before), None), operand.again
+        first = None if before is None else self.made[before]
+        if again is None:
             return first
         # Two turns ago or more: what one op makes anew in every turn, or what an op of an early turn made for all.
-        if operand.back > 1 and first is not None and self.makers[first] != self.makers[following]:
+        if ref.back > 1 and before is not None and self._place(before) != self._place(again):
             return first
-        known = frame.carries.get((operand.path, operand.back))
-        if known is None:
-            number = len(self.values)
+        own = carries[-1 - ref.up]
+        if (ref.path, ref.back) not in own:
+            number, following = len(self.values), self.made[again]
             self.values.append(replace(self.values[following], id=number, storage=number))
-            known = frame.carries[operand.path, operand.back] = Carry(number, first, following)
-        return known.value
+            own[ref.path, ref.back] = Carry(number, first, following)
+        return own[ref.path, ref.back].value
 
-
-def _earlier(frame: _Frame, operand: Ref) -> int | None:
-    """The value that the first turn of a segment finds, made that many turns ago; more than two is told as two."""
-    ago = 0
-    for count, numbers in reversed(frame.before):
-        ago += count
-        found = _at(numbers, operand.path) if ago >= operand.back else None
-        if found is not None or (ago >= operand.back == 1):
-            return found
-    return None
-
-
-def _at(numbers: Numbers, path: tuple[int, ...]) -> int | None:
-    """The value at a path; inside a loop that is the last turn's that has one there (a turn may leave out ops)."""
-    place = numbers[path[0]] if path[0] < len(numbers) else None
-    if len(path) == 1:
-        return place if isinstance(place, int) else None
-    segments: list[Numbers] = place if isinstance(place, list) else []
-    found = (_at(segment, path[1:]) for segment in reversed(segments))
-    return next((number for number in found if number is not None), None)
+    def _place(self, step: int) -> tuple[int, str]:
+        op = self.steps[step].op
+        return op.site, op.name
 
 
 def build(recording: Recording, task: Task, number: int) -> Lowered:
     """One of the bodies of a task before anything is decided. Tiles loaded from GM have their tensor's name."""
-    body: Body = recording.bodies[number]
+    body = recording.bodies[number]
     tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
-    builder = _Builder(recording.sites, tensors)
-    builder.prologue = builder.number(body.prologue)
-    top = builder.number(body.items)
-    frame = _Frame(top, (), repeats=False)
-    prologue = builder.items(body.prologue, builder.prologue, (frame,))
-    items = prologue + builder.items(body.items, top, (frame,))
-    items = keep_old(items, builder.values)
+    builder = _Builder(steps_of(body), recording.sites, tensors)
+    items = keep_old(builder.items([*body.prologue, *body.items]), builder.values)
     storages = Storages(builder.values)
     for one in instructions(items):
         if one.result is not None and one.operands and one.operands[0] is not None and in_place(one):

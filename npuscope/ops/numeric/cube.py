@@ -6,12 +6,9 @@ Longer K is cut into pieces of 1024 that are summed in int32, which wraps as the
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from npuscope.ops.numeric.arrays import Array
 
 _EXACT_K = 1024
 _I32 = np.int32
@@ -30,12 +27,11 @@ def matmul(a: Array, b: Array, integer: bool, a_trans: bool = False, b_trans: bo
     total: Array = np.matmul(a[..., :_EXACT_K], b[..., :_EXACT_K, :]).astype(_I32)
     for start in range(_EXACT_K, depth, _EXACT_K):
         stop = start + _EXACT_K
-        total += np.matmul(a[..., start:stop], b[..., start:stop, :]).astype(_I32)
+        np.add(total, np.matmul(a[..., start:stop], b[..., start:stop, :]).astype(_I32), out=total)
     return total
 
 
 def matmul_acc(acc: Array, a: Array, b: Array, integer: bool, a_trans: bool = False, b_trans: bool = False) -> Array:
     """acc + a @ b in a new array."""
     product = matmul(a, b, integer, a_trans, b_trans)
-    product += acc
-    return product
+    return np.add(product, acc, out=product)

@@ -9,13 +9,13 @@ fp32, where the chip approximates. NaN goes through everything, maximum and mini
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Binary = Callable[[Any, Any], Array]
+from npuscope.ops.numeric.arrays import Array, Value
+
+Binary = Callable[[Value, Value], Array]
 
 _F32, _I32 = np.float32, np.int32
 _ONE = _F32(1)
@@ -23,23 +23,23 @@ _INFINITY = _F32(np.inf)
 _CLIP_FROM = 8192  # elements from which clipping beats maximum with one number (256x256: 8 us and 25 us)
 
 
-def _is_float(x: Any) -> bool:
+def _is_float(x: Value) -> bool:
     return x.dtype.kind == "f" if isinstance(x, np.ndarray | np.generic) else isinstance(x, float)
 
 
-def _one_number(x: Any, y: Any) -> bool:
-    return np.ndim(y) == 0 and isinstance(x, np.ndarray) and x.size >= _CLIP_FROM and x.dtype == _F32
+def maximum(x: Value, y: Value) -> Array:
+    if isinstance(x, np.ndarray) and not isinstance(y, np.ndarray) and x.size >= _CLIP_FROM and x.dtype == _F32:
+        return x.clip(_F32(y), _INFINITY)
+    return np.maximum(x, y)
 
 
-def maximum(x: Any, y: Any) -> Any:
-    return x.clip(_F32(y), _INFINITY) if _one_number(x, y) else np.maximum(x, y)
+def minimum(x: Value, y: Value) -> Array:
+    if isinstance(x, np.ndarray) and not isinstance(y, np.ndarray) and x.size >= _CLIP_FROM and x.dtype == _F32:
+        return x.clip(-_INFINITY, _F32(y))
+    return np.minimum(x, y)
 
 
-def minimum(x: Any, y: Any) -> Any:
-    return x.clip(-_INFINITY, _F32(y)) if _one_number(x, y) else np.minimum(x, y)
-
-
-def div(x: Any, y: Any) -> Any:
+def div(x: Value, y: Value) -> Array:
     """x / y; between integers cut towards zero as in C, and -1 (all bits set) for a division by zero."""
     if _is_float(x) or _is_float(y):
         return np.divide(x, y)
@@ -47,7 +47,7 @@ def div(x: Any, y: Any) -> Any:
     return np.where(np.equal(y, 0), -1, np.floor_divide(np.subtract(x, rest), y)).astype(rest.dtype)
 
 
-def fmod(x: Any, y: Any) -> Any:
+def fmod(x: Value, y: Value) -> Array:
     """x - trunc(x / y) * y, with the sign of x."""
     if not _is_float(x) and not _is_float(y):
         return np.fmod(x, y)
@@ -55,7 +55,7 @@ def fmod(x: Any, y: Any) -> Any:
     return np.subtract(x, np.trunc(quotient) * y)
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x: Value, y: Value) -> Array:
     """x - floor(x / y) * y, with the sign of y."""
     if not _is_float(x) and not _is_float(y):
         return np.remainder(x, y)
@@ -63,14 +63,14 @@ def rem(x: Any, y: Any) -> Any:
     return np.subtract(x, np.floor(quotient) * y)
 
 
-def expdif(x: Any, y: Any) -> Any:
+def expdif(x: Value, y: Value) -> Array:
     return np.exp(np.subtract(x, y))
 
 
-def _bits(operation: Callable[..., Any]) -> Binary:
+def _bits(operation: Callable[..., Array]) -> Binary:
     """A bitwise op; 8-bit tiles are float32, so their bits are taken and given back by way of int32."""
 
-    def run(x: Any, y: Any) -> Any:
+    def run(x: Value, y: Value) -> Array:
         if _is_float(x) or _is_float(y):
             return operation(np.asarray(x).astype(_I32), np.asarray(y).astype(_I32)).astype(_F32)
         return operation(x, y)
@@ -98,7 +98,7 @@ def relu(x: Array) -> Array:
 bit_and, bit_or, bit_xor = _bits(np.bitwise_and), _bits(np.bitwise_or), _bits(np.bitwise_xor)
 shift_left, shift_right = _bits(np.left_shift), _bits(np.right_shift)
 
-_COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
+_COMPARISONS: tuple[Callable[[Value, Value], npt.NDArray[np.bool_]], ...] = (
     np.equal,
     np.not_equal,
     np.less,
@@ -108,13 +108,13 @@ _COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
 )
 
 
-def cmp(x: Any, y: Any, code: int) -> npt.NDArray[np.bool_]:
+def cmp(x: Value, y: Value, code: int) -> npt.NDArray[np.bool_]:
     """Mask of x (0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=) y."""
     mask: npt.NDArray[np.bool_] = _COMPARISONS[code](x, y)
     return mask
 
 
-def select(mask: Array, x: Any, y: Any) -> Array:
+def select(mask: Array, x: Value, y: Value) -> Array:
     """x where the mask holds, else y."""
     chosen: Array = np.where(mask, x, y)
     return chosen

@@ -10,14 +10,15 @@ own float16 needs 275 us.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from ml_dtypes import bfloat16
 
-Array = npt.NDArray[Any]
+from npuscope.ops.numeric.arrays import Array
+
 Rounding = Callable[[Array], Array]
+Words = npt.NDArray[np.uint32]  # the bits of fp32
 
 MODES = ("rint", "round", "floor", "ceil", "trunc", "odd")
 
@@ -36,7 +37,7 @@ _BELOW_HALF = _U32(0x3EFFFFFF)
 _HALF = _F32(0.5)
 
 
-def _dropper(drops: int, mode: str) -> Rounding:
+def _dropper(drops: int, mode: str) -> Callable[[Words], Words]:
     """Rounds patterns to a multiple of 2^drops; NaN is the caller's to repair."""
     low = (1 << drops) - 1
     mask, keep, half, below, shift = (
@@ -47,7 +48,7 @@ def _dropper(drops: int, mode: str) -> Rounding:
         _U32(drops),
     )
 
-    def rint(bits: Array) -> Array:
+    def rint(bits: Words) -> Words:
         kept = bits >> shift
         kept &= _ONE
         kept += below
@@ -55,29 +56,29 @@ def _dropper(drops: int, mode: str) -> Rounding:
         kept &= keep
         return kept
 
-    def away(bits: Array) -> Array:
+    def away(bits: Words) -> Words:
         kept = bits + half
         kept &= keep
         return kept
 
-    def trunc(bits: Array) -> Array:
+    def trunc(bits: Words) -> Words:
         return bits & keep
 
-    def odd(bits: Array) -> Array:
+    def odd(bits: Words) -> Words:
         kept = bits & mask
         kept += mask  # carries into the last kept bit exactly if something was dropped
         kept |= bits
         kept &= keep
         return kept
 
-    def floor(bits: Array) -> Array:
+    def floor(bits: Words) -> Words:
         kept = bits >> _TOP
         kept *= mask
         kept += bits
         kept &= keep
         return kept
 
-    def ceil(bits: Array) -> Array:
+    def ceil(bits: Words) -> Words:
         kept = bits >> _TOP
         kept ^= _ONE
         kept *= mask
@@ -116,7 +117,7 @@ def _to_fp16(mode: str, beyond: float) -> Rounding:
         small = size < _FP16_NORMAL
         if small.any():
             at = np.flatnonzero(small)
-            np.put(rounded, at, whole(x.take(at) * _UP) * _DOWN)
+            np.put(rounded, at, np.multiply(whole(np.multiply(x.take(at), _UP)), _DOWN))
         if not np.vdot(x, x) <= _FP16_MAX_SQUARED:  # else all are finite and in range
             over = (np.abs(rounded) > _FP16_MAX) & np.isfinite(x)
             rounded[over] = np.copysign(_F32(beyond), x[over])
@@ -130,7 +131,7 @@ def _whole_away(x: Array) -> Array:
     bits = x.view(_U32) & _SIGN
     bits |= _BELOW_HALF
     whole = bits.view(_F32)
-    whole += x
+    np.add(whole, x, out=whole)
     return np.trunc(whole, out=whole)
 
 

@@ -7,12 +7,9 @@ the time.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from npuscope.ops.numeric.arrays import Array
 
 _I32 = np.int32
 

@@ -19,16 +19,14 @@ A returned array may be the argument itself where nothing changes: callers treat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.ops.dtypes import BF16, BOOL, FP16, FP32, INT8, INT16, INT32, UINT8, UINT16, DataType
 from npuscope.ops.numeric import floats
+from npuscope.ops.numeric.arrays import Array, Number
 from npuscope.ops.numeric.casts import hops
 
-Array = npt.NDArray[Any]
 Step = Callable[[Array], Array]
 
 MODES = ("none", *floats.MODES)
@@ -68,7 +66,7 @@ def round_to(array: Array, dtype: DataType) -> Array:
     return array if array.dtype == dtype.compute else array.astype(dtype.compute)
 
 
-def _within(x: Array, low: Any, high: Any) -> bool:
+def _within(x: Array, low: Number, high: Number) -> bool:
     """Whether no element is outside, nor NaN."""
     return bool(not x.size or (_largest(x, axis=None) <= high and _lowest(x, axis=None) >= low))
 
@@ -122,8 +120,7 @@ def _to_compute(dtype: DataType) -> Step:
 
 def _wrapper(dtype: DataType) -> Step:
     """Whole numbers modulo the width of a type of at most 16 bits."""
-    limits = np.iinfo(np.dtype(dtype.storage))
-    low, high = limits.min, limits.max
+    low, high = dtype.limits
 
     def run(x: Array) -> Array:
         if x.dtype == dtype.compute and _within(x, low, high):
@@ -140,10 +137,10 @@ _NARROW = {dtype: _wrapper(dtype) for dtype in (INT8, UINT8, INT16, UINT16)}
 
 def _float_to_int(source: DataType, target: DataType, mode: str) -> Step:
     whole_of = floats.WHOLE[mode]
-    limits = np.iinfo(np.dtype(target.storage))
-    low = _F32(limits.min)
+    least, largest = target.limits
+    low = _F32(least)
     # The largest float in range: 2^31 and 2^63 themselves are not.
-    high = _F32(limits.max) if limits.max < _FP32_WHOLE else np.nextafter(_F32(limits.max), _F32(0))
+    high = _F32(largest) if largest < _FP32_WHOLE else np.nextafter(_F32(largest), _F32(0))
     compute = target.compute
     low_bits = (source, target) in _LOW_BITS
 
@@ -160,11 +157,11 @@ def _float_to_int(source: DataType, target: DataType, mode: str) -> Step:
 
 def _saturate(whole: Array, target: DataType) -> Array:
     """Whole floats within the range of an integer type, in its storage type; NaN is 0."""
-    limits = np.iinfo(np.dtype(target.storage))
-    above, below = whole >= float(limits.max), whole <= float(limits.min)
+    least, largest = target.limits
+    above, below = whole >= float(largest), whole <= float(least)
     result = np.where(above | below | np.isnan(whole), _F32(0), whole).astype(target.storage)
-    result[above] = limits.max
-    result[below] = limits.min
+    result[above] = largest
+    result[below] = least
     return result
 
 
@@ -183,7 +180,7 @@ def _int_to_fp32(mode: str) -> Step:
 
 def _directed(near: Array, exact: Array, mode: str) -> Array:
     """fp32 by `mode`, of exact values and their nearest fp32 neighbours: those, or the ones beyond the exact value."""
-    error = near - exact
+    error = np.subtract(near, exact)
     beyond = np.nextafter(near, np.where(error > 0, -np.inf, np.inf).astype(_F32))
     if mode == "round":
         swap = (np.abs(error) == np.abs(beyond - exact)) & (np.abs(beyond) > np.abs(near))

@@ -8,12 +8,11 @@ not known. Pairs of fp16, which are laid out otherwise, are not here.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from npuscope.ops.dtypes import Element
+from npuscope.ops.numeric.arrays import Array, Number
 
 _F32, _U32, _PAIR = np.float32, np.uint32, np.uint64
 _RUN = 32
@@ -64,13 +63,13 @@ def mrgsort_lists(lists: list[Array], exhausted: bool = False) -> Array:
 def _descending(keys: Array, pairs: Array) -> Array:
     """The pairs of each row of keys in descending order of the keys, as one flat fp32 array."""
     count, length = keys.shape
-    order = np.argsort(-keys, axis=-1, kind="stable")
+    order = np.argsort(np.negative(keys), axis=-1, kind="stable")
     if count > 1:
         order += np.arange(0, count * length, length)[:, None]
     return pairs.take(order.reshape(-1)).view(_F32)
 
 
-def gather_mask(x: Array, pattern: int, compute: Any = None) -> Array:
+def gather_mask(x: Array, pattern: int, compute: np.dtype[Element] | None = None) -> Array:
     """The columns a pattern names, compacted; with `compute` their bits seen as that type of 4 bytes."""
     first, step = _COLUMNS[pattern]
     picked = x[..., first::step].copy()
@@ -85,13 +84,13 @@ def scatter_mask(target: Array, x: Array, pattern: int) -> Array:
     return result
 
 
-def gather(x: Array, index: Array) -> Array:
+def gather(x: Array, index: npt.NDArray[np.integer]) -> Array:
     """out[i, k] = x[i, index[i, k]], for as many rows as `index` has."""
     rows, columns = index.shape[0], x.shape[-1]
     return x.reshape(-1).take(index + np.arange(0, rows * columns, columns)[:, None])
 
 
-def gather_flat(x: Array, index: Array) -> Array:
+def gather_flat(x: Array, index: npt.NDArray[np.integer]) -> Array:
     """out[i, k] = x.flat[index[i, k]]: the index runs over the whole tile."""
     return x.reshape(-1).take(index)
 
@@ -103,7 +102,6 @@ def scatter_flat(target: Array, x: Array, index: Array) -> Array:
     return result
 
 
-def arange(start: int, shape: tuple[int, ...], compute: Any) -> Array:
+def arange(start: Number, shape: tuple[int, ...], compute: np.dtype[Element] | None) -> Array:
     """One row of start, start + 1, ..."""
-    ramp: Array = np.arange(start, start + shape[-1], dtype=compute)
-    return ramp.reshape(shape)
+    return np.add(start, np.arange(shape[-1])).astype(compute).reshape(shape)

@@ -36,7 +36,8 @@ export function tiles(report) {
     s.mean_run_ns === null ? null : tile(time(s.mean_run_ns), "mean run"),
     s.overhead === null ? null : tile(percent(s.overhead), "of dispatch → finish is not run"),
     s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`),
-    report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"));
+    report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"),
+    report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"));
 }
 
 export function timelineTools(swimlanes) {
@@ -160,7 +161,7 @@ export function path(side) {
   const p = side.report.critical_path, chain = p.kind === "chain";
   const rows = p.kernels.map(row => ({ ...row, what: row.name }));
   for (const [reason, ns] of Object.entries(p.bound.reasons)) rows.push({ what: `wait: ${reason}`, segments: null, path_ns: ns, share: ns / Math.max(p.window_ns, 1) });
-  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, chain ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication."),
+  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, chain ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication before copies."),
     sortable([
       { key: "what", title: "kernel or wait", show: "text" }, { key: "segments", title: "segments", show: "count" },
       { key: "path_ns", title: chain ? "can fall by at most µs" : "of the cover µs", show: "ns" }, { key: "share", title: "of window", show: "share" },

@@ -11,7 +11,7 @@ from npuscope.device.chip import Device
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.simulate.chip.block_classes import BlockClasses
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine
 from npuscope.simulate.chip.ring_arrays import rings_of
 from npuscope.simulate.core.costs import NS
 from npuscope.tile.record.model import Recording
@@ -34,7 +34,7 @@ def prepare(program: Program) -> Prepared:
     classes = BlockClasses(program)
     blocks = [classes.of(task) if task.groups else np.zeros(0, np.int64) for task in tasks]
     counts = np.array([len(one) for one in blocks], np.int64)
-    run, draws = classes.tables() if classes.entries else (np.ones((1, 10)), np.zeros((1, 10)))
+    run, draws = classes.tables() if classes.entries else (np.ones((1, len(SLOW))), np.zeros((1, len(SLOW))))
     parts = classes.parts() if classes.entries else np.ones((1, 3))
     edges = sorted({(edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0})
     source = np.array([src for src, _ in edges], np.int64)
@@ -77,7 +77,7 @@ def machine_of(device: Device) -> Machine:
     ns = {name: constant.value * NS for name, constant in device.timing.items()}
     return Machine(
         clusters=int(device.cores.cube.value),
-        threads=3,
+        threads=int(device.runtime["scheduler_threads"].value),
         limit=device.timing["hbm_rate"].value / NS,
         poll=ns["poll_core"],
         dispatch=ns["dispatch_block"],

@@ -21,7 +21,6 @@ from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.record.model import Access
 
 NS = 1e9
-REPEAT = 256  # bytes of one step of the vector unit
 DRAIN = "core.l0_drain"
 GRAIN = 32  # bytes, the least that a transfer moves
 CORE = {"AIC": "cube", "AIV": "vector", None: "vector"}
@@ -188,7 +187,8 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
     if one.spec.is_a(Role.WRITES_INTO) and len(one.operands) > 1 and one.operands[1] is not None:
         size = _size(lowered.values[one.operands[1]]) / halves  # the rest of the tile stays where it is
     rows = max(matrix(result.shape)[0] // halves, 1)
-    return cost.head + cost.slope * -(-size // REPEAT) + cost.tail + cost.row * rows
+    repeats = -(-size // device.core["vec_repeat"].value)
+    return cost.head + cost.slope * repeats + cost.tail + cost.row * rows
 
 
 def cost_place(one: Instruction) -> str:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from npuscope.ops.table import BY_SPELLING
-from npuscope.tile.calls import cube, elements, shaping, slicing, sort, system, transfer, vector
+from npuscope.tile.calls import cube, elements, filling, shaping, slicing, sort, system, transfer, vector
 from npuscope.tile.calls.own import FUNCTIONS
 from npuscope.tile.calls.regular import made
 
-WRITTEN = (cube, elements, shaping, slicing, sort, system, transfer, vector)  # importing them binds their functions
+# importing them binds their functions
+WRITTEN = (
+    cube,
+    elements,
+    filling,
+    shaping,
+    slicing,
+    sort,
+    system,
+    transfer,
+    vector,
+)
 
 
-def function_of(spelling: str) -> Callable[..., Any]:
+def function_of(spelling: str) -> Callable[..., object]:
     """What a spelling of an op calls."""
     function = FUNCTIONS.get(spelling)
     if function is None:
@@ -23,7 +33,7 @@ def function_of(spelling: str) -> Callable[..., Any]:
     return function
 
 
-def members(place: str) -> dict[str, Callable[..., Any]]:
+def members(place: str) -> dict[str, Callable[..., object]]:
     """The ops of a namespace: `pl`, `tile` and `tensor` share every plain spelling, the rest is said with a dot."""
     shared = place in ("pl", "tile", "tensor")
     found = {name: function_of(name) for name in BY_SPELLING if shared and "." not in name}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from npuscope.ops.cube import MATMUL, MATMUL_ACC, MATMUL_BIAS, MATMUL_DUAL, MATM
 from npuscope.ops.dtypes import FP32, INT32, DataType
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.numeric import cube, rounding
+from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
@@ -19,7 +19,7 @@ from npuscope.tile.values.checks import describe, dtype_of, flag
 from npuscope.tile.values.tensors import Shape, Tile
 
 
-def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:
+def _matrix(tile: Tile) -> tuple[Array | None, Shape, Shape | None]:
     """The last two axes; leading axes of one are dropped, for tiles on chip are two-dimensional."""
     shape, valid, array = tile.shape, tile.valid, tile.array
     while len(shape) > 2 and shape[0] == 1:
@@ -30,7 +30,7 @@ def _matrix(tile: Tile) -> tuple[Any, Shape, Shape | None]:
 
 
 def _product(
-    run: Run, spec: OpSpec, x: Any, y: Any, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
+    run: Run, spec: OpSpec, x: object, y: object, a_trans: bool, b_trans: bool, acc: Tile | None, keep: bool = True
 ) -> Tile:
     name = spec.name
     left, right = run.tile(x, name), run.tile(y, name)
@@ -100,9 +100,9 @@ def _valid(
 
 @own(MATMUL, "matmul")
 def matmul(
-    lhs: Any,
-    rhs: Any,
-    out_dtype: Any = None,
+    lhs: object,
+    rhs: object,
+    out_dtype: DataType | None = None,
     a_trans: bool = False,
     b_trans: bool = False,
     c_matrix_nz: bool = False,
@@ -126,7 +126,7 @@ def matmul(
 
 @own(MATMUL_ACC, "matmul_acc")
 def matmul_acc(
-    acc: Any, lhs: Any, rhs: Any, a_trans: bool = False, b_trans: bool = False, init_cond: Any = None
+    acc: object, lhs: object, rhs: object, a_trans: bool = False, b_trans: bool = False, init_cond: object = None
 ) -> Tile:
     """acc + lhs · rhs; where init_cond holds the product alone."""
     run = current()
@@ -136,7 +136,13 @@ def matmul_acc(
 
 @own(MATMUL_DUAL_ACC)
 def matmul_dual_acc(
-    acc_a: Any, acc_b: Any, lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False
+    acc_a: object,
+    acc_b: object,
+    lhs: object,
+    rhs_a: object,
+    rhs_b: object,
+    a_trans: bool = False,
+    b_trans: bool = False,
 ) -> tuple[Tile, Tile]:
     """Two accumulators fed by one left operand: (acc_a + lhs · rhs_a, acc_b + lhs · rhs_b)."""
     run = current()
@@ -147,7 +153,9 @@ def matmul_dual_acc(
 
 
 @own(MATMUL_DUAL)
-def matmul_dual(lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans: bool = False) -> tuple[Tile, Tile]:
+def matmul_dual(
+    lhs: object, rhs_a: object, rhs_b: object, a_trans: bool = False, b_trans: bool = False
+) -> tuple[Tile, Tile]:
     """Two products of one left operand: (lhs · rhs_a, lhs · rhs_b)."""
     run = current()
     one = _product(run, MATMUL_DUAL, lhs, rhs_a, a_trans, b_trans, None)
@@ -155,7 +163,7 @@ def matmul_dual(lhs: Any, rhs_a: Any, rhs_b: Any, a_trans: bool = False, b_trans
 
 
 @own(MATMUL_BIAS, "matmul_bias")
-def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
+def matmul_bias(lhs: object, rhs: object, bias: object) -> Tile:
     """lhs · rhs + bias, the bias a row."""
     run = current()
     tile = _product(run, MATMUL_BIAS, lhs, rhs, False, False, None)
@@ -168,25 +176,25 @@ def matmul_bias(lhs: Any, rhs: Any, bias: Any) -> Tile:
 
 
 @own(MATMUL, "batch_matmul")
-def batch_matmul(lhs: Any, rhs: Any) -> Tile:
+def batch_matmul(lhs: object, rhs: object) -> Tile:
     return matmul(lhs, rhs)
 
 
 @own(MATMUL_ACC, "batch_matmul_acc")
-def batch_matmul_acc(acc: Any, lhs: Any, rhs: Any) -> Tile:
+def batch_matmul_acc(acc: object, lhs: object, rhs: object) -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
 @own(MATMUL, "gemv")
-def gemv(lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+def gemv(lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
     return matmul(lhs, rhs)
 
 
 @own(MATMUL_ACC, "gemv_acc")
-def gemv_acc(acc: Any, lhs: Any, rhs: Any, acc_phase: str = "unspecified") -> Tile:
+def gemv_acc(acc: object, lhs: object, rhs: object, acc_phase: str = "unspecified") -> Tile:
     return matmul_acc(acc, lhs, rhs)
 
 
 @own(MATMUL_BIAS, "gemv_bias")
-def gemv_bias(lhs: Any, rhs: Any, bias: Any, acc_phase: str = "unspecified") -> Tile:
+def gemv_bias(lhs: object, rhs: object, bias: object, acc_phase: str = "unspecified") -> Tile:
     return matmul_bias(lhs, rhs, bias)

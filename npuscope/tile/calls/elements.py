@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
+from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.scalars import DIM, READ, WRITE
 from npuscope.tile.calls.gm import check_bounds, position, write_box
+from npuscope.tile.calls.literals import settled
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.steering import log_read, log_write, will_write
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import describe, fitting, is_number
+from npuscope.tile.values.axes import AXES
+from npuscope.tile.values.checks import Scalar, Whole, describe, fitting, is_number
 from npuscope.tile.values.checks import index as whole
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor, Tile, strided
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
 
-def _flat(x: Any, index: Any) -> list[Any]:
+def _flat(x: Tensor | Tile, index: object) -> list[Whole]:
     """An index list; one number on a tensor of more axes counts elements row by row."""
-    if not isinstance(index, list | tuple):
-        index = [index]
-    where = [i if type(i) is int else whole(i, f"an element of {describe(x)}") for i in index]
+    indices = index if isinstance(index, list | tuple) else [index]
+    where = [i if type(i) is int else whole(i, f"an element of {describe(x)}") for i in indices]
     if len(where) == len(x.shape):
         return where
     if len(where) == 1:
-        rest, unfolded = where[0], []
+        rest = where[0]
+        unfolded: list[Whole] = []
         for extent in reversed(x.shape[1:]):
             unfolded.append(rest % extent)
             rest = rest // extent
@@ -40,7 +41,7 @@ def _flat(x: Any, index: Any) -> list[Any]:
 
 
 @own(READ)
-def read(src: Any, offset: Any) -> Any:
+def read(src: object, offset: object) -> Scalar:
     """One element as a scalar."""
     run, x, index = current(), src, offset
     if isinstance(x, Tile):
@@ -57,32 +58,34 @@ def read(src: Any, offset: Any) -> Any:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
     elif run.block is not None:
         number = run.touch(x, "read")
-        run.emit(READ, (), None, ((number, "read", ones, x.strides),), (lanes.of(start),))
+        run.emit(READ, (), None, ((number, "read", ones, x.strides),), (start,))
     buffer = x.buffer
     if buffer.data is None or not buffer.known:
         return UNKNOWN
     if not run.computes:
         log_read(run, buffer)
-        if type(start) is Lane and x.dtype is buffer.dtype:
+        start = lanes.plain(start)
+        if isinstance(start, Lane) and x.dtype is buffer.dtype:
             return Lane(buffer.data[start.values].astype(np.int64))
-        start = int(start)
-    if buffer.written is not None and not buffer.written[start]:
+    at = int(start)
+    if buffer.written is not None and not buffer.written[at]:
         run.recorder.finding("unwritten", f"pl.read of an element of {buffer.name} that was never written")
-    return _scalar(buffer.data[start] if x.dtype is buffer.dtype else strided(buffer, start, (), (), x.dtype)[()])
+    return _scalar(buffer.data[at] if x.dtype is buffer.dtype else strided(buffer, at, (), (), x.dtype).take(0))
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: np.generic) -> int | np.float32:
     """fp32 scalars stay fp32; whole numbers are Python's."""
     if isinstance(value, np.integer | np.bool_):
         return int(value)
     return np.float32(value)
 
 
-def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
+def _read_tile(run: Run, x: Tile, where: list[Whole]) -> Scalar:
     check_bounds("read", x.shape, where, (1,) * len(where), "the tile")
     run.emit(READ, (x,), None)
     if x.array is None:
         return UNKNOWN
+    where = [lanes.plain(i) for i in where]
     if any(type(i) is Lane for i in where):
         return Lane(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
     value = x.array[tuple([int(i) for i in where])]
@@ -90,7 +93,7 @@ def _read_tile(run: Run, x: Tile, where: list[Any]) -> Any:
 
 
 @own(WRITE)
-def write(dst: Any, offset: Any, value: Any) -> Any:
+def write(dst: object, offset: object, value: object) -> Tensor | Tile:
     """One element in place."""
     run, x, index = current(), dst, offset
     if not is_number(value):
@@ -112,7 +115,7 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     start = position(x, where)
     run.region("write")
     number = run.touch(x, "write", "write")
-    run.emit(WRITE, (value,), None, ((number, "write", ones, x.strides),), (lanes.of(start),))
+    run.emit(WRITE, (value,), None, ((number, "write", ones, x.strides),), (start,))
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:
@@ -121,20 +124,20 @@ def write(dst: Any, offset: Any, value: Any) -> Any:
     elif buffer.data is None:
         return x
     elif run.computes:
-        write_box(run, x, start, ones, _element(value, x.dtype), x.dtype, adds=False)
+        write_box(run, x, int(start), ones, _element(settled(value), x.dtype), x.dtype, adds=False)
     else:
         log_write(run, buffer, start, value)
     return x
 
 
-def _element(value: Any, dtype: DataType) -> Any:
+def _element(value: int | float | np.number | np.bool_, dtype: DataType) -> Array:
     array = np.asarray(value)
     if dtype.is_float:
         return rounding.cast(array.astype(np.float32), FP32, dtype, "rint")
     return array.astype(dtype.compute)
 
 
-def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
+def _write_tile(run: Run, x: Tile, where: list[Whole], value: Scalar) -> None:
     if x.array is None:
         return
     if run.lanes:
@@ -142,12 +145,11 @@ def _write_tile(run: Run, x: Tile, where: list[Any], value: Any) -> None:
     if isinstance(value, Unknown):
         x.array = None
         return
-    value = int(value) if type(value) is Lane else value
-    x.own()[tuple([int(i) for i in where])] = _element(value, x.dtype)
+    x.own()[tuple([int(i) for i in where])] = _element(settled(value), x.dtype)
 
 
 @own(DIM)
-def dim(tensor: Any, axis: Any) -> int:
+def dim(tensor: object, axis: object) -> int:
     """The run-time extent of an axis."""
     if not isinstance(tensor, Tensor | Tile):
         raise fault(f"pl.tensor.dim takes a tensor, not {describe(tensor)}")

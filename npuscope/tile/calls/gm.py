@@ -3,60 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
 
 import numpy as np
 
 from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
 from npuscope.ops.numeric import rounding, storage
+from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import LOAD, STORE
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
+from npuscope.tile.record.model import PAST_THE_END
 from npuscope.tile.run.state import Run
 from npuscope.tile.shapes.steering import log_read, will_write
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import check_offsets, describe
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.axes import AXES
+from npuscope.tile.values.checks import Whole, check_offsets, describe
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
 
 
-def position(tensor: Tensor, offset: Sequence[Any]) -> Any:
+def position(tensor: Tensor, offset: Sequence[Whole]) -> Whole:
     """Where a box at these indices begins in the buffer; per lane where indices are."""
     if len(offset) != len(tensor.shape):
         raise fault(f"{len(offset)} offsets {list(offset)!r} for a tensor of shape {list(tensor.shape)}")
-    start: Any = tensor.offset
+    start: Whole = tensor.offset
     for index, stride in zip(offset, tensor.strides, strict=True):
         start = start + (int(index) if isinstance(index, np.integer | np.bool_) else index) * stride
     return start
 
 
-def check_bounds(op: str, extents: Shape, offset: Sequence[Any], inside: Sequence[int], what: str) -> None:
+def check_bounds(op: str, extents: Shape, offset: Sequence[Whole], inside: Sequence[int], what: str) -> None:
     """The accessed region must lie in the source."""
     check_offsets(offset, len(extents), op)
     for axis, (extent, first, count) in enumerate(zip(extents, offset, inside, strict=True)):
-        if type(first) is int:
-            low = high = first
-        else:
-            values = np.asarray(lanes.of(first))
-            low, high = int(values.min()), int(values.max())
-            if (low < 0 or high + count > extent) and type(first) is Lane:
-                # Lanes outside may never come to this line: go on with those that are where the first one is.
-                if Lane((values >= 0) & (values + count <= extent)):
-                    continue
-                low = high = int(first)
-        if low < 0 or high + count > extent:
+        # Lanes outside may never come to this line: go on with those that are where the first one is.
+        if type(first) is Lane and first.settled_in(0, extent - count):
+            continue
+        place = int(first)
+        if place < 0 or place + count > extent:
             raise fault(
-                f"pl.{op}: rows or columns {low if low < 0 else high} to {high + count} of axis {axis} lie outside "
+                f"pl.{op}: rows or columns {place} to {place + count} of axis {axis} lie outside "
                 f"{what} of shape {list(extents)}",
                 "Narrow it with valid_shape or clamp=True, or mend the offset.",
             )
 
 
-def check_room(op: str, target: Tensor | Tile, offset: Sequence[Any], box: Shape, what: str) -> None:
+def _kept(run: Run, op: str, tensor: Tensor, offset: Sequence[Whole], box: Shape) -> Shape:
+    """What lies in a tensor of a box that begins in it and runs past its end.
+
+    The chip writes on, over whatever lies there; programs exist that do so and run. Here that part is left out, and
+    told.
+    """
+    check_offsets(offset, len(tensor.shape), op)
+    kept = []
+    for axis, (extent, first, count) in enumerate(zip(tensor.shape, offset, box, strict=True)):
+        inside = type(first) is Lane and first.settled_in(0, extent - count)
+        over = 0 if inside else int(first) + count - extent
+        kept.append(count - over if 0 < over < count else count)
+        if kept[-1] < count:
+            lost = (prod(box) - prod([*kept, *box[axis + 1 :]])) * tensor.dtype.bytes
+            about = f"pl.{op} writes past the end of {tensor.buffer.name} {list(tensor.shape)} along axis {axis}"
+            message = f"{about}: the chip writes over what lies there; here it is left out"
+            run.recorder.finding(PAST_THE_END, message, bytes=lost)
+    return tuple(kept)
+
+
+def check_room(op: str, target: Tensor | Tile, offset: Sequence[Whole], box: Shape, what: str) -> None:
     """What is written must lie in the target, and in its valid region where it has one."""
     check_bounds(op, target.shape, offset, box, what)
     if target.valid is not None:
@@ -66,7 +83,7 @@ def check_room(op: str, target: Tensor | Tile, offset: Sequence[Any], box: Shape
 def load_box(
     run: Run,
     tensor: Tensor,
-    start: Any,
+    start: Whole,
     shape: Shape,
     valid: Shape | None,
     *,
@@ -76,7 +93,7 @@ def load_box(
     op: OpSpec = LOAD,
     prologue: bool = False,
     reach: Shape | None = None,
-    attributes: tuple[tuple[str, Any], ...] = (),
+    attributes: tuple[tuple[str, object], ...] = (),
 ) -> Tile:
     """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
 
@@ -88,26 +105,23 @@ def load_box(
     buffer = tensor.buffer
     number = run.touch(tensor, "read")
     access = (number, "read", box, strides)
-    where = lanes.of(start)
     if prologue:
         block = run.block
         assert block is not None
         key = ("op", op.name, "load", sites.here(), (), _type(tile), (access,), (), 0)
         tile.block, tile.index = block, len(block.prologue)
         block.prologue.append(run.recorder.number(key))
-        block.prologue_offsets.append(where)
+        block.prologue_offsets.append(lanes.place(start))
     else:
-        run.emit(op, (), tile, (access,), (where,), attributes, plane="load")
+        run.emit(op, (), tile, (access,), (start,), attributes, plane="load")
     if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
         return tile
-    if type(start) is Lane:
-        AXES.only_first()
-        start = int(start)
+    at = _first(start)
     if not run.computes:
         log_read(run, buffer)
     if buffer.written is not None:
-        _check_written(run, tensor, start, box, strides, op.name)
-    view = strided(buffer, start, box, strides, tensor.dtype)
+        _check_written(run, tensor, at, box, strides, op.name)
+    view = strided(buffer, at, box, strides, tensor.dtype)
     if box == shape:
         array = storage.load(view, tensor.dtype)
     else:
@@ -117,7 +131,15 @@ def load_box(
     return tile
 
 
-def _type(tile: Tile) -> tuple[Any, ...]:
+def _first(start: Whole) -> int:
+    """Where a box begins that is touched now: in the first lane, and in no other."""
+    one: Whole = lanes.plain(start)
+    if isinstance(one, Lane):
+        AXES.only_first()
+    return int(one)
+
+
+def _type(tile: Tile) -> tuple[Shape, str, Shape | None, str | None]:
     return (tile.shape, tile.dtype.name, tile.valid, tile.space)
 
 
@@ -148,7 +170,7 @@ def store_box(
     run: Run,
     tile: Tile,
     tensor: Tensor,
-    offset: Sequence[Any],
+    offset: Sequence[Whole],
     atomic: AtomicType = AtomicType.None_,
     op: OpSpec = STORE,
 ) -> Tensor:
@@ -165,6 +187,7 @@ def store_box(
             if any(n != 1 for n in box[:lead]):
                 raise fault(f"pl.{op.name}: a tile {describe(tile)} does not fit a tensor {describe(tensor)}")
             box, whole = box[lead:], whole[lead:]
+    box = _kept(run, op.name, tensor, offset, box)
     check_room(op.name, tensor, offset, box, tensor.buffer.name)
     if atomic is AtomicType.Add and tensor.dtype not in _ADDS:
         raise fault(
@@ -178,7 +201,7 @@ def store_box(
     mode = "add" if adds else "write"
     number = run.touch(tensor, mode, op.name)
     access = (number, mode, box, tensor.strides)
-    run.emit(op, (tile,), None, (access,), (lanes.of(start),), plane="store")
+    run.emit(op, (tile,), None, (access,), (start,), plane="store")
     buffer = tensor.buffer
     if not run.computes and buffer.data is not None and buffer.known:
         will_write(run, buffer)
@@ -187,23 +210,21 @@ def store_box(
     if tile.array is None:
         buffer.known = False
     elif buffer.data is not None:
-        if type(start) is Lane:
-            AXES.only_first()
-            start = int(start)
+        at = _first(start)
         array = tile.array.reshape(whole)
         if box != whole:
             array = array[tuple([slice(n) for n in box])]
-        write_box(run, tensor, start, box, array, tile.dtype, adds)
+        write_box(run, tensor, at, box, array, tile.dtype, adds)
     return tensor
 
 
-def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Any, dtype: DataType, adds: bool) -> None:
+def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Array, dtype: DataType, adds: bool) -> None:
     buffer = tensor.buffer
     if dtype is not tensor.dtype:
         array = rounding.cast(array, dtype, tensor.dtype, "rint")
     for counts in run.memories_of(buffer, None if run.block is None else run.block.task.id):
         view = strided(buffer, start, box, tensor.strides, tensor.dtype)
-        value = rounding.round_to(storage.load(view, tensor.dtype) + array, tensor.dtype) if adds else array
+        value = rounding.round_to(np.add(storage.load(view, tensor.dtype), array), tensor.dtype) if adds else array
         storage.store(view, value, tensor.dtype)
         if counts and buffer.written is not None:
             np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
@@ -220,6 +241,6 @@ def _check_narrowing(tile: Tile, tensor: Tensor, op: str) -> None:
         )
 
 
-def span(first: int, count: int) -> Any:
+def span(first: int, count: int) -> slice:
     """A plain slice; `slice` is an op here."""
     return np.s_[first : first + count]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from npuscope.ops.elementwise import ADD, DIV, MUL, NEG, SUB
 from npuscope.ops.spec import OpSpec
@@ -11,16 +11,16 @@ from npuscope.tile.calls.bound import function_of
 from npuscope.tile.values.tensors import Operand
 
 
-def _operator(spec: OpSpec, swapped: bool = False) -> Any:
+def _operator(spec: OpSpec, swapped: bool = False) -> Callable[[Operand, object], object]:
     op = function_of(spec.name)
 
-    def apply(self: Operand, other: Any) -> Any:
+    def apply(self: Operand, other: object) -> object:
         return op(other, self) if swapped else op(self, other)
 
     return apply
 
 
-def _negative(self: Operand) -> Any:
+def _negative(self: Operand) -> object:
     return function_of(NEG.name)(self)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from npuscope.ops.spec import OpSpec
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}  # spelling -> function
-Function = TypeVar("Function", bound=Callable[..., Any])
+FUNCTIONS: dict[str, Callable[..., object]] = {}  # spelling -> function
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def own(spec: OpSpec, *spellings: str) -> Callable[[Function], Function]:

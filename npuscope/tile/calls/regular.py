@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from npuscope.ops.dtypes import BY_NAME, FP32, DataType
 from npuscope.ops.numeric import rounding, storage
+from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.spec import OpSpec
 from npuscope.tile.calls.literals import literal, of_one, of_two
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.values.checks import broadcast, describe, is_number, promoted, shown
+from npuscope.tile.values.checks import Scalar, broadcast, describe, is_number, promoted, shown
 from npuscope.tile.values.tensors import Tile
 from npuscope.tile.values.unknown import UNKNOWN
 
 
-def made(spec: OpSpec) -> Callable[..., Any]:
+def made(spec: OpSpec) -> Callable[..., object]:
     """The function of an op with a regular form."""
     op = {"unary": unary, "binary": binary, "spread": spread, "reduction": reduction}[spec.form](spec)
     op.__name__ = op.__qualname__ = f"pl.{spec.name}"
@@ -26,12 +26,12 @@ def made(spec: OpSpec) -> Callable[..., Any]:
     return op
 
 
-def binary(spec: OpSpec) -> Callable[..., Any]:
+def binary(spec: OpSpec) -> Callable[..., object]:
     """An op on two tiles, or on a tile and a number."""
     name, kernel, bits = spec.name, spec.numeric, spec.bits
     assert kernel is not None
 
-    def op(lhs: Any, rhs: Any, tmp: Any = None, high_precision: bool = False) -> Any:
+    def op(lhs: object, rhs: object, tmp: object = None, high_precision: bool = False) -> Tile | Scalar:
         run, x, y = current(), lhs, rhs
         if is_number(y):
             if is_number(x):
@@ -73,12 +73,12 @@ def binary(spec: OpSpec) -> Callable[..., Any]:
     return op
 
 
-def unary(spec: OpSpec) -> Callable[..., Any]:
+def unary(spec: OpSpec) -> Callable[..., object]:
     """An op on one tile."""
     name, kernel, bits = spec.name, spec.numeric, spec.bits
     assert kernel is not None
 
-    def op(input: Any, tmp: Any = None, high_precision: bool = False) -> Any:
+    def op(input: object, tmp: object = None, high_precision: bool = False) -> Tile | Scalar:
         run = current()
         if is_number(input):
             return of_one(spec, input)
@@ -95,11 +95,11 @@ def unary(spec: OpSpec) -> Callable[..., Any]:
     return op
 
 
-def spread(spec: OpSpec) -> Callable[..., Any]:
+def spread(spec: OpSpec) -> Callable[..., object]:
     """An op of [M, N] with a column [M, 1] (rows) or a row [1, N]; without a kernel the vector is spread itself."""
     name, kernel, rows = spec.name, spec.numeric, spec.axis == "rows"
 
-    def op(lhs: Any, rhs: Any, tmp: Any = None) -> Any:
+    def op(lhs: object, rhs: object, tmp: object = None) -> Tile:
         run = current()
         left, right = run.tile(lhs, name), run.tile(rhs, name)
         run.region(name)
@@ -126,12 +126,12 @@ def spread(spec: OpSpec) -> Callable[..., Any]:
     return op
 
 
-def reduction(spec: OpSpec) -> Callable[..., Any]:
+def reduction(spec: OpSpec) -> Callable[..., object]:
     """One element of each row or column, over the valid region."""
     name, kernel, rows = spec.name, spec.numeric, spec.axis == "rows"
     assert kernel is not None
 
-    def op(input: Any, tmp_tile: Any = None) -> Tile:
+    def op(input: object, tmp_tile: object = None) -> Tile:
         run = current()
         tile = run.tile(input, name)
         run.region(name)
@@ -161,12 +161,12 @@ def reduction(spec: OpSpec) -> Callable[..., Any]:
     return op
 
 
-def _no_bits(name: str, *operands: Any) -> Exception:
+def _no_bits(name: str, *operands: object) -> Exception:
     held = " and ".join(describe(x) if isinstance(x, Tile) else shown(x) for x in operands)
     return fault(f"pl.{name} works on the bits of whole numbers, not on {held}", "Cast it to INT32 first.")
 
 
-def rounded(array: Any, dtype: DataType) -> Any:
+def rounded(array: Array, dtype: DataType) -> Array:
     if dtype is FP32:
         return array if array.dtype == np.float32 else array.astype(np.float32)
     return rounding.round_to(array.astype(dtype.compute, copy=False), dtype)

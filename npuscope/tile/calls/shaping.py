@@ -4,41 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from npuscope.ops.dtypes import INT32, DataType
-from npuscope.ops.numeric import sorting, storage
+from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import (
-    ARANGE,
     CONCAT,
-    FILLPAD,
-    FILLPAD_EXPAND,
-    FULL,
     REINTERPRET_VIEW,
     RESHAPE,
     SET_VALIDSHAPE,
     TRANSPOSE,
     TRANSPOSE_VIEW,
-    TRI,
 )
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
+from npuscope.tile.calls.gm import span
 from npuscope.tile.calls.own import own
-from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
-from npuscope.tile.run.state import Run, current
-from npuscope.tile.values import lanes
+from npuscope.tile.run.state import current
 from npuscope.tile.values.buffers import contiguous
-from npuscope.tile.values.checks import describe, dtype_of, fitting, flag, held, index, is_number, shape_of, shown
+from npuscope.tile.values.checks import (
+    Whole,
+    describe,
+    dtype_of,
+    index,
+    shape_of,
+)
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
-from npuscope.tile.values.unknown import Unknown
 
 
 @own(RESHAPE)
-def reshape(input: Any, shape: Sequence[Any]) -> Any:
+def reshape(input: object, shape: Sequence[Whole]) -> Tensor | Tile:
     """The same elements in another shape: a view, no copy."""
     run, x = current(), input
     extents = shape_of(shape)
@@ -70,10 +67,14 @@ def reshape(input: Any, shape: Sequence[Any]) -> Any:
     return result
 
 
-def view(tensor: Any, shape: Sequence[Any] | None = None, valid_shape: Any = None, *, layout: Any = None) -> Any:
+def view(
+    tensor: object, shape: Sequence[Whole] | None = None, valid_shape: object = None, *, layout: object = None
+) -> Tensor | Tile:
     """The same memory in another shape; a layout says how the chip reads it and changes no value here."""
     if shape is None and layout is None:
         raise fault("pl.tensor.view needs a shape or a layout")
+    if not isinstance(tensor, Tensor | Tile):
+        raise fault(f"pl.tensor.view takes a tensor or a tile, not {describe(tensor)}")
     seen = tensor if shape is None else reshape(tensor, shape)
     if valid_shape is None:
         return seen
@@ -99,7 +100,7 @@ def _mapped(valid: Shape | None, old: Shape, new: Shape) -> Shape | None:
 
 
 @own(TRANSPOSE)
-def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
+def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = None) -> Tensor | Tile:
     """Swaps two axes."""
     run, x = current(), input
     if not isinstance(x, Tensor | Tile):
@@ -119,19 +120,19 @@ def transpose(input: Any, axis1: Any, axis2: Any, tmp_tile: Any = None) -> Any:
             x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
         )
     tile = run.tile(x, "transpose")
-    return _transposed(tile, axis1, axis2, TRANSPOSE)
+    return transposed(tile, axis1, axis2, TRANSPOSE)
 
 
 @own(TRANSPOSE_VIEW)
-def transpose_view(tile: Any) -> Tile:
+def transpose_view(tile: object) -> Tile:
     """The transpose by another reading of the layout: no copy."""
     x = current().tile(tile, "transpose_view")
     if len(x.shape) < 2:
         raise fault(f"pl.transpose_view needs rows and columns, not {describe(x)}")
-    return _transposed(x, -2, -1, TRANSPOSE_VIEW)
+    return transposed(x, -2, -1, TRANSPOSE_VIEW)
 
 
-def _transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
+def transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
     order = list(range(len(tile.shape)))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     shape = tuple(tile.shape[a] for a in order)
@@ -146,7 +147,7 @@ def _transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
 
 
 @own(CONCAT)
-def concat(src0: Any, src1: Any) -> Tile:
+def concat(src0: object, src1: object) -> Tile:
     """Side by side along the last axis."""
     run = current()
     tiles = [run.tile(value, "concat") for value in (src0, src1)]
@@ -171,7 +172,7 @@ def _beside(first: Tile, second: Tile) -> Shape | None:
 
 
 @own(SET_VALIDSHAPE)
-def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
+def set_validshape(input: object, valid_rows: object, valid_cols: object) -> Tensor | Tile:
     """Says which part of a tile holds data; nothing moves."""
     run, x = current(), input
     if not isinstance(x, Tensor | Tile) or len(x.shape) < 2:
@@ -191,120 +192,8 @@ def set_validshape(input: Any, valid_rows: Any, valid_cols: Any) -> Any:
     return result
 
 
-def pad_number(pad_value: Any, dtype: DataType) -> Any:
-    """What a padding stands for in a data type: `min` and `max` are its finite extremes."""
-    if pad_value is PadValue.zero or pad_value is PadValue.null:
-        return 0
-    if is_number(pad_value):
-        if isinstance(pad_value, float | np.floating) and np.isinf(pad_value):
-            return pad_number(PadValue.max if pad_value > 0 else PadValue.min, dtype)
-        return fitting(pad_value, dtype, "pl.fillpad")
-    if not isinstance(pad_value, PadValue):
-        raise fault(f"a padding must be pl.PadValue.… or a number, not {shown(pad_value)}")
-    kind: Any = dtype.storage
-    if dtype.is_float:
-        info = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
-        return float(info.min if pad_value is PadValue.min else info.max)
-    limits = np.iinfo(kind)
-    return int(limits.min if pad_value is PadValue.min else limits.max)
-
-
-@own(FILLPAD)
-def fillpad(value: Any, pad_value: Any = PadValue.zero) -> Tile:
-    """Fills what lies outside the valid region; the result is valid everywhere."""
-    run = current()
-    tile = run.tile(value, "fillpad")
-    run.region("fillpad")
-    padding = pad_number(pad_value, tile.dtype)
-    result = Tile(None, tile.shape, tile.dtype, None, tile.space)
-    run.emit(FILLPAD, (tile,), result)
-    if tile.array is not None:
-        if tile.valid is None:
-            result.array = tile.share()
-        else:
-            result.array = storage.new(tile.shape, tile.dtype, padding)
-            inside = tuple([np.s_[:n] for n in tile.valid])
-            result.array[inside] = tile.array[inside]
-    return result
-
-
-@own(FILLPAD_EXPAND)
-def fillpad_expand(value: Any, shape: Sequence[Any], pad_value: Any = PadValue.zero) -> Tile:
-    """A larger tile: the valid part of value, the rest padding."""
-    run = current()
-    tile = run.tile(value, "fillpad_expand")
-    extents, padding = shape_of(shape), pad_number(pad_value, tile.dtype)
-    if len(extents) != len(tile.shape) or any(n < m for n, m in zip(extents, tile.shape, strict=True)):
-        raise fault(f"pl.fillpad_expand: {describe(tile)} does not grow to {list(extents)}")
-    result = Tile(None, extents, tile.dtype)
-    run.emit(FILLPAD_EXPAND, (tile,), result)
-    if tile.array is not None:
-        result.array = storage.new(extents, tile.dtype, padding)
-        inside = tuple([np.s_[:n] for n in (tile.valid or tile.shape)])
-        result.array[inside] = tile.array[inside]
-    return result
-
-
-@own(FULL)
-def full(shape: Sequence[Any], dtype: Any, value: Any) -> Tile:
-    """A tile of one value."""
-    run = current()
-    extents, kind = shape_of(shape), dtype_of(dtype, "full")
-    run.region("full")
-    number = _one(run, fitting(value, kind, "pl.full"))
-    result = Tile(None, extents, kind)
-    run.emit(FULL, (value,), result)
-    if is_number(number) and not isinstance(number, Unknown) and (run.computes or kind.steers):
-        result.array = storage.new(extents, kind, held(number, kind) if kind.is_float else number)
-    return result
-
-
-def _one(run: Run, value: Any) -> Any:
-    """A number, or what is no number: then it differs from lane to lane and is not computed."""
-    run.lost = run.lost or type(value) is lanes.Lane
-    return lanes.of(value)
-
-
-@own(ARANGE)
-def arange(start: Any, shape: Sequence[Any], dtype: Any = None, descending: bool = False) -> Tile:
-    """A ramp in one row."""
-    run = current()
-    run.region("arange")
-    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "arange")
-    if any(n != 1 for n in extents[:-1]):
-        raise fault(f"pl.arange makes one row, not {list(extents)}")
-    first = _one(run, fitting(start, kind, "pl.arange"))
-    descending = flag(descending, "arange", "descending=")
-    result = Tile(None, extents, kind)
-    run.emit(ARANGE, (start,), result)
-    if is_number(first) and not isinstance(first, Unknown) and (run.computes or kind.steers):
-        ramp = sorting.arange(first, extents, kind.compute)
-        result.array = (2 * first - ramp).astype(kind.compute) if descending else ramp
-    return result
-
-
-@own(TRI)
-def tri(diagonal: Any, shape: Sequence[Any], valid_shape: Any = None, dtype: Any = None, upper: bool = False) -> Tile:
-    """Ones on and below (or above) a diagonal."""
-    run = current()
-    run.region("tri")
-    extents, kind = shape_of(shape), INT32 if dtype is None else dtype_of(dtype, "tri")
-    if len(extents) != 2:
-        raise fault(f"pl.tri makes rows and columns, not {list(extents)}")
-    first = index(diagonal, "pl.tri", "the diagonal") + (-1 if flag(upper, "tri", "upper=") else 0)
-    valid = None if valid_shape is None else shape_of(valid_shape)
-    if valid is not None and (len(valid) != 2 or valid[0] > extents[0] or valid[1] > extents[1]):
-        raise fault(f"pl.tri: valid_shape {list(valid)} is larger than {list(extents)}")
-    result = Tile(None, extents, kind, None if valid == extents else valid)
-    run.emit(TRI, (diagonal,), result)
-    if run.computes or kind.steers:
-        below = np.tri(extents[-2], extents[-1], k=int(first))
-        result.array = (1 - below if upper else below).astype(kind.compute)
-    return result
-
-
 @own(REINTERPRET_VIEW)
-def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = None) -> Any:
+def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | None = None) -> Tensor | Tile:
     """The same bits read as another type of the same width."""
     run, x = current(), data
     kind = dtype_of(dtype, "reinterpret_view")
@@ -328,7 +217,7 @@ def reinterpret_view(data: Any, dtype: Any, *, shape: Sequence[Any] | None = Non
 
 
 @own(AIV_SHARD)
-def aiv_shard(x: Any) -> Tile:
+def aiv_shard(x: object) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     block = run.region("aiv_shard")
@@ -352,14 +241,14 @@ def aiv_shard(x: Any) -> Tile:
     result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
     run.emit(AIV_SHARD, (tile,), result)
     if tile.array is not None:
-        part: list[Any] = [np.s_[:]] * len(shape)
-        part[axis] = np.s_[lane * (extent // 2) : (lane + 1) * (extent // 2)]
+        part = [span(0, n) for n in shape]
+        part[axis] = span(lane * (extent // 2), extent // 2)
         result.array = np.ascontiguousarray(tile.array[tuple(part)])
     return result
 
 
 @own(AIC_GATHER)
-def aic_gather(x: Any) -> Tile:
+def aic_gather(x: object) -> Tile:
     """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
     block = run.region("aic_gather")

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import SLICE
+from npuscope.tile.calls import filling, shaping
 from npuscope.tile.calls.gm import check_bounds, load_box, position, span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.checks import Whole, check_offsets, describe, flag, index, shape_of, shown
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 
 @own(SLICE)
 def slice(
-    input: Any,
-    shape: Sequence[Any],
-    offset: Sequence[Any],
-    valid_shape: Sequence[Any] | None = None,
+    input: object,
+    shape: Sequence[Whole],
+    offset: Sequence[Whole],
+    valid_shape: Sequence[Whole] | None = None,
     drop_dims: Sequence[int] | None = None,
-    pad_value: Any = None,
+    pad_value: object = None,
     clamp: bool = False,
-) -> Any:
+) -> Tensor | Tile:
     """A box of a tensor or tile: a view in orchestration, a load inside a region."""
     run, x = current(), input
     box = shape_of(shape)
@@ -37,10 +37,8 @@ def slice(
     if isinstance(x, Tile) and x.block is not run.block:
         x = run.promoted(x)
     if isinstance(x, Tile):
-        tile = _slice_tile(run, x, box, offset, valid, clamp)
+        tile: Tensor | Tile = _slice_tile(run, x, box, offset, valid, clamp)
         if dropped:
-            from npuscope.tile.calls import shaping
-
             tile = shaping.reshape(tile, [n for axis, n in enumerate(box) if axis not in dropped])
     elif isinstance(x, Tensor):
         if len(box) != len(x.shape):
@@ -53,13 +51,11 @@ def slice(
     else:
         raise fault(f"pl.slice takes a tensor or a tile, not {describe(x)}")
     if pad_value is not None and tile.valid is not None:
-        from npuscope.tile.calls import shaping
-
-        return shaping.fillpad(tile, pad_value)
+        return filling.fillpad(tile, pad_value)
     return tile
 
 
-def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) -> Shape | None:
+def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) -> Shape | None:
     """What exists of a slice that runs past the last row of a parameter whose number of rows the program does not know.
 
     The chip reads on into whatever lies there. Programs do it where they drop those rows later, so it is a finding and
@@ -84,7 +80,7 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Any], op: str) ->
 
 
 def inside(
-    x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool, op: str = "slice"
+    x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool, op: str = "slice"
 ) -> Shape | None:
     """The valid part of a box; what it reads must lie in the source."""
     if valid is not None and len(valid) != len(box):
@@ -106,7 +102,7 @@ def inside(
     return valid
 
 
-def _dropped(box: Shape, drop_dims: Any) -> tuple[int, ...]:
+def _dropped(box: Shape, drop_dims: object) -> tuple[int, ...]:
     """The axes of one that a slice leaves out, counted from the front."""
     if not isinstance(drop_dims, list | tuple):
         raise fault(f"pl.slice: drop_dims= must be a list of axes, not {shown(drop_dims)}")
@@ -121,7 +117,9 @@ def _without(box: Shape, dropped: tuple[int, ...] | None) -> Shape | None:
     return None if dropped is None else tuple(n for axis, n in enumerate(box) if axis not in dropped)
 
 
-def _view(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, dropped: tuple[int, ...] | None) -> Tensor:
+def _view(
+    x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, dropped: tuple[int, ...] | None
+) -> Tensor:
     start = position(x, offset)
     shape, strides = box, x.strides
     if dropped is not None:
@@ -131,7 +129,7 @@ def _view(x: Tensor, box: Shape, offset: Sequence[Any], valid: Shape | None, dro
     return Tensor(x.buffer, int(start), shape, strides, x.dtype, valid)
 
 
-def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Any], valid: Shape | None, clamp: bool) -> Tile:
+def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:
     if len(box) != len(x.shape):
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
     if valid is not None and len(valid) != len(box):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import sorting
+from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.sorting import GATHER, MRGSORT, SCATTER, SORT32
 from npuscope.ops.spec import OpSpec
+from npuscope.tile.calls.gm import store_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
@@ -42,19 +43,19 @@ def _pairs(tile: Tile) -> Tile:
     return tile
 
 
-def _columns(pattern: Any, tile: Tile, op: str) -> int:
-    """How many columns of a tile a mask pattern names."""
-    number = whole(pattern, f"pl.{op}", "mask_pattern=")
+def _columns(pattern: object, tile: Tile, op: str) -> tuple[int, int]:
+    """A mask pattern, and how many columns of a tile it names."""
+    number = int(whole(pattern, f"pl.{op}", "mask_pattern="))
     if not 1 <= number <= 7:
         raise fault(f"pl.{op}: no mask pattern {number}", "Use one of pl.tile.MaskPattern.…, 1 to 7.")
     step = 1 if number == 7 else 2 if number < 3 else 4
     if tile.shape[-1] % step:
         raise fault(f"pl.{op}: a mask of every {step} columns for {describe(tile)}")
-    return tile.shape[-1] // step
+    return number, tile.shape[-1] // step
 
 
 @own(SORT32)
-def sort32(src: Any, idx: Any) -> Tile:
+def sort32(src: object, idx: object) -> Tile:
     """Runs of 32 sorted descending, as (value, index) pairs side by side."""
     run = current()
     values, numbers = run.tile(src, "sort32"), _whole(run.tile(idx, "sort32"), "sort32")
@@ -70,14 +71,14 @@ def sort32(src: Any, idx: Any) -> Tile:
 
 @own(MRGSORT)
 def mrgsort(
-    src0: Any,
-    src1: Any = None,
-    src2: Any = None,
-    src3: Any = None,
-    tmp: Any = None,
+    src0: object,
+    src1: object = None,
+    src2: object = None,
+    src3: object = None,
+    tmp: object = None,
     exhausted: bool = False,
     *,
-    block_len: Any = None,
+    block_len: object = None,
 ) -> Tile:
     """Merges sorted runs of `block_len` lanes four by four, or two to four sorted lists into one."""
     run = current()
@@ -107,12 +108,12 @@ def mrgsort(
 
 @own(GATHER, "gather")
 def gather(
-    input: Any,
-    dim: Any = None,
-    index: Any = None,
+    input: object,
+    dim: object = None,
+    index: object = None,
     *,
-    mask_pattern: Any = None,
-    output_dtype: Any = None,
+    mask_pattern: object = None,
+    output_dtype: DataType | None = None,
 ) -> Tile:
     """The columns a mask names, side by side; or per row the columns an index names."""
     run = current()
@@ -121,11 +122,11 @@ def gather(
         dtype = tile.dtype if output_dtype is None else dtype_of(output_dtype, "gather")
         if dtype is not tile.dtype and (dtype.bytes != 4 or tile.dtype.bytes != 4):
             raise fault(f"pl.gather: {describe(tile)} read as {dtype}", "Only 4-byte types can be read as each other.")
-        kept = _columns(mask_pattern, tile, "gather")
+        pattern, kept = _columns(mask_pattern, tile, "gather")
         result = _made(GATHER, (tile,), (*tile.shape[:-1], kept), dtype)
         if tile.array is not None:
             view = None if dtype is tile.dtype else dtype.compute
-            result.array = sorting.gather_mask(tile.array, int(mask_pattern), view)
+            result.array = sorting.gather_mask(tile.array, pattern, view)
         return result
     if index is None:
         dim, index = -1, dim
@@ -140,7 +141,7 @@ def gather(
     return result
 
 
-def _last(dim: Any, tile: Tile, op: str) -> None:
+def _last(dim: object, tile: Tile, op: str) -> None:
     """Only the last axis can be gathered or scattered along."""
     if whole(dim, f"pl.{op}", "dim=") not in (-1, len(tile.shape) - 1):
         raise fault(f"pl.{op}: dim={shown(dim)} of {describe(tile)}", "Only the last axis, dim=-1.")
@@ -148,7 +149,12 @@ def _last(dim: Any, tile: Tile, op: str) -> None:
 
 @own(GATHER, "tile.gather")
 def gather_flat(
-    src: Any, indices: Any = None, tmp: Any = None, *, mask_pattern: Any = None, output_dtype: Any = None
+    src: object,
+    indices: object = None,
+    tmp: object = None,
+    *,
+    mask_pattern: object = None,
+    output_dtype: DataType | None = None,
 ) -> Tile:
     """The tile form: gather(source, indices, scratch), indices counted over the whole tile, or by mask."""
     if mask_pattern is not None:
@@ -162,39 +168,44 @@ def gather_flat(
     return result
 
 
-def _check_index(index: Any, count: int, what: str, tile: Tile) -> None:
+def _check_index(index: Array, count: int, what: str, tile: Tile) -> None:
     if index.size and (np.min(index) < 0 or np.max(index) >= count):
         raise fault(f"pl.gather: an index lies outside the {count} {what} of {describe(tile)}")
 
 
 @own(GATHER, "gather_mask")
-def gather_mask(src: Any, mask_pattern: int, *, output_dtype: Any = None) -> Tile:
+def gather_mask(src: object, mask_pattern: int, *, output_dtype: DataType | None = None) -> Tile:
     return gather(src, mask_pattern=mask_pattern, output_dtype=output_dtype)
 
 
 @own(SCATTER)
 def scatter(
-    input: Any, dim: Any = None, index: Any = None, src: Any = None, *, mask_pattern: Any = None, dst: Any = None
-) -> Any:
+    input: object,
+    dim: object = None,
+    index: object = None,
+    src: object = None,
+    *,
+    mask_pattern: object = None,
+    dst: object = None,
+) -> Tensor | Tile:
     """Columns of x into the marked columns of dst; the others keep what they hold."""
     run = current()
     if mask_pattern is None:
         return _scatter_index(input, -1 if dim is None else dim, index, src)
     tile = run.tile(input, "scatter")
     target = run.tile(dst, "scatter")
-    if tile.shape != (*target.shape[:-1], _columns(mask_pattern, target, "scatter")):
+    pattern, marked = _columns(mask_pattern, target, "scatter")
+    if tile.shape != (*target.shape[:-1], marked):
         raise fault(f"pl.scatter: {describe(tile)} does not fill the marked columns of {describe(target)}")
     result = _made(SCATTER, (tile, target), target.shape, target.dtype)
     if tile.array is not None and target.array is not None:
-        result.array = sorting.scatter_mask(target.array, tile.array, int(mask_pattern))
+        result.array = sorting.scatter_mask(target.array, tile.array, pattern)
     if isinstance(dst, Tensor):
-        from npuscope.tile.calls.gm import store_box
-
         return store_box(run, result, dst, [0] * len(dst.shape), op=SCATTER)
     return result
 
 
-def _scatter_index(x: Any, dim: Any, index: Any, src: Any) -> Tile:
+def _scatter_index(x: object, dim: object, index: object, src: object) -> Tile:
     run = current()
     target, numbers, source = run.tile(x, "scatter"), run.tile(index, "scatter"), run.tile(src, "scatter")
     _last(dim, target, "scatter")

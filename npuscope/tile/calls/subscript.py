@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from npuscope.tile.calls import elements, slicing, transfer
+from npuscope.tile.calls import elements, shaping, slicing, transfer
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current, is_new
-from npuscope.tile.values.checks import describe, is_number
-from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.axes import AXES
+from npuscope.tile.values.checks import Scalar, Whole, describe, is_number
+from npuscope.tile.values.checks import index as whole
 from npuscope.tile.values.tensors import Operand, Tensor, Tile
 
 
-def _box(x: Operand, index: Any) -> tuple[list[Any], list[Any], list[int]]:
+def _box(x: Operand, index: object) -> tuple[list[Whole], list[Whole], list[int]]:
     """Offsets, extents and the axes that a single number drops."""
     parts = list(index) if isinstance(index, tuple) else [index]
     if len(parts) > len(x.shape):
         raise fault(f"{len(parts)} indices for {describe(x)}")
     parts += [slice(None)] * (len(x.shape) - len(parts))
-    offsets: list[Any] = []
-    extents: list[Any] = []
+    offsets: list[Whole] = []
+    extents: list[Whole] = []
     dropped = []
     for axis, (part, extent) in enumerate(zip(parts, x.shape, strict=True)):
         if isinstance(part, slice):
@@ -30,7 +31,7 @@ def _box(x: Operand, index: Any) -> tuple[list[Any], list[Any], list[int]]:
             offsets.append(first)
             extents.append(last - first)
         elif is_number(part):
-            offsets.append(part)
+            offsets.append(whole(part, f"an index of {describe(x)}"))
             extents.append(1)
             dropped.append(axis)
         else:
@@ -38,7 +39,7 @@ def _box(x: Operand, index: Any) -> tuple[list[Any], list[Any], list[int]]:
     return offsets, extents, dropped
 
 
-def get(x: Operand, index: Any) -> Any:
+def get(x: Operand, index: object) -> Tensor | Tile | Scalar:
     """A slice; one element where every axis has a number."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape):
@@ -50,16 +51,15 @@ def get(x: Operand, index: Any) -> Any:
     )
 
 
-def _tile_slice(x: Operand, extents: list[Any], offsets: list[Any], dropped: list[int]) -> Any:
+def _tile_slice(x: Operand, extents: list[Whole], offsets: list[Whole], dropped: list[int]) -> Tensor | Tile:
     part = slicing.slice(x, extents, offsets)
     if not dropped:
         return part
-    from npuscope.tile.calls import shaping
 
     return shaping.reshape(part, [n for axis, n in enumerate(part.shape) if axis not in dropped])
 
 
-def put(x: Operand, index: Any, value: Any) -> None:
+def put(x: Operand, index: object, value: object) -> None:
     """Writes in place."""
     offsets, extents, dropped = _box(x, index)
     if len(dropped) == len(x.shape) and is_number(value):
@@ -78,11 +78,11 @@ def put(x: Operand, index: Any, value: Any) -> None:
     transfer.assemble(x, value, offsets)
 
 
-def _squeezed(shape: Any) -> list[int]:
+def _squeezed(shape: Sequence[int]) -> list[int]:
     return [n for n in shape if n != 1]
 
 
-def _put_tile(x: Tile, value: Any, offsets: list[Any]) -> None:
+def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
     """A tile is a value; writing into it by subscript makes the name stand for the new one."""
     run = current()
     if x.block is not run.block:
@@ -91,4 +91,5 @@ def _put_tile(x: Tile, value: Any, offsets: list[Any]) -> None:
     if run.lanes and not is_new(run, x):
         AXES.only_first()  # the next turn finds another tile under the same name
     new = transfer.assemble(x, value, offsets)
+    assert isinstance(new, Tile)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from npuscope.ops.scalars import GET_BLOCK_IDX, GET_BLOCK_NUM, GET_SUBBLOCK_IDX
 from npuscope.ops.synchronisation import SYNCALL
@@ -12,13 +11,13 @@ from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.shapes.steering import meet
-from npuscope.tile.values.checks import describe, shown
+from npuscope.tile.values.checks import Whole, describe, shown
 from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor
 
 
 @own(GET_BLOCK_IDX)
-def get_block_idx() -> Any:
+def get_block_idx() -> Whole:
     """The block's number within its task; 0 outside spmd."""
     block = current().block
     return 0 if block is None else block.index
@@ -31,13 +30,15 @@ def get_block_num() -> int:
 
 
 @own(GET_SUBBLOCK_IDX)
-def get_subblock_idx() -> Any:
+def get_subblock_idx() -> Whole:
     block = current().block
     return 0 if block is None else block.aiv
 
 
 @own(SYNCALL)
-def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = None, used_cores: Any = None) -> None:
+def syncall(
+    *, core_type: str = "mix", mode: str = "hard", gm_workspace: object = None, used_cores: object = None
+) -> None:
     """Every block of the launch reaches this before any goes on."""
     run = current()
     block = run.region("system.syncall")
@@ -54,7 +55,7 @@ def syncall(*, core_type: str = "mix", mode: str = "hard", gm_workspace: Any = N
         meet(run, block)
 
 
-def task_dummy(*, deps: Sequence[Any]) -> TaskId:
+def task_dummy(*, deps: Sequence[Whole]) -> TaskId:
     """A join without work."""
     run = current()
     if run.block is not None:
@@ -76,7 +77,7 @@ def available_aiv_count() -> int:
     return 48
 
 
-def nothing(*_: Any, **__: Any) -> None:
+def nothing(*_: object, **__: object) -> None:
     """Orders or hints without changing values: cache control, events, memory fences."""
 
 
@@ -89,7 +90,7 @@ def make_context() -> PrefetchContext:
 
 
 @own(ASYNC_PREFETCH)
-def async_prefetch(src: Any, ctx: Any) -> None:
+def async_prefetch(src: object, ctx: object) -> None:
     """Starts fetching a flat tensor into L2; no value, no order."""
     run, source = current(), src
     if not isinstance(source, Tensor):

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import BF16, FP16, DataType
 from npuscope.ops.numeric import storage
-from npuscope.ops.shaping import CREATE
+from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
+from npuscope.tile.calls import shaping
 from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
+from npuscope.tile.calls.literals import settled
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside, overhang
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.run.state import Run, current
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.buffers import Buffer
-from npuscope.tile.values.checks import describe, dtype_of, fitting, flag, member, shape_of, shown
-from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values.checks import Scalar, Whole, describe, dtype_of, fitting, flag, member, shape_of, shown
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 
 @own(LOAD)
 def load(
-    tensor: Any,
-    offsets: Sequence[Any],
-    shapes: Sequence[Any],
-    valid_shape: Sequence[Any] | None = None,
-    target_memory: Any = MemorySpace.Vec,
+    tensor: object,
+    offsets: Sequence[Whole],
+    shapes: Sequence[Whole],
+    valid_shape: Sequence[Whole] | None = None,
+    target_memory: MemorySpace = MemorySpace.Vec,
     clamp: bool = False,
     transpose: bool = False,
 ) -> Tile:
@@ -54,17 +55,19 @@ def load(
     valid = inside(tensor, reach or box, offsets, wanted, clamp, "load")
     tile = load_box(run, tensor, position(tensor, offsets), box, valid, space=space.value, reach=reach)
     if flag(transpose, "load", "transpose="):
-        from npuscope.tile.calls import shaping
-
-        turned: Tile = shaping.transpose(tile, -2, -1)
-        return turned
+        return shaping.transposed(tile, -2, -1, TRANSPOSE)
     return tile
 
 
 @own(STORE)
 def store(
-    tile: Any, offsets: Sequence[Any], output_tensor: Any, shapes: Any = None, *, atomic: Any = AtomicType.None_
-) -> Any:
+    tile: object,
+    offsets: Sequence[Whole],
+    output_tensor: object,
+    shapes: object = None,
+    *,
+    atomic: AtomicType = AtomicType.None_,
+) -> Tensor | Tile:
     """Any on-chip space to GM, the valid region only."""
     run = current()
     run.region("store")
@@ -75,7 +78,9 @@ def store(
 
 
 @own(ASSEMBLE)
-def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = AtomicType.None_) -> Any:
+def assemble(
+    target: object, source: object, offset: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
+) -> Tensor | Tile:
     """Writes source's valid region into target; use the value returned."""
     run = current()
     member(atomic, AtomicType, "assemble", "atomic")
@@ -107,7 +112,7 @@ def assemble(target: Any, source: Any, offset: Sequence[Any], *, atomic: Any = A
     return result
 
 
-def _alias(run: Run, target: Tensor, source: Any, offset: Sequence[Any]) -> Tensor:
+def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) -> Tensor:
     """Orchestration: from now on the part is a box of the whole; no task, no copy on the device."""
     if isinstance(source, Tile):
         source = run.promoted(source)
@@ -164,7 +169,7 @@ def _written(buffer: Buffer, start: int, box: Shape, strides: Shape) -> npt.NDAr
 
 
 @own(MOVE)
-def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None) -> Tile:
+def move(tile: object, target_memory: MemorySpace, blayout: object = None, slayout: object = None) -> Tile:
     """Between on-chip spaces."""
     run = current()
     run.region("move")
@@ -185,14 +190,14 @@ def move(tile: Any, target_memory: Any, blayout: Any = None, slayout: Any = None
 
 @own(CREATE, "pl.create_tensor", "tensor.create")
 def create_tensor(
-    shape: Sequence[Any],
-    dtype: Any,
-    layout: Any = None,
+    shape: Sequence[Whole],
+    dtype: DataType,
+    layout: object = None,
     manual_dep: bool = False,
-    init_value: Any = None,
+    init_value: object = None,
     *,
     name: str = "",
-) -> Any:
+) -> Tensor | Tile:
     """A GM tensor; inside a region a local tile. Uninitialised unless init_value is given."""
     run = current()
     extents = shape_of(shape)
@@ -211,12 +216,12 @@ def create_tensor(
 
 @own(CREATE, "create_tile", "tile.create")
 def create_tile(
-    shape: Sequence[Any],
-    dtype: Any,
-    target_memory: Any = MemorySpace.Vec,
-    transpose: Any = None,
+    shape: Sequence[Whole],
+    dtype: DataType,
+    target_memory: MemorySpace = MemorySpace.Vec,
+    transpose: object = None,
     *,
-    flat_layout: Any = None,
+    flat_layout: object = None,
 ) -> Tile:
     """An on-chip buffer; poison until written."""
     run = current()
@@ -225,32 +230,32 @@ def create_tile(
     return _local(run, shape_of(shape), dtype_of(dtype, "create_tile"), space, None)
 
 
-def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Any) -> Tile:
+def _local(run: Run, extents: Shape, kind: DataType, space: str | None, fill: Scalar | None) -> Tile:
     array = None
     if kind.storage is not None and (run.computes or kind.steers):
-        array = storage.new(extents, kind, storage.poison(kind) if fill is None else fill)
+        array = storage.new(extents, kind, storage.poison(kind) if fill is None else settled(fill))
     tile = Tile(array, extents, kind, None, space)
     run.emit(CREATE, (), tile)
     return tile
 
 
 @own(CREATE, "create_l1")
-def create_l1(shape: Sequence[Any], dtype: Any, transpose: bool = False) -> Tile:
+def create_l1(shape: Sequence[Whole], dtype: DataType, transpose: bool = False) -> Tile:
     """An L1 tile that gather_row fills and matmul reads."""
     return create_tile(shape, dtype, MemorySpace.Mat)
 
 
 @own(GATHER_ROW)
 def gather_row(
-    dst: Any,
-    src: Any,
-    dst_offset: Sequence[Any],
-    src_offset: Sequence[Any],
-    shapes: Sequence[Any],
+    dst: object,
+    src: object,
+    dst_offset: Sequence[Whole],
+    src_offset: Sequence[Whole],
+    shapes: Sequence[Whole],
     transpose: bool = False,
     *,
-    valid_shape: Sequence[Any] | None = None,
-) -> Any:
+    valid_shape: Sequence[Whole] | None = None,
+) -> Tensor | Tile:
     """Copies one GM window into a tile, in place."""
     run, source = current(), src
     run.region("gather_row")

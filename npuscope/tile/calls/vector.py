@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.elementwise import CAST, CMP, EXPANDS, LRELU, SEL
 from npuscope.ops.numeric import elementwise, rounding
+from npuscope.ops.numeric.arrays import Array, Number
 from npuscope.tile.calls.literals import literal
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.regular import rounded
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
-from npuscope.tile.values.checks import broadcast, describe, dtype_of, fitting, index, is_number, shown
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.checks import Scalar, broadcast, describe, dtype_of, fitting, index, is_number, shown
+from npuscope.tile.values.lanes import Lane, plain
 from npuscope.tile.values.tensors import Tensor, Tile
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
@@ -23,7 +22,7 @@ _MODES = rounding.MODES
 
 
 @own(EXPANDS)
-def expands(target: Any, scalar: Any) -> Tile:
+def expands(target: object, scalar: object) -> Tile:
     """A tile of target's shape filled with a scalar."""
     run, value = current(), scalar
     tile = run.tile(target, "expands")
@@ -36,7 +35,7 @@ def expands(target: Any, scalar: Any) -> Tile:
 
 
 @own(CAST)
-def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
+def cast(input: object, target_type: object, mode: str | int = "round") -> Tile | Scalar:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
     if isinstance(mode, int) and not isinstance(mode, bool):
@@ -55,9 +54,10 @@ def cast(input: Any, target_type: Any, mode: str | int = "round") -> Any:
     return result
 
 
-def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
+def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
     if isinstance(x, Unknown):
         return x
+    x = plain(x)
     if type(x) is Lane:
         if dtype.is_float:
             return UNKNOWN
@@ -73,63 +73,71 @@ def _cast_scalar(x: Any, dtype: DataType, mode: str) -> Any:
 
 
 @own(CMP)
-def cmp(lhs: Any, rhs: Any, cmp_type: int = 0) -> Tile:
+def cmp(lhs: object, rhs: object, cmp_type: int = 0) -> Tile:
     """0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=."""
     if not 0 <= index(cmp_type, "pl.cmp", "cmp_type=") < 6:
         raise fault(f"pl.cmp: no comparison {cmp_type!r}", "Use 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.")
     run = current()
     left = run.tile(lhs, "cmp")
     run.region("cmp")
-    right: Any = literal(rhs, left.dtype, "cmp")[0] if is_number(rhs) else run.tile(rhs, "cmp")
-    shape, valid = (left.shape, left.valid) if is_number(rhs) else broadcast(left, right, "cmp")
+    right = literal(rhs, left.dtype, "cmp")[0] if is_number(rhs) else run.tile(rhs, "cmp")
+    shape, valid = broadcast(left, right, "cmp") if isinstance(right, Tile) else (left.shape, left.valid)
     result = Tile(None, shape, left.dtype, valid)
     run.emit(CMP, (left, right), result, attributes=(("cmp_type", cmp_type),))
-    other = right.array if isinstance(right, Tile) else None if right is UNKNOWN else right
+    other = _known(right)
     if left.array is not None and other is not None:
         result.array = elementwise.cmp(left.array, other, cmp_type).astype(left.dtype.compute)
     return result
 
 
 @own(SEL, "sel")
-def sel(mask: Any, lhs: Any, rhs: Any, tmp: Any = None) -> Tile:
+def sel(mask: object, lhs: object, rhs: object, tmp: object = None) -> Tile:
     """lhs where the mask is not zero, else rhs (a tile or a scalar)."""
     run = current()
     chosen, left = run.tile(mask, "sel"), run.tile(lhs, "sel")
     _fits("sel", left, chosen)
-    if isinstance(rhs, Tile | Tensor):
-        right = run.tile(rhs, "sel")
-        _fits("sel", left, right)
-        other: Any = right.array
-    else:
-        right, other = rhs, literal(fitting(rhs, left.dtype, "pl.sel"), left.dtype, "sel")[0]
+    right = _second("sel", left, rhs, left.dtype)
     result = Tile(None, left.shape, left.dtype, left.valid)
     run.emit(SEL, (chosen, left, right), result)
-    if chosen.array is not None and left.array is not None and other is not None and other is not UNKNOWN:
+    other = _known(right)
+    if chosen.array is not None and left.array is not None and other is not None:
         result.array = elementwise.select(chosen.array != 0, left.array, other).astype(left.dtype.compute)
     return result
 
 
 @own(SEL, "sels")
-def sels(mask: Any, src: Any, tmp: Any, scalar: Any) -> Tile:
+def sels(mask: object, src: object, tmp: object, scalar: object) -> Tile:
     return sel(mask, src, scalar)
 
 
 @own(LRELU, "lrelu")
-def lrelu(tile: Any, slope: Any) -> Tile:
+def lrelu(tile: object, slope: object) -> Tile:
     """The tile where positive, slope times it elsewhere."""
     run = current()
     x = run.tile(tile, "lrelu")
-    if is_number(slope):
-        factor, scale = slope, literal(fitting(slope, FP32, "pl.lrelu"), FP32, "lrelu")[0]
-    else:
-        factor = run.tile(slope, "lrelu")
-        _fits("lrelu", x, factor)
-        scale = factor.array
+    factor = _second("lrelu", x, slope, FP32)
     result = Tile(None, x.shape, x.dtype, x.valid)
     run.emit(LRELU, (x, factor), result)
-    if x.array is not None and scale is not None and scale is not UNKNOWN:
-        result.array = rounded(np.where(x.array > 0, x.array, x.array * scale), x.dtype)
+    scale = _known(factor)
+    if x.array is not None and scale is not None:
+        result.array = rounded(np.where(x.array > 0, x.array, np.multiply(x.array, scale)), x.dtype)
     return result
+
+
+def _second(name: str, x: Tile, other: object, dtype: DataType) -> Tile | Number | Unknown:
+    """A second operand: a tile that fits the first, or a number of a type."""
+    if not isinstance(other, Tile | Tensor):
+        return literal(fitting(other, dtype, f"pl.{name}"), dtype, name)[0]
+    tile = current().tile(other, name)
+    _fits(name, x, tile)
+    return tile
+
+
+def _known(operand: Tile | Number | Unknown) -> Array | Number | None:
+    """What an operand holds, where it was computed."""
+    if isinstance(operand, Tile):
+        return operand.array
+    return None if isinstance(operand, Unknown) else operand
 
 
 def _fits(name: str, x: Tile, other: Tile) -> None:
@@ -139,5 +147,5 @@ def _fits(name: str, x: Tile, other: Tile) -> None:
 
 
 @own(LRELU, "prelu")
-def prelu(tile: Any, slope: Any, tmp: Any = None) -> Tile:
+def prelu(tile: object, slope: object, tmp: object = None) -> Tile:
     return lrelu(tile, slope)

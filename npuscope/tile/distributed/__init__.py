@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 from npuscope.tile.calls.bound import members
 from npuscope.tile.distributed import remote
@@ -40,7 +40,7 @@ __all__ = [
 class DistributedTensor:
     """A parameter that is a window."""
 
-    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+    def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
 
 
@@ -60,7 +60,7 @@ def world_size() -> int:
     return int(host_run.world_size)
 
 
-def get_comm_ctx(dist_tensor: Any) -> CommCtx:
+def get_comm_ctx(dist_tensor: object) -> CommCtx:
     run = current()
     held = run.rank.windows.get(dist_tensor.buffer.id) if run.rank and isinstance(dist_tensor, Tensor) else None
     if not isinstance(held, Window):
@@ -96,5 +96,5 @@ tensor = Namespace(
 tile = Namespace(_label="pld.tile", **members("pld.tile"))
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> NoReturn:
     raise missing("pld", name, globals())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
@@ -21,7 +20,8 @@ from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.compiled import Compiled
 from npuscope.tile.run.execute import record, run_entry
 from npuscope.tile.run.strand import Strand
-from npuscope.tile.values.lanes import AXES
+from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.tensors import Tensor
 
 
@@ -37,7 +37,7 @@ class Waiting:
 class Rank:
     """One call on one device."""
 
-    def __init__(self, device: int, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, device: int, entry: Entry, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.device, self.name = device, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
@@ -92,9 +92,9 @@ class HostRun:
     world_size: int
     ranks: list[Rank] = field(default_factory=list)
 
-    def dispatch(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any], device: Any) -> Any:
+    def dispatch(self, entry: Entry, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
         """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
-        number = 0 if device is None else int(device)
+        number = 0 if device is None else lanes.whole(device)
         if not 0 <= number < self.world_size:
             raise fault(f"device={number} of {self.world_size} ranks")
         for value in (*args, *kwargs.values()):
@@ -145,7 +145,7 @@ def _short(site: Site) -> str:
     return f"{site.function}, line {site.line}"
 
 
-def _outside(value: Any) -> Any:
+def _outside(value: object) -> object:
     """A tensor of the host as an argument from outside."""
     if not isinstance(value, Tensor):
         return value
@@ -157,12 +157,12 @@ class Host(TileFunction):
 
     kind = "host"
 
-    def __call__(self, *args: Any, config: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, config: object = None, **kwargs: object) -> object:
         if state.under_way() is not None:
             raise fault(f"the host function {self.name} inside a program", "Call it from outside.")
         size = _world_size(self.name, config)
 
-        def body(**given: Any) -> Any:
+        def body(**given: object) -> object:
             run = state.current()
             run.host = host = HostRun(size)
             result = self.body(**given)
@@ -174,10 +174,10 @@ class Host(TileFunction):
 
         return run_entry(self.name, body, self.parameters, args, kwargs)
 
-    def compile(self, *args: Any, config: Any = None, **kwargs: Any) -> Compiled:
+    def compile(self, *args: object, config: object = None, **kwargs: object) -> Compiled:
         """Ready to be called with the arguments."""
 
-        def run(*given: Any, **named: Any) -> Any:
+        def run(*given: object, **named: object) -> object:
             named["config"] = named["config"] if _devices(named.get("config")) else config
             return self(*given, **named)
 
@@ -186,7 +186,7 @@ class Host(TileFunction):
     lower = compile
 
 
-def _world_size(name: str, config: Any) -> int:
+def _world_size(name: str, config: object) -> int:
     devices = _devices(config)
     if not devices:
         raise fault(
@@ -196,11 +196,11 @@ def _world_size(name: str, config: Any) -> int:
     return len(devices)
 
 
-def _devices(config: Any) -> Sequence[int]:
+def _devices(config: object) -> Sequence[int]:
     """Of a DistributedConfig, or of a RunConfig that holds one."""
     return getattr(getattr(config, "distributed_config", None) or config, "device_ids", None) or ()
 
 
-def host(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def host(function: Callable[..., object] | None = None, **options: object) -> object:
     """`@pl.jit.host`."""
     return (lambda f: Host(f, **options)) if function is None else Host(function, **options)

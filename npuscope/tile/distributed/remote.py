@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,23 +25,25 @@ from npuscope.tile.run.state import Run, current
 from npuscope.tile.values import lanes
 from npuscope.tile.values.buffers import Buffer
 from npuscope.tile.values.checks import describe, shape_of
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
+Whole = int | Lane
 _HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
 _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
 
 
-def _window(run: Run, value: Any, op: str) -> Window:
+def _window(run: Run, value: object, op: str) -> tuple[Tensor, Window]:
+    """What was given, if it is a window that this rank holds."""
     run.region(op)
-    window: Window | None = (
-        run.rank.windows.get(value.buffer.id) if run.rank is not None and isinstance(value, Tensor) else None
-    )
-    if window is None:
-        raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
-    return window
+    if run.rank is not None and isinstance(value, Tensor):
+        window: Window | None = run.rank.windows.get(value.buffer.id)
+        if window is not None:
+            return value, window
+    raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
 
 
-def _peer(run: Run, target: Tensor, window: Window, peer: Any) -> tuple[int, Tensor]:
+def _peer(run: Run, target: Tensor, window: Window, peer: Whole) -> tuple[int, Tensor]:
     """A peer's number, and its copy of a tensor that is a window or a view of one."""
     rank = lanes.whole(peer)
     device = window.buffer.device_of(rank)
@@ -57,14 +58,16 @@ def _peer(run: Run, target: Tensor, window: Window, peer: Any) -> tuple[int, Ten
 
 
 @own(NOTIFY)
-def notify(target: Any, peer: Any, offsets: Sequence[Any], value: Any, *, op: NotifyOp = NotifyOp.AtomicAdd) -> None:
+def notify(
+    target: object, peer: Whole, offsets: Sequence[Whole], value: Whole, *, op: NotifyOp = NotifyOp.AtomicAdd
+) -> None:
     """Adds to a peer's counter, or sets it."""
     run = current()
-    window = _window(run, target, "system.notify")
-    rank, theirs = _peer(run, target, window, peer)
-    check_bounds("system.notify", target.shape, offsets, (1,) * len(offsets), target.buffer.name)
-    start = position(target, offsets)
-    run.touch(target, "add" if op is NotifyOp.AtomicAdd else "write")
+    mine, window = _window(run, target, "system.notify")
+    rank, theirs = _peer(run, mine, window, peer)
+    check_bounds("system.notify", mine.shape, offsets, (1,) * len(offsets), mine.buffer.name)
+    start = position(mine, offsets)
+    run.touch(mine, "add" if op is NotifyOp.AtomicAdd else "write")
     run.emit(NOTIFY, (), None, attributes=(("peer", rank), ("op", op.value)))
     if not run.computes:
         return
@@ -75,39 +78,39 @@ def notify(target: Any, peer: Any, offsets: Sequence[Any], value: Any, *, op: No
 
 
 @own(WAIT)
-def wait(signal: Any, offsets: Sequence[Any], expected: Any, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
+def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
     """Goes on when a counter of this rank is what it should be."""
     run = current()
-    _window(run, signal, "system.wait")
+    mine, _ = _window(run, signal, "system.wait")
     ones = (1,) * len(offsets)
-    check_bounds("system.wait", signal.shape, offsets, ones, signal.buffer.name)
-    start = position(signal, offsets)
-    number = run.touch(signal, "read")
-    access = (number, "read", ones, signal.strides)
-    run.emit(WAIT, (), None, (access,), (lanes.of(start),), attributes=(("cmp", cmp.value),))
-    data = signal.buffer.data
+    check_bounds("system.wait", mine.shape, offsets, ones, mine.buffer.name)
+    start = position(mine, offsets)
+    number = run.touch(mine, "read")
+    access = (number, "read", ones, mine.strides)
+    run.emit(WAIT, (), None, (access,), (start,), attributes=(("cmp", cmp.value),))
+    data = mine.buffer.data
     if data is None or not run.computes:
         return
     at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
     run.rank.wait(
         lambda: _HOLDS[cmp](int(data[at]), wanted),
-        lambda: f"{signal.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
+        lambda: f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
     )
 
 
-def barrier(signal: Any) -> Any:
+def barrier(signal: object) -> Tensor:
     """Every rank that has this window reaches this before any goes on; the counters are zero again after."""
     run = current()
-    window = _window(run, signal, "tensor.barrier")
-    mine, count = window.buffer.rank_of(run.rank.device), len(window.buffer.devices)
-    slots = [[int(i) for i in np.unravel_index(k, signal.shape)] for k in range(count)]
+    mine, window = _window(run, signal, "tensor.barrier")
+    own_rank, count = window.buffer.rank_of(run.rank.device), len(window.buffer.devices)
+    slots = [[int(i) for i in np.unravel_index(k, mine.shape)] for k in range(count)]
     for peer in range(count):
-        notify(signal, peer, slots[mine], 1)
+        notify(mine, peer, slots[own_rank], 1)
     for slot in slots:
-        wait(signal, slot, 1)
-        if run.computes:
-            signal.buffer.data[int(position(signal, slot))] -= 1
-    return signal
+        wait(mine, slot, 1)
+        if run.computes and mine.buffer.data is not None:
+            mine.buffer.data[int(position(mine, slot))] -= 1
+    return mine
 
 
 # --- data
@@ -115,42 +118,46 @@ def barrier(signal: Any) -> Any:
 
 @own(REMOTE_LOAD)
 def remote_load(
-    target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Sequence[Any] | None = None
+    target: object,
+    peer: Whole,
+    offsets: Sequence[Whole],
+    shape: Sequence[Whole],
+    valid_shape: Sequence[Whole] | None = None,
 ) -> Tile:
     """A box of a peer's window as a tile."""
     return _load(target, peer, offsets, shape, valid_shape, ())
 
 
 def _load(
-    target: Any, peer: Any, offsets: Sequence[Any], shape: Sequence[Any], valid_shape: Sequence[Any] | None,
-    attributes: tuple[tuple[str, Any], ...],
+    target: object, peer: Whole, offsets: Sequence[Whole], shape: Sequence[Whole], valid_shape: Sequence[Whole] | None,
+    attributes: tuple[tuple[str, object], ...],
 ) -> Tile:  # fmt: skip
     run = current()
-    window = _window(run, target, "tile.remote_load")
+    mine, window = _window(run, target, "tile.remote_load")
     box = shape_of(shape)
-    valid = inside(target, box, offsets, None if valid_shape is None else shape_of(valid_shape), False)
-    rank, theirs = _peer(run, target, window, peer)
-    start = position(target, offsets)
-    if theirs is target:
-        return load_box(run, target, start, box, valid, op=REMOTE_LOAD, attributes=attributes)
-    run.touch(target, "read")
-    tile = Tile(None, box, target.dtype, valid)
+    valid = inside(mine, box, offsets, None if valid_shape is None else shape_of(valid_shape), False)
+    rank, theirs = _peer(run, mine, window, peer)
+    start = position(mine, offsets)
+    if theirs is mine:
+        return load_box(run, mine, start, box, valid, op=REMOTE_LOAD, attributes=attributes)
+    run.touch(mine, "read")
+    tile = Tile(None, box, mine.dtype, valid)
     run.emit(REMOTE_LOAD, (), tile, attributes=(("peer", rank), *attributes))
     if run.computes:
-        tile.array = storage.new(box, target.dtype, 0)
-        part = strided(theirs.buffer, int(start), valid or box, target.strides, target.dtype)
-        tile.array[tuple([slice(n) for n in valid or box])] = storage.load(part, target.dtype)
+        tile.array = storage.new(box, mine.dtype, 0)
+        part = strided(theirs.buffer, int(start), valid or box, mine.strides, mine.dtype)
+        tile.array[tuple([slice(n) for n in valid or box])] = storage.load(part, mine.dtype)
     return tile
 
 
 @own(REMOTE_STORE)
 def remote_store(
-    src: Any, target: Any, peer: Any, offsets: Sequence[Any], *, atomic: AtomicType = AtomicType.None_
+    src: object, target: object, peer: Whole, offsets: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
 ) -> None:
     """A tile into a peer's window."""
     run = current()
-    window = _window(run, target, "remote_store")
-    _store(run, window, run.tile(src, "remote_store"), target, peer, offsets, atomic, REMOTE_STORE)
+    mine, window = _window(run, target, "remote_store")
+    _store(run, window, run.tile(src, "remote_store"), mine, peer, offsets, atomic, REMOTE_STORE)
 
 
 def _store(
@@ -158,8 +165,8 @@ def _store(
     window: Window,
     tile: Tile,
     target: Tensor,
-    peer: Any,
-    offsets: Sequence[Any],
+    peer: Whole,
+    offsets: Sequence[Whole],
     atomic: AtomicType,
     op: OpSpec,
 ) -> None:
@@ -192,13 +199,17 @@ def _fitted(box: Shape, target: Tensor, op: str) -> Shape:
 
 
 def _region(
-    run: Run, dst: Any, src: Any, dst_offsets: Any, src_offsets: Any, shape: Any
-) -> tuple[Sequence[Any], Sequence[Any], Shape]:
+    dst: Tensor,
+    src: Tensor,
+    dst_offsets: Sequence[Whole] | None,
+    src_offsets: Sequence[Whole] | None,
+    shape: Sequence[Whole] | None,
+) -> tuple[Sequence[Whole], Sequence[Whole], Shape]:
     box = src.shape if shape is None else shape_of(shape)
     return dst_offsets or [0] * len(dst.shape), src_offsets or [0] * len(src.shape), box
 
 
-def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[str, Any], ...]:
+def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[str, object], ...]:
     """What of a box is on chip at once, and how often: nothing where all of it is."""
     whole = (int(np.prod(box[:-1])), int(box[-1]))
     part = (min(rows or whole[0], whole[0]), min(columns or whole[1], whole[1]))
@@ -207,12 +218,12 @@ def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[
 
 @own(PUT)
 def put(
-    dst: Any,
-    peer: Any,
-    src: Any,
-    dst_offsets: Sequence[Any] | None = None,
-    src_offsets: Sequence[Any] | None = None,
-    shape: Sequence[Any] | None = None,
+    dst: object,
+    peer: Whole,
+    src: object,
+    dst_offsets: Sequence[Whole] | None = None,
+    src_offsets: Sequence[Whole] | None = None,
+    shape: Sequence[Whole] | None = None,
     *,
     atomic: AtomicType = AtomicType.None_,
     chunk_rows: int = 0,
@@ -221,24 +232,31 @@ def put(
 ) -> None:
     """Copies GM of this rank into a peer's window."""
     run = current()
-    window = _window(run, dst, "tensor.put")
-    if isinstance(src, Tile):
-        src = run.promoted(src)
-    into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
-    check_bounds("tensor.put", src.shape, out_of, box, src.buffer.name)
+    mine, window = _window(run, dst, "tensor.put")
+    source = _in_gm(run, src, "put")
+    into, out_of, box = _region(mine, source, dst_offsets, src_offsets, shape)
+    check_bounds("tensor.put", source.shape, out_of, box, source.buffer.name)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
-    tile = load_box(run, src, position(src, out_of), box, None, op=PUT, attributes=staged)
-    _store(run, window, tile, dst, peer, into, atomic, PUT)
+    tile = load_box(run, source, position(source, out_of), box, None, op=PUT, attributes=staged)
+    _store(run, window, tile, mine, peer, into, atomic, PUT)
+
+
+def _in_gm(run: Run, value: object, op: str) -> Tensor:
+    if isinstance(value, Tile):
+        return run.promoted(value)
+    if not isinstance(value, Tensor):
+        raise fault(f"pld.tensor.{op} copies GM tensors, not {describe(value)}")
+    return value
 
 
 @own(GET)
 def get(
-    dst: Any,
-    peer: Any,
-    src: Any,
-    dst_offsets: Sequence[Any] | None = None,
-    src_offsets: Sequence[Any] | None = None,
-    shape: Sequence[Any] | None = None,
+    dst: object,
+    peer: Whole,
+    src: object,
+    dst_offsets: Sequence[Whole] | None = None,
+    src_offsets: Sequence[Whole] | None = None,
+    shape: Sequence[Whole] | None = None,
     *,
     chunk_rows: int = 0,
     chunk_cols: int = 0,
@@ -246,6 +264,8 @@ def get(
 ) -> None:
     """Copies a peer's window into GM of this rank."""
     run = current()
-    into, out_of, box = _region(run, dst, src, dst_offsets, src_offsets, shape)
+    theirs, _ = _window(run, src, "tensor.get")
+    mine = _in_gm(run, dst, "get")
+    into, out_of, box = _region(mine, theirs, dst_offsets, src_offsets, shape)
     staged = _staged(box, chunk_rows, chunk_cols, pipeline)
-    store_box(run, _load(src, peer, out_of, box, None, staged), dst, into, op=GET)
+    store_box(run, _load(theirs, peer, out_of, box, None, staged), mine, into, op=GET)

@@ -7,17 +7,18 @@ the call it is handed to. Ranks are the devices that use the buffer, in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
 from npuscope.tile.run.arguments import Foreign, Parameter
 from npuscope.tile.run.state import Run
 from npuscope.tile.values.buffers import Buffer, contiguous
 from npuscope.tile.values.checks import dtype_of, shape_of
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor
 
 
@@ -30,7 +31,7 @@ class WindowBuffer:
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
         self._seen: dict[int, list[Buffer]] = {}  # what programs on a device hold of it
 
-    def memory(self, device: int, dtype: DataType, elements: int) -> npt.NDArray[Any]:
+    def memory(self, device: int, dtype: DataType, elements: int) -> Array:
         """A device's copy as flat elements of a type."""
         if device not in self._memory:
             self._memory[device] = np.zeros(self.bytes, np.uint8)
@@ -92,7 +93,9 @@ class Window(Foreign):
         return Tensor(buffer, 0, self.shape, contiguous(self.shape))
 
 
-def alloc_window_buffer(size: Any, *, dtype: Any = None, name: str = "") -> WindowBuffer:
+def alloc_window_buffer(
+    size: int | Lane | Sequence[int | Lane], *, dtype: object = None, name: str = ""
+) -> WindowBuffer:
     """A buffer on every rank: its size in bytes, or a shape with a dtype."""
     if isinstance(size, Sequence):
         kind = dtype_of(dtype, "alloc_window_buffer")
@@ -104,7 +107,7 @@ def alloc_window_buffer(size: Any, *, dtype: Any = None, name: str = "") -> Wind
     return WindowBuffer(name or "window", count)
 
 
-def window(buf: Any, shape: Sequence[Any], *, dtype: Any) -> Window:
+def window(buf: object, shape: Sequence[int | Lane], *, dtype: object) -> Window:
     """This rank's part of a window buffer as a tensor."""
     if not isinstance(buf, WindowBuffer):
         raise fault("pld.window takes what pld.alloc_window_buffer made")

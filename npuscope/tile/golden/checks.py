@@ -6,7 +6,6 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from npuscope.tile.golden.comparator import Comparator
 from npuscope.tile.golden.misuse import check_number, misuse, misuse_of, told
@@ -59,7 +58,7 @@ def check_program(program: object, specs: Sequence[Spec]) -> None:
             raise misuse(f"{parameter.name} of {title} is a scalar, its spec a TensorSpec", place=spec.place)
 
 
-def _parameters(program: Any, given: int) -> list[Parameter] | None:
+def _parameters(program: object, given: int) -> list[Parameter] | None:
     """The parameters that the specs stand for, None where the program does not tell; outputs may all be left out."""
     from npuscope.tile.language.functions import Program, TileFunction
 
@@ -128,7 +127,7 @@ def check_settings(**settings: object) -> None:
             raise misuse(f"{name} must be a dict, not {told(value)}")
 
 
-def _takes(function: Callable[..., Any], *arguments: object, **named: object) -> bool:
+def _takes(function: Callable[..., object], *arguments: object, **named: object) -> bool:
     try:
         inspect.signature(function).bind(*arguments, **named)
     except TypeError:
@@ -138,5 +137,5 @@ def _takes(function: Callable[..., Any], *arguments: object, **named: object) ->
     return True
 
 
-def _title(function: Callable[..., Any]) -> str:
+def _title(function: Callable[..., object]) -> str:
     return f"{getattr(function, '__name__', type(function).__name__)}()"

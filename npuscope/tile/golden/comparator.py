@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 
@@ -33,10 +33,21 @@ class Situation:
 
     rtol: float = 1e-5
     atol: float = 1e-5
-    actual_outputs: Mapping[str, Any] = field(default_factory=dict)
-    expected_outputs: Mapping[str, Any] = field(default_factory=dict)
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    actual_outputs: Mapping[str, object] = field(default_factory=dict)
+    expected_outputs: Mapping[str, object] = field(default_factory=dict)
+    inputs: Mapping[str, object] = field(default_factory=dict)
     written_by: Callable[[int], str] = nobody
+
+
+class Context(TypedDict, total=False):
+    """The same as the keywords of a comparator."""
+
+    rtol: float
+    atol: float
+    actual_outputs: Mapping[str, object]
+    expected_outputs: Mapping[str, object]
+    inputs: Mapping[str, object]
+    written_by: Callable[[int], str]
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Comparator:
         """As a function's, which is how a verdict is labelled."""
         return self.name
 
-    def __call__(self, actual: Any, expected: Any, **context: Any) -> Verdict:
+    def __call__(self, actual: object, expected: object, **context: Unpack[Context]) -> Verdict:
         return self.judge(array_of(actual), array_of(expected), Situation(**context))
 
 

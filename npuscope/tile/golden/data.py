@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,10 +18,13 @@ from npuscope.errors import BadInput, CannotWrite
 from npuscope.tile.golden.arrays import (
     BFLOAT16,
     Array,
+    Dtype,
+    UserTensor,
     array_of,
     is_torch_tensor,
     storage_of,
     tensor_of,
+    the_torch,
     torch_module,
     zeros,
 )
@@ -31,7 +33,7 @@ from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
 DTYPES = "dtypes.json"
 
 
-def save(folder: Path, inputs: Mapping[str, Any], goldens: Mapping[str, Any]) -> None:
+def save(folder: Path, inputs: Mapping[str, UserTensor], goldens: Mapping[str, UserTensor]) -> None:
     """Write a folder, whole or not at all; one that was saved before is replaced."""
     from npuscope.trace.writers.atomic import whole_folder  # brings Polars, which a run does not need
 
@@ -55,20 +57,20 @@ def _was_saved(folder: Path) -> bool:
     return True
 
 
-def _write(folder: Path, tensors: Mapping[str, Any]) -> None:
+def _write(folder: Path, tensors: Mapping[str, UserTensor]) -> None:
     dtypes = {}
     for name, tensor in tensors.items():
         array = array_of(tensor)
         dtypes[name] = array.dtype.name
         if is_torch_tensor(tensor):
-            torch_module().save(tensor, folder / f"{name}.pt")
+            the_torch().save(tensor, folder / f"{name}.pt")
             continue
         np.save(folder / f"{name}.npy", array.view(np.uint16) if array.dtype == BFLOAT16 else array, allow_pickle=False)
     if dtypes:
         (folder / DTYPES).write_text(json.dumps(dtypes, indent=1))
 
 
-def load_inputs(folder: Path, specs: Sequence[Spec]) -> dict[str, Any]:
+def load_inputs(folder: Path, specs: Sequence[Spec]) -> dict[str, UserTensor]:
     """What the program is called with: tensors by name (pure outputs are zeros), scalars as 0-d tensors."""
     _check_complete(folder, specs)
     return {
@@ -79,7 +81,7 @@ def load_inputs(folder: Path, specs: Sequence[Spec]) -> dict[str, Any]:
     }
 
 
-def load_goldens(folder: Path, specs: Sequence[Spec]) -> dict[str, Any]:
+def load_goldens(folder: Path, specs: Sequence[Spec]) -> dict[str, UserTensor]:
     """The expected outputs by name, of the output's dtype or of the one that the golden gave when it was saved."""
     _check_complete(folder, specs)
     return {
@@ -102,7 +104,7 @@ def _found(path: Path) -> Path | None:
     return next((p for end in (".pt", ".npy") if (p := path.with_name(path.name + end)).is_file()), None)
 
 
-def _load_spec(folder: Path, spec: Spec, golden: bool = False) -> Any:
+def _load_spec(folder: Path, spec: Spec, golden: bool = False) -> UserTensor:
     path = _found(folder / spec.name)
     assert path is not None  # _check_complete looked
     told = _told_dtype(folder / DTYPES, spec.name)
@@ -119,7 +121,7 @@ def _load_spec(folder: Path, spec: Spec, golden: bool = False) -> Any:
     return array if golden else tensor_of(array, spec.dtype)
 
 
-def _read_torch(path: Path) -> Any:
+def _read_torch(path: Path) -> Array:
     torch = torch_module()
     if torch is None:
         raise BadInput("was saved by torch", path=path, remedy="Import torch in the script, or save without it.")
@@ -145,7 +147,7 @@ def _read_numpy(path: Path) -> Array:
     return array
 
 
-def _told_dtype(path: Path, name: str) -> np.dtype[Any] | None:
+def _told_dtype(path: Path, name: str) -> Dtype | None:
     """What the folder's list of dtypes says of a tensor; None where it has no list, or this one is not on it."""
     if not path.is_file():
         return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope.tile.golden.arrays import Array, array_of, copy_of, is_torch_tensor
 from npuscope.tile.golden.misuse import misuse, told
@@ -58,7 +58,7 @@ class Difference:
             ]
         return "\n".join([*lines, f"  bitwise identical before it: {before}"])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -89,7 +89,7 @@ class Differences:
         ]
         return "\n".join(lines)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -133,9 +133,9 @@ def differences(
 
 
 def diff_runs(
-    fn_a: Any,
-    fn_b: Any,
-    *arguments: Any,
+    fn_a: object,
+    fn_b: object,
+    *arguments: object,
     only: Collection[str] | None = None,
     rename: Mapping[str, str] | None = None,
     seed: int | None = None,
@@ -151,7 +151,7 @@ def diff_runs(
     return differences(run_a, run_b, only=only, rename=rename)
 
 
-def _argument(given: Any, seed: Seed) -> Any:
+def _argument(given: object, seed: Seed) -> object:
     if isinstance(given, TensorSpec | ScalarSpec):
         given = make(given, seed)
         return python_number(given) if given.ndim == 0 else array_of(given)
@@ -204,7 +204,7 @@ def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | N
     )
 
 
-def _first(run: Run, name: str, where: Array) -> int:
+def _first(run: Run, name: str, where: npt.NDArray[np.int64]) -> int:
     """Of the elements that differ one that was written first: others may be wrong because it is."""
     recording = getattr(run, "recording", None)
     number = None if recording is None else unique_names(recording.buffers).get(name)

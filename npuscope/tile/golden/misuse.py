@@ -6,7 +6,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
@@ -29,17 +29,17 @@ def misuse(what: str, remedy: str = "", *, place: Site | None = None) -> Misuse:
     return Misuse(what, path=place.file, line=place.line, remedy=remedy)
 
 
-def misuse_of(function: Callable[..., Any], what: str, remedy: str = "") -> Misuse:
+def misuse_of(function: Callable[..., object], what: str, remedy: str = "") -> Misuse:
     """At the line where a user's function is defined; where it does not tell, at the call."""
     code = getattr(function, "__code__", None)
     place = None if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
     return misuse(what, remedy, place=place)
 
 
-class Values(dict[str, Any]):
+class Values(dict[str, object]):
     """What a golden function gets: tensors and numbers by name, which says what there is when asked for another."""
 
-    def __missing__(self, name: object) -> Any:
+    def __missing__(self, name: object) -> NoReturn:
         place = sites.site(sites.here())
         remedy = f"There are {', '.join(self)}."
         raise NoSuchValue(f"the golden asks for {name!r}", path=place.file, line=place.line, remedy=remedy)

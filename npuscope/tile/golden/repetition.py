@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +51,12 @@ class RepetitionReport:
         verdict = "repeats itself" if self.degenerate else "does not repeat itself"
         return f"{self.tokens} tokens: {verdict} ({found}; {self.distinct_ngrams:.0%} of the {NGRAM}-grams differ)"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {**asdict(self), "looped": self.looped, "degenerate": self.degenerate}
 
 
 def repetition(
-    tokens: Sequence[int] | npt.NDArray[Any],
+    tokens: Sequence[int] | npt.NDArray[np.integer],
     *,
     least_copies: int = 3,
     longest_period: int = 512,
@@ -85,7 +84,7 @@ def repetition(
     )
 
 
-def _longest_loop(ids: npt.NDArray[Any], least_copies: int, longest_period: int) -> tuple[int, int, int]:
+def _longest_loop(ids: npt.NDArray[np.integer], least_copies: int, longest_period: int) -> tuple[int, int, int]:
     """Period, start and length of the longest loop (of the shortest period among equals); zeros where there is none."""
     best = (0, 0, 0)
     for period in range(1, min(longest_period, ids.size // least_copies) + 1):

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.ops.dtypes import of_storage
 from npuscope.tile.golden import data
-from npuscope.tile.golden.arrays import Array, array_of, copy_of, holds_numbers, is_torch_tensor, to_read
+from npuscope.tile.golden.arrays import Array, UserTensor, array_of, copy_of, holds_numbers, is_torch_tensor, to_read
 from npuscope.tile.golden.checks import (
     check_golden,
     check_places,
@@ -63,6 +63,9 @@ RUNTIME_KEYS = frozenset(
 COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_config", "dump_passes", "platform"})
 
 
+Golden = Callable[[dict[str, object]], object]
+
+
 class Run(LastWriter, Protocol):
     """What one execution leaves behind. `named`: every named GM tensor at the end, `name#2` for a second of a name."""
 
@@ -77,7 +80,9 @@ class Run(LastWriter, Protocol):
 class Executor(Protocol):
     """Executes a program on arrays, which it writes in place."""
 
-    def __call__(self, program: Any, /, *arguments: Any, mode: Literal["values", "shapes"], **settings: Any) -> Run: ...
+    def __call__(
+        self, program: object, /, *arguments: object, mode: Literal["values", "shapes"], **settings: object
+    ) -> Run: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class RunResult:
     error: str | None = None
     execution_time: float | None = None
     work_dir: Path | None = None
-    bench: Any = None  # for hardware; always None here
+    bench: None = None  # for hardware; always None here
     run: Run | None = field(default=None, repr=False)
     compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
     unchecked: str = ""  # why it passed although nothing was compared
@@ -128,12 +133,12 @@ def driven(
 
 @of_any_month
 def run(
-    program: Any,
+    program: object,
     specs: Sequence[Spec],
-    golden_fn: Callable[[dict[str, Any]], object] | None = None,
+    golden_fn: Golden | None = None,
     golden_data: str | Path | None = None,
-    compile_cfg: Mapping[str, Any] | None = None,
-    runtime_cfg: Mapping[str, Any] | None = None,
+    compile_cfg: Mapping[str, object] | None = None,
+    runtime_cfg: Mapping[str, object] | None = None,
     rtol: float = 1e-5,
     atol: float = 1e-5,
     compare_fn: Mapping[str, Callable[..., Verdict]] | None = None,
@@ -183,28 +188,28 @@ def run(
     return result
 
 
-def run_jit(fn: Any, specs: Sequence[Spec], *options: Any, **named: Any) -> RunResult:
+def run_jit(fn: object, *options: object, **named: object) -> RunResult:
     """`run` under the name that scripts use for a `@pl.jit` function."""
-    return run(fn, specs, *options, **named)
+    return run(fn, *options, **named)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class _Source:
     """Where inputs and goldens come from, and where they are kept."""
 
-    golden_fn: Callable[[dict[str, Any]], object] | None
+    golden_fn: Golden | None
     folder: Path | None
     kept: Path | None
     seed: Seed
 
-    def inputs(self, specs: Sequence[Spec]) -> dict[str, Any]:
+    def inputs(self, specs: Sequence[Spec]) -> dict[str, UserTensor]:
         """Tensors by name; scalars as 0-d tensors."""
         if self.folder is not None:
             print(f"[RUN]   cache hit: {self.folder / 'in'}", flush=True)
             return data.load_inputs(self.folder, specs)
         return {spec.name: make(spec, self.seed) for spec in specs}
 
-    def goldens(self, specs: Sequence[Spec], inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+    def goldens(self, specs: Sequence[Spec], inputs: Mapping[str, UserTensor]) -> dict[str, UserTensor] | None:
         """The expected outputs by name, None where nobody tells."""
         if self.folder is not None:
             print(f"[RUN]   cache hit: {self.folder / 'out'}", flush=True)
@@ -222,7 +227,9 @@ class _Source:
             self.golden_fn(values)
         return {spec.name: _expected(spec.name, values, self.golden_fn) for spec in _outputs(specs)}
 
-    def keep(self, specs: Sequence[Spec], inputs: Mapping[str, Any], goldens: Mapping[str, Any] | None) -> None:
+    def keep(
+        self, specs: Sequence[Spec], inputs: Mapping[str, UserTensor], goldens: Mapping[str, UserTensor] | None
+    ) -> None:
         if self.kept is not None:
             given = {s.name: inputs[s.name] for s in specs if isinstance(s, ScalarSpec) or s.is_input}
             data.save(self.kept, given, goldens or {})
@@ -236,7 +243,7 @@ class _Judge:
     compare_fn: Mapping[str, Callable[..., Verdict]]
 
 
-def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, execute: Executor) -> RunResult:
+def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge, execute: Executor) -> RunResult:
     place = None if source.kept is None else source.kept.parent
     try:
         with _stage("generate inputs"):
@@ -265,7 +272,7 @@ def _run(program: Any, specs: Sequence[Spec], source: _Source, judge: _Judge, ex
     return RunResult(True, work_dir=place, run=ran, compared=True)
 
 
-def _noticed(ran: Any) -> str:
+def _noticed(ran: Run) -> str:
     """What the run itself found odd, for it may be why the numbers are wrong: reads of memory never written, …"""
     recording = ran.recording
     lines = []
@@ -275,25 +282,26 @@ def _noticed(ran: Any) -> str:
     return "".join(lines)
 
 
-def _record_shapes(program: Any, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:
+def _record_shapes(program: object, specs: Sequence[Spec], seed: Seed, execute: Executor) -> RunResult:
     """Only integers that may steer the program get values; a script's own random stream is drawn up to the last one."""
     steering = [isinstance(s, ScalarSpec) or (s.storage.kind in "iu" and s.storage.itemsize > 1) for s in specs]
     last = max((i for i, steers in enumerate(steering) if steers), default=-1)
     with _stage("generate inputs"):
         values = {}
         for i, spec in enumerate(specs):
-            drawn = make(spec, seed) if steering[i] or (i < last and seed.leaves_torch_alone()) else None
             if steering[i]:
-                values[spec.name] = drawn
+                values[spec.name] = make(spec, seed)
+            elif i < last and seed.leaves_torch_alone():
+                make(spec, seed)
     given = [_placeholder(s) if s.name not in values else _argument(s, values[s.name]) for s in specs]
     with _stage("record shapes"):
         return RunResult(True, run=execute(program, *given, mode="shapes"), unchecked="recorded without values")
 
 
-def make(spec: Spec, seed: Seed) -> Any:
+def make(spec: Spec, seed: Seed) -> UserTensor:
     """What a spec describes: a tensor, 0-d for a scalar."""
     if isinstance(spec, ScalarSpec):
-        return spec.value
+        return spec.tensor
     seed.before(spec.name)
     return spec.create_tensor(seed)
 
@@ -302,7 +310,7 @@ def _outputs(specs: Sequence[Spec]) -> list[TensorSpec]:
     return [spec for spec in specs if isinstance(spec, TensorSpec) and spec.is_output]
 
 
-def _expected(name: str, values: Mapping[str, Any], golden_fn: Callable[..., object]) -> Any:
+def _expected(name: str, values: Mapping[str, object], golden_fn: Callable[..., object]) -> UserTensor:
     """What a golden function left under the name of an output: the tensor it was given, or one of its own."""
     if name not in values:
         raise misuse_of(golden_fn, f"the golden deletes '{name}', an output")
@@ -312,7 +320,7 @@ def _expected(name: str, values: Mapping[str, Any], golden_fn: Callable[..., obj
     return value if is_torch_tensor(value) else np.asarray(value)
 
 
-def _argument(spec: Spec, value: Any) -> Any:
+def _argument(spec: Spec, value: UserTensor) -> Array | int | float | bool:
     """What the program is called with: an array that shares memory with the tensor, a number for a scalar."""
     return python_number(value) if isinstance(spec, ScalarSpec) else array_of(value)
 
@@ -332,11 +340,13 @@ def default_executor() -> Executor:
     return record
 
 
-def _default_folder(program: Any) -> Path:
+def _default_folder(program: object) -> Path:
     return Path("build_output", getattr(program, "__name__", type(program).__name__), "data")
 
 
-def _notes(compile_cfg: Mapping[str, Any], runtime_cfg: Mapping[str, Any], folder: str | Path | None) -> Iterator[str]:
+def _notes(
+    compile_cfg: Mapping[str, object], runtime_cfg: Mapping[str, object], folder: str | Path | None
+) -> Iterator[str]:
     for name, given, known in (("compile_cfg", compile_cfg, COMPILE_KEYS), ("runtime_cfg", runtime_cfg, RUNTIME_KEYS)):
         for key in given:
             if key not in known:

@@ -10,12 +10,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from npuscope.tile.golden.arrays import (
     BFLOAT16,
+    Dtype,
+    UserTensor,
     array_of,
     copy_of,
     holds_numbers,
@@ -24,6 +25,7 @@ from npuscope.tile.golden.arrays import (
     is_torch_tensor,
     storage_of,
     tensor_of,
+    the_torch,
     torch_module,
     zeros,
 )
@@ -39,7 +41,7 @@ class _Named:
     """What both kinds of spec have: a name, a dtype, and the user's line that made them, for what is wrong later."""
 
     name: str
-    dtype: Any
+    dtype: object
     place: Site
 
     def _made_here(self) -> None:
@@ -64,8 +66,8 @@ class TensorSpec(_Named):
 
     name: str
     shape: Sequence[int]
-    dtype: Any
-    init_value: Any = None
+    dtype: object
+    init_value: object = None
     is_output: bool = False
     resident: int | str | bool | None = None
 
@@ -95,10 +97,10 @@ class TensorSpec(_Named):
         return not self.is_output or self.init_value is not None
 
     @property
-    def storage(self) -> np.dtype[Any]:
+    def storage(self) -> Dtype:
         return storage_of(self.dtype)
 
-    def create_tensor(self, seed: Seed | None = None) -> Any:
+    def create_tensor(self, seed: Seed | None = None) -> UserTensor:
         """A contiguous tensor of the spec's kind; an output shares its memory with nobody."""
         value = self.init_value
         if value is None:
@@ -124,7 +126,7 @@ class TensorSpec(_Named):
             raise self._bad(f"init_value is {told(value)}, out of range for {self.dtype} [{least}, {most}]")
         return int(value) if whole else float(value)
 
-    def _called(self, make: Callable[..., Any], seed: Seed | None) -> Any:
+    def _called(self, make: Callable[..., object], seed: Seed | None) -> object:
         torch = torch_module()
         if torch is not None and make in (torch.randn, torch.rand, torch.zeros, torch.ones):
             return make(list(self.shape), dtype=self.dtype)
@@ -134,16 +136,15 @@ class TensorSpec(_Named):
             return make((seed or chosen()).generator(self.name))
         return make()
 
-    def _converted(self, value: Any) -> Any:
+    def _converted(self, value: object) -> UserTensor:
         if not is_torch_dtype(self.dtype):
             return array_of(value).astype(self.storage, order="C", copy=self.is_output)
-        made = (
-            torch_module().as_tensor(value if is_torch_tensor(value) else array_of(value)).to(self.dtype).contiguous()
-        )
+        given = value if is_torch_tensor(value) else array_of(value)
+        made = the_torch().as_tensor(given).to(self.dtype).contiguous()
         return copy_of(made) if self.is_output else made
 
 
-def _wants_generator(make: Callable[..., Any]) -> bool:
+def _wants_generator(make: Callable[..., object]) -> bool:
     try:
         parameters = inspect.signature(make).parameters.values()
     except ValueError:  # a builtin that does not tell
@@ -152,11 +153,11 @@ def _wants_generator(make: Callable[..., Any]) -> bool:
     return any(p.default is inspect.Parameter.empty and p.kind in kinds for p in parameters)
 
 
-def _limits(storage: np.dtype[Any]) -> tuple[int | float, int | float]:
+def _limits(storage: Dtype) -> tuple[int | float, int | float]:
     """Of whole numbers; for a float dtype of those that Python can make a float of."""
     if storage.kind not in "iu":
         return -sys.float_info.max, sys.float_info.max
-    limits = np.iinfo(storage)
+    limits = np.iinfo(storage.name)
     return int(limits.min), int(limits.max)
 
 
@@ -169,8 +170,8 @@ class ScalarSpec(_Named):
     """A scalar argument. `value` becomes a 0-d tensor of the dtype: program and golden see the same rounding."""
 
     name: str
-    dtype: Any
-    value: Any
+    dtype: object
+    value: object
 
     def __post_init__(self) -> None:
         self._made_here()
@@ -183,10 +184,10 @@ class ScalarSpec(_Named):
                 raise self._bad(f"a tensor of {given.dtype} does not match dtype {self.dtype}")
             return
         self._check(given, storage)
-        plain = given if storage.kind in "iub" else float(given)
-        self.value = tensor_of(np.array(plain).astype(storage), self.dtype)
+        plain = np.array(given if storage.kind in "iub" else np.float64(given))  # type: ignore[arg-type]  # a number
+        self.value = tensor_of(plain.astype(storage), self.dtype)
 
-    def _storage(self) -> np.dtype[Any]:
+    def _storage(self) -> Dtype:
         try:
             storage = storage_of(self.dtype)
         except TypeError:
@@ -195,7 +196,7 @@ class ScalarSpec(_Named):
             raise self._bad(f"unsupported dtype {self.dtype}", f"It takes {', '.join(SCALARS)}.")
         return storage
 
-    def _check(self, given: Any, storage: np.dtype[Any]) -> None:
+    def _check(self, given: object, storage: Dtype) -> None:
         if storage == np.bool_:
             wanted, fits = "bool", isinstance(given, bool | np.bool_)
         elif np.issubdtype(storage, np.integer):
@@ -211,12 +212,17 @@ class ScalarSpec(_Named):
             if not least <= given <= most:
                 raise self._bad(f"{told(given)} is out of range for {self.dtype} [{least}, {most}]")
 
+    @property
+    def tensor(self) -> UserTensor:
+        """The value as a 0-d tensor."""
+        return self.value if is_torch_tensor(self.value) else array_of(self.value)
+
     def to_python(self) -> int | float | bool:
         """The value as a Python number, after rounding to the dtype."""
         return python_number(self.value)
 
 
-def python_number(value: Any) -> int | float | bool:
+def python_number(value: object) -> int | float | bool:
     """A 0-d tensor as a Python number."""
     array = array_of(value)
     return float(array) if is_float(array) else bool(array) if array.dtype == np.bool_ else int(array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope.tile.golden.arrays import Array, fp32
 from npuscope.tile.golden.comparator import Comparator, Situation, Verdict
@@ -53,7 +54,7 @@ def topk_pair_compare(vals_name: str, *, dim: int = -1, descending: bool = True,
     return Comparator("topk_pair_compare", judge)
 
 
-def _ordered(values: Array, dim: int, descending: bool) -> Array:
+def _ordered(values: Array, dim: int, descending: bool) -> npt.NDArray[np.bool_]:
     """Where a value is in order with the one before it and the one after it."""
     rows = np.moveaxis(values, dim, -1)
     ok = np.ones(rows.shape, bool)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from npuscope.tile.golden.arrays import array_of
+from npuscope.tile.golden.arrays import UserTensor, array_of
 from npuscope.tile.golden.checks import check_rules
 from npuscope.tile.golden.closeness import allclose, ratio_allclose, ratio_reldiff
 from npuscope.tile.golden.comparator import Comparator, LastWriter, Situation, Verdict
@@ -25,12 +24,12 @@ __all__ = [
 
 
 def validate_golden(
-    outputs: Mapping[str, Any],
-    golden: Mapping[str, Any],
+    outputs: Mapping[str, UserTensor],
+    golden: Mapping[str, object],
     rtol: float = 1e-5,
     atol: float = 1e-5,
     compare_fn: Mapping[str, Callable[..., Verdict]] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, object] | None = None,
     run: LastWriter | None = None,
 ) -> None:
     """Print one line per output; raise AssertionError with the first mismatches of each that failed.
@@ -54,7 +53,11 @@ def validate_golden(
 
 
 def _judged(
-    actual: Any, golden: Mapping[str, Any], name: str, compare: Callable[..., Verdict] | None, situation: Situation
+    actual: UserTensor,
+    golden: Mapping[str, object],
+    name: str,
+    compare: Callable[..., Verdict] | None,
+    situation: Situation,
 ) -> Verdict:
     if name not in golden:
         return False, f"    the golden has no '{name}', only {list(golden)}"

@@ -14,7 +14,6 @@ auto_marks.py marks such statements in the text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypedDict, Unpack
 
 from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
@@ -122,16 +121,6 @@ chunked_loop_optimizer = Optimizer("pl.at(optimization=)")
 auto_chunk = Optimizer("pl.auto_chunk")
 
 
-class AtOptions(TypedDict, total=False):
-    """What pl.at says of its one task."""
-
-    deps: Sequence[object] | None
-    no_dep_args: Sequence[object] | None
-    dumps: Sequence[object] | None
-    allow_early_resolve: bool
-    windowize: bool
-
-
 def at(
     level: object = None,
     role: object = None,
@@ -139,8 +128,12 @@ def at(
     optimizations: Sequence[object] | None = None,
     optimization: object = None,
     split: object = None,
+    deps: object = None,
+    no_dep_args: Sequence[object] | None = None,
+    dumps: object = None,
+    allow_early_resolve: bool = False,
     name_hint: str = "",
-    **options: Unpack[AtOptions],
+    windowize: bool = False,
 ) -> At | AutoScope:
     """`with pl.at(level=…):` is one task; with an option of its day that lets the compiler draw the tasks, several."""
     if optimization is not None and not isinstance(optimization, Optimizer):
@@ -148,20 +141,40 @@ def at(
     entries = [*(optimizations if isinstance(optimizations, list | tuple) else ())]
     drawn = next((one for one in [*entries, optimization] if isinstance(one, Optimizer)), None)
     if drawn is not None:
-        told = [name for name, value in options.items() if value]
-        if told:
-            raise fault(f"pl.at: {told[0]}= beside {drawn.name} says it of no task", "Open each task with a pl.at.")
+        if deps or no_dep_args or allow_early_resolve or windowize:
+            said = "deps=, no_dep_args=, allow_early_resolve= and windowize= are about one task"
+            raise fault(f"pl.at: {said}; {drawn.name} draws several", "Open each task with a pl.at.")
         splits = [one.mode for one in entries if isinstance(one, Split)] + [split, drawn.split]
         return AutoScope(drawn.name, next((mode for mode in splits if mode is not None), None), name_hint)
     if split is not None:
         current().recorder.notes.append(note("pl.at(split=)"))
         optimizations = [*entries, Split(split)]
-    return At(level, role, optimizations=optimizations, name_hint=name_hint, **options)
+    return At(
+        level,
+        role,
+        optimizations=optimizations,
+        deps=deps,
+        no_dep_args=no_dep_args,
+        dumps=dumps,
+        allow_early_resolve=allow_early_resolve,
+        name_hint=name_hint,
+        windowize=windowize,
+    )
 
 
-def range_(*bounds: object, unroll: int | None = None, **options: object) -> Loop:
+def range_(
+    *bounds: object,
+    init_values: object = None,
+    chunk: object = None,
+    chunk_policy: object = None,
+    unroll: int | None = None,
+    attrs: object = None,
+) -> Loop:
     """`pl.range`; with `unroll=` of April 2026 what `pl.pipeline(stage=)` is now."""
     if unroll is None:
-        return loops.range_(*bounds, **options)
+        return loops.range_(*bounds, init_values=init_values, chunk=chunk, chunk_policy=chunk_policy, attrs=attrs)
     current().recorder.notes.append(note("pl.range(unroll=)"))
-    return loops.pipeline(*bounds, stage=unroll, **options)
+    return loops.pipeline(*bounds, stage=unroll, init_values=init_values, attrs=attrs)
+
+
+at.__qualname__, range_.__qualname__ = "pl.at", "pl.range"  # what Python calls them in its messages

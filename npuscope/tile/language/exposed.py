@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from npuscope.tile.language.nodes import under
+
 
 def assigned(body: Sequence[ast.stmt]) -> set[str]:
     """Names that the statements bind."""
-    names: set[str] = set()
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-    return names
+    return {node.id for node in under(*body) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def used(body: Sequence[ast.stmt]) -> set[str]:
     """Names that the statements read."""
-    nodes = (node for statement in body for node in ast.walk(statement))
+    nodes = under(*body)
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
 
 
@@ -38,7 +35,7 @@ def _walk(body: Sequence[ast.stmt], names: set[str], sure: set[str], found: set[
 def _reads(node: ast.AST | None, names: set[str], sure: set[str], found: set[str]) -> None:
     if node is None:
         return
-    for child in ast.walk(node):
+    for child in under(node):
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id in names - sure:
             found.add(child.id)
 
@@ -46,7 +43,7 @@ def _reads(node: ast.AST | None, names: set[str], sure: set[str], found: set[str
 def _stores(node: ast.AST | None) -> set[str]:
     if node is None:
         return set()
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {n.id for n in under(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str]) -> set[str]:

@@ -18,6 +18,7 @@ from npuscope.tile.run.compiled import Compiled
 from npuscope.tile.run.execute import Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.run.state import Run
+from npuscope.tile.shapes.outside import Code
 from npuscope.tile.values.task_ids import TaskId
 from npuscope.tile.values.tensors import Tensor, Tile
 
@@ -52,6 +53,11 @@ class TileFunction:
     def _func(self) -> TileFunction:
         """What scripts of 2026 reached the function by; its signature is the function's."""
         return self
+
+    def code(self) -> Code:
+        """The function as it runs, and what it reads besides its arguments."""
+        plain = self.owner is None and isinstance(self.body, Function)
+        return Code(self.body, self.body.__dict__["reads"] if plain else None)
 
     def bound(self, owner: Any) -> TileFunction:
         """The same function as a method of a program."""
@@ -194,6 +200,9 @@ class Extern(Incore):
         """A Python function of the arguments as NumPy arrays that does what the kernel does, in place."""
         self.substitute = substitute
         return self
+
+    def code(self) -> Code:
+        return Code(self.body, None)  # its substitute may do anything
 
     def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         core = _CORES.get(str(self.options.get("core_type", "aiv")), "AIV")

@@ -13,6 +13,7 @@ from npuscope.ops.scalars import GET_BLOCK_IDX, READ
 from npuscope.ops.spec import Role
 from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
+from npuscope.tile.language.nodes import under
 
 Resolve = Callable[[str], Any]  # the object that a global or closure name stands for, None where there is none
 
@@ -116,7 +117,7 @@ class _Grammar:
 
     def _differs_by_block(self, node: ast.With) -> None:
         """The body must read its block index or call a kernel, else every block would do the same work."""
-        calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+        calls = [n for n in under(*node.body) if isinstance(n, ast.Call)]
         if not any(called(n) in GET_BLOCK_IDX.names or self._is_kernel(n.func) for n in calls):
             raise self._fault(
                 node,
@@ -139,7 +140,7 @@ class _Grammar:
         assert isinstance(call, ast.Call)
         for bound in call.args:
             names = sorted(_names(bound) & self._runtime)
-            if names or any(called(n) in _SCALARS for n in ast.walk(bound)):
+            if names or any(called(n) in _SCALARS for n in under(bound)):
                 what = names[0] if names else ast.unparse(bound)
                 raise self._fault(
                     call, f"pl.unroll needs bounds known when the program is read; {what} is a run-time value",
@@ -178,7 +179,7 @@ def rebound(definition: ast.FunctionDef, resolve: Resolve) -> dict[str, int]:
     arguments = {a.arg for a in definition.args.args}
     returned: set[str] = set()
     found: dict[str, int] = {}
-    for node in ast.walk(definition):
+    for node in under(definition):
         if isinstance(node, ast.Return) and node.value is not None:
             returned |= _names(node.value)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -219,7 +220,7 @@ def _last_yield(body: Sequence[ast.stmt]) -> ast.Assign | ast.AnnAssign | ast.Ex
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {n.id for n in under(node) if isinstance(n, ast.Name)}
 
 
 def _runtime_names(definition: ast.FunctionDef) -> set[str]:
@@ -240,16 +241,16 @@ def _runtime_names(definition: ast.FunctionDef) -> set[str]:
 def _runs(kind: str, value: ast.expr, found: set[str]) -> bool:
     if kind == "loop":
         return called(value) in _COUNTED
-    return bool(_names(value) & found) or any(called(n) in _SCALARS for n in ast.walk(value))
+    return bool(_names(value) & found) or any(called(n) in _SCALARS for n in under(value))
 
 
 def _bindings(definition: ast.FunctionDef) -> Iterator[tuple[str, str, ast.expr]]:
-    for node in ast.walk(definition):
+    for node in under(definition):
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
             yield node.target.id, "loop", node.iter
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
-                for n in ast.walk(target):
+                for n in under(target):
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
                         yield n.id, "value", node.value

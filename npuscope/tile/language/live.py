@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from npuscope.tile.language.exposed import assigned, used
+from npuscope.tile.language.nodes import under
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
@@ -33,8 +34,8 @@ def live_after(definition: ast.FunctionDef) -> dict[int, Names]:
 def _in_functions(definition: ast.FunctionDef) -> Names:
     """Names that functions made inside read: they may be called at any time."""
     made = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-    inner = [n for n in ast.walk(definition) if isinstance(n, made) and n is not definition]
-    return frozenset(n.id for one in inner for n in ast.walk(one) if isinstance(n, ast.Name))
+    inner = [n for n in under(definition) if isinstance(n, made) and n is not definition]
+    return frozenset(n.id for one in inner for n in under(one) if isinstance(n, ast.Name))
 
 
 class _Walk:
@@ -72,7 +73,7 @@ class _Walk:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.AugAssign | ast.Pass | ast.Assert):
             read, bound = self._of_plain(node)
             return read | (after - bound)
-        for inner in ast.walk(node):
+        for inner in under(node):
             if isinstance(inner, ast.With | ast.For):
                 self.found[id(inner)] = self._everything
         return self._everything
@@ -105,8 +106,8 @@ class _Walk:
 
 
 def _stored(target: ast.expr) -> list[ast.Name]:
-    return [n for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return [n for n in under(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
 
 
 def _reads(node: ast.AST) -> Names:
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return frozenset(n.id for n in under(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))

@@ -14,6 +14,7 @@ def _along(op: str, value: Tensor | Tile, axis: object, keepdim: bool) -> object
     if number not in (0, 1, -1):
         raise fault(f"pl.tile.{op}: axis= is 0 or 1, not {shown(axis)}")
     result = function_of(f"col_{op}" if number == 0 else f"row_{op}")(value)
+    assert isinstance(result, Tile)
     return result if keepdim else shaping.reshape(result, [max(result.shape)])
 
 

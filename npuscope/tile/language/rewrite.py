@@ -2,7 +2,7 @@
 
 - The body of `pl.spmd` (as a loop or as `with`) becomes a function of the block, so that every block starts from the
   names bound before it, and can stop at a barrier. The body of `pl.at` becomes a function too, so that equal tasks can
-  be run as one (together.py).
+  be told from each other (shapes/replay.py).
 - A loop says which names its body may read from an earlier turn, for `shapes` mode runs turns as one (carried.py).
 - A loop with `init_values` binds the names on the left of its `pl.yield_` before it, for it may have no turn at all.
 - Keywords of old programs get the names of today (history.py).
@@ -28,6 +28,7 @@ from npuscope.tile.language.exposed import assigned, exposed, used
 from npuscope.tile.language.grammar import called, check, keyword, rebound
 from npuscope.tile.language.history import renamed_keywords
 from npuscope.tile.language.live import live_after
+from npuscope.tile.language.nodes import list_nodes, under
 from npuscope.tile.language.source import Source
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.sites import number
@@ -52,7 +53,10 @@ def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any
     def resolve(name: str) -> Any:
         return _held(function, cells, name)
 
+    list_nodes(definition)
     check(definition, file, resolve)
+    inside = {a.arg for a in under(definition.args) if isinstance(a, ast.arg)} | assigned(definition.body)
+    reads = _read_outside(definition.body, inside)
     again = rebound(definition, resolve)
     definition.decorator_list = []
     definition.returns = None
@@ -63,6 +67,7 @@ def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any
     local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     definition = _Rewriter(definition, has_self, local).visit(definition)
     new = _compiled(function, definition, cells)
+    new.__dict__["reads"] = reads
     new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
     return new
 
@@ -136,7 +141,7 @@ class _Rewriter(ast.NodeTransformer):
         self._local = local
         self._live = live_after(definition)
         self._constants = Constants(definition, local)
-        self._rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(definition))
+        self._rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in under(definition))
         self._count = 0
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -196,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
         before: list[ast.stmt] = []
         if name in _LOOPS:
             call, names = node.iter, sorted(assigned(node.body))
-            read = exposed(node.body, set(names) - {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)})
+            read = exposed(node.body, set(names) - {n.id for n in under(node.target) if isinstance(n, ast.Name)})
             told = (_strings(sorted(read)), _strings(sorted(used(node.body))), _locals())
             node.iter = ast.copy_location(_helper("carried", node.iter, *told), node.iter)
             before = _bound_before(node)
@@ -210,15 +215,27 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return [*(ast.copy_location(s, node) for s in before), node] if before else node
 
+    def visit_While(self, node: ast.While) -> list[ast.stmt]:
+        """Counted, for it may never end."""
+        self.generic_visit(node)
+        self._count += 1
+        turns = f"__npuscope_turns_{self._count}"
+        counter = ast.Assign([ast.Name(turns, ast.Store())], _helper("Turns"))
+        counted = ast.Expr(ast.Call(ast.Attribute(ast.Name(turns, ast.Load()), "turn", ast.Load()), [], []))
+        for made in (counter, counted):
+            _place(made, node)
+        node.body.insert(0, counted)
+        return [counter, node]
+
     def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
-        function, taken, left = self._as_function(node, "block", target)
+        function, reads, taken, left = self._as_function(node, "block", target)
         launch = f"__npuscope_launch_{self._count}"
         if isinstance(call, ast.Call):
             call = self.visit(call)
         statements: list[ast.stmt] = [ast.Assign([ast.Name(launch, ast.Store())], call)]
         launched = _helper("launch", ast.Name(launch, ast.Load()))
         statements.append(ast.Expr(launched) if bind is None else ast.Assign([bind], launched))
-        run = _helper("blocks", ast.Name(launch, ast.Load()), *_told(function, taken, left))
+        run = _helper("blocks", ast.Name(launch, ast.Load()), *_told(function, reads, taken, left))
         statements += [function, *_handed_back(run, left)]
         for statement in statements:
             _place(statement, node)
@@ -226,22 +243,23 @@ class _Rewriter(ast.NodeTransformer):
 
     def _region(self, node: ast.With) -> ast.With:
         """The body of `pl.at` as a function that is called in its place."""
-        function, taken, left = self._as_function(node, "region", None)
+        function, reads, taken, left = self._as_function(node, "region", None)
         node.items[0].context_expr = self.visit(node.items[0].context_expr)
-        node.body = [function, *_handed_back(_helper("region", *_told(function, taken, left)), left)]
+        node.body = [function, *_handed_back(_helper("region", *_told(function, reads, taken, left)), left)]
         for statement in node.body:
             _place(statement, node)
         return node
 
     def _as_function(
         self, node: ast.With | ast.For, kind: str, target: str | None
-    ) -> tuple[ast.FunctionDef, list[str], list[str]]:
-        """A region's body as a function of the local names that it reads (of a block: and its index); these names; and
-        those it binds that code after the region may read.
+    ) -> tuple[ast.FunctionDef, tuple[str, ...] | None, list[str], list[str]]:
+        """A region's body as a function of the local names that it reads (of a block: and its index); the other names
+        that it reads; these names; and those it binds that code after the region may read.
         """
         made = assigned(node.body) - {target or ""}
         taken = sorted(exposed(node.body, made) | (used(node.body) & self._local - made - {target or ""}))
         left = sorted(made & self._live[id(node)])
+        reads = _read_outside(node.body, {*made, *taken, target or ""})
         flat: list[ast.stmt] = [_unbound_deleted(n) for n in taken]
         for statement in node.body:
             visited = self.visit(statement)
@@ -250,11 +268,25 @@ class _Rewriter(ast.NodeTransformer):
         index = [ast.arg(target or "__npuscope_index")] if kind == "block" else []
         returned = ast.Return(ast.Call(ast.Name("locals", ast.Load()), [], []))
         parameters = [*index, *(ast.arg(n) for n in taken)]
-        return _function(f"__npuscope_{kind}_{self._count}", parameters, [*flat, returned]), taken, left
+        return _function(f"__npuscope_{kind}_{self._count}", parameters, [*flat, returned]), reads, taken, left
 
 
-def _told(function: ast.FunctionDef, taken: list[str], left: list[str]) -> tuple[ast.expr, ...]:
-    return ast.Name(function.name, ast.Load()), _strings(taken), _strings(left), _locals()
+def _told(
+    function: ast.FunctionDef, reads: tuple[str, ...] | None, taken: list[str], left: list[str]
+) -> tuple[ast.expr, ...]:
+    outside = ast.Constant(None) if reads is None else _strings(list(reads))
+    return ast.Name(function.name, ast.Load()), outside, _strings(taken), _strings(left), _locals()
+
+
+_CHANGES = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Delete, ast.ClassDef)
+
+
+def _read_outside(body: list[ast.stmt], inside: set[str]) -> tuple[str, ...] | None:
+    """The names that code reads besides its own; None where it may change something that is not its own."""
+    for node in under(*body):
+        if isinstance(node, _CHANGES) or (isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)):
+            return None
+    return tuple(sorted(used(body) - inside))
 
 
 def _handed_back(call: ast.expr, left: list[str]) -> list[ast.stmt]:
@@ -272,20 +304,24 @@ _NOT_PLAIN = (
 _OF_THE_FRAME = {"locals", "vars", "dir", "eval", "exec", "super"}
 
 
-def _is_plain(body: list[ast.stmt], in_loop: bool = False) -> bool:
+def _is_plain(body: list[ast.stmt]) -> bool:
     """Whether statements mean the same as the body of a function of the names they read."""
-    for statement in body:
-        if isinstance(statement, ast.Break | ast.Continue) and not in_loop:
+    for node in under(*body):
+        if isinstance(node, _NOT_PLAIN) or (isinstance(node, ast.Name) and node.id in _OF_THE_FRAME):
             return False
+    return not _leaves_loop(body)
+
+
+def _leaves_loop(body: list[ast.stmt]) -> bool:
+    """Whether a `break` or `continue` in some statements is of a loop around them."""
+    for statement in body:
+        if isinstance(statement, ast.Break | ast.Continue):
+            return True
         for name, part in ast.iter_fields(statement):
-            if isinstance(part, list) and part and isinstance(part[0], ast.stmt):
-                inside = in_loop or (name == "body" and isinstance(statement, ast.For | ast.While))
-                if not _is_plain(part, inside):
-                    return False
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    return not any(
-        isinstance(node, _NOT_PLAIN) or (isinstance(node, ast.Name) and node.id in _OF_THE_FRAME) for node in nodes
-    )
+            own = name == "body" and isinstance(statement, ast.For | ast.While)
+            if isinstance(part, list) and part and isinstance(part[0], ast.stmt) and not own and _leaves_loop(part):
+                return True
+    return False
 
 
 def _place(made: ast.stmt, node: ast.stmt) -> None:
@@ -305,7 +341,10 @@ def _unbound_deleted(name: str) -> ast.stmt:
 
 def _name(value: ast.expr, name: str) -> None:
     """Tells create_tensor the name it is bound to."""
-    if isinstance(value, ast.Call) and called(value) in _NAMED and not any(k.arg == "name" for k in value.keywords):
+    made = value
+    if isinstance(value, ast.Call) and called(value) == "outside" and value.args:  # helper.outside(pl.create_tensor, …)
+        made = ast.Call(value.args[0], [], [])
+    if isinstance(value, ast.Call) and called(made) in _NAMED and not any(k.arg == "name" for k in value.keywords):
         value.keywords.append(ast.keyword("name", ast.Constant(name)))
 
 
@@ -329,7 +368,7 @@ def _bound_before(node: ast.For) -> list[ast.stmt]:
 
 def _holds_tasks(node: ast.For) -> bool:
     """Whether tasks are made inside (a region, a loop cut into chunks): then the loop belongs to orchestration."""
-    calls = [n for statement in node.body for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    calls = [n for n in under(*node.body) if isinstance(n, ast.Call)]
     return any(called(n) in _REGIONS or (called(n) == "parallel" and keyword(n, "chunk") is not None) for n in calls)
 
 

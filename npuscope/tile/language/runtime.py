@@ -7,16 +7,19 @@ from types import CellType
 from typing import Any
 
 from npuscope.tile.fault import fault
+from npuscope.tile.run.limits import Turns
 from npuscope.tile.run.loops import carried, holds_tasks, known_bounds
-from npuscope.tile.run.regions import Spmd
+from npuscope.tile.run.regions import Spmd, close
 from npuscope.tile.run.state import current
 from npuscope.tile.shapes.carried import lists_of
+from npuscope.tile.shapes.outside import Code
 from npuscope.tile.values.checks import is_number
 from npuscope.tile.values.task_ids import TaskId
 from npuscope.tile.values.tensors import Tensor, Tile
 
 __all__ = [
     "UNBOUND",
+    "Turns",
     "blocks",
     "bound",
     "carried",
@@ -47,33 +50,50 @@ def launch(spmd: Any) -> TaskId:
 
 
 def blocks(
-    spmd: Spmd, body: Callable[..., Any], taken: tuple[str, ...], left: tuple[str, ...], before: dict[str, Any]
+    spmd: Spmd,
+    body: Callable[..., Any],
+    reads: tuple[str, ...] | None,
+    taken: tuple[str, ...],
+    left: tuple[str, ...],
+    before: dict[str, Any],
 ) -> list[Any]:
     """Runs a launch; the names as its last block left them, else as they were."""
     values = [before.get(name, UNBOUND) for name in taken]
     cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or () if cell != _EMPTY]
 
-    def execute() -> dict[str, Any]:
+    def execute(values: list[Any]) -> dict[str, Any]:
         return spmd.run(lambda index: body(index, *values), lists_of([*values, *cells])) or {}
 
     run = current()
-    if run.together is None or spmd.task is None or spmd.skip or not spmd.blocks:
-        return _handed_back(left, execute(), before)
-    _, after = run.together.task(run, spmd.task, spmd.blocks, body, values, left, execute)
+    if spmd.task is None or spmd.skip or not spmd.blocks:
+        return _handed_back(left, execute(values), before)
+    _, after = run.task(spmd.task, Code(body, reads), values, left, execute)
     return _handed_back(left, after, before)
 
 
 def region(
-    body: Callable[..., Any], taken: tuple[str, ...], left: tuple[str, ...], before: dict[str, Any]
+    body: Callable[..., Any],
+    reads: tuple[str, ...] | None,
+    taken: tuple[str, ...],
+    left: tuple[str, ...],
+    before: dict[str, Any],
 ) -> list[Any]:
     """Runs the body of pl.at; the names as it left them, else as they were."""
     values = [before.get(name, UNBOUND) for name in taken]
     run = current()
     block = run.block
-    if run.together is None or block is None or not block.is_new:
+    if block is None or not block.is_new:
         return _handed_back(left, body(*values), before)
     block.is_new = False
-    block.waiting, after = run.together.task(run, block.task, 1, body, values, left, lambda: body(*values))
+
+    def execute(values: list[Any]) -> dict[str, Any]:
+        after: dict[str, Any] = body(*values)
+        if run.cluster is None:
+            close(run, block, 1)
+        return after
+
+    replayed, after = run.task(block.task, Code(body, reads), values, left, execute)
+    block.closed = block.closed or replayed
     return _handed_back(left, after, before)
 
 

@@ -6,12 +6,23 @@ Items are numbers of interned ops (see recorder.py), so comparing two iterations
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Offset = int | npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
+Factors = tuple[int, ...]  # of each whole number that a task was given
+
+
+class Moving(NamedTuple):
+    """Offsets that follow the numbers a task was given: `ways` has the factors, several where not all do so alike."""
+
+    at: int | Numbers
+    ways: frozenset[Factors]
+
+
+Offset = int | Numbers | Moving
 
 
 @dataclass(slots=True)
@@ -29,7 +40,21 @@ class Rolled:
         return [_joined([part[k] for part in self.offsets], self.counts, depth) for k in range(len(self.offsets[0]))]
 
 
+def still(offset: Offset) -> int | Numbers:
+    """Where something lies, whatever it follows."""
+    return offset.at if isinstance(offset, Moving) else offset
+
+
 def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
+    joined = _together([still(part) for part in parts], counts, depth)
+    ways = [part.ways if isinstance(part, Moving) else _STILL for part in parts]
+    return Moving(joined, frozenset().union(*ways)) if any(way is not _STILL for way in ways) else joined
+
+
+_STILL: frozenset[Factors] = frozenset([()])
+
+
+def _together(parts: list[int | Numbers], counts: list[int], depth: int) -> Numbers:
     if all(type(part) is int for part in parts):
         joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
         return joined.reshape(-1, *(1,) * depth)

@@ -114,6 +114,10 @@ class Loop:
     site: int
     segments: tuple[Segment, ...]
 
+    @property
+    def turns(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -240,6 +244,9 @@ class HostRead:
     site: int
 
 
+PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past a tensor's end
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something the run noticed and the user should know; not an error."""
@@ -248,6 +255,7 @@ class Finding:
     site: int
     message: str
     count: int = 1
+    bytes: int = 0  # that it is about, all times together
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Recorder:
         self.tasks: list[TaskDraft] = []
         self.aliases: list[Alias] = []
         self.host_reads: list[HostRead] = []
-        self.findings: dict[tuple[str, int, str], int] = {}
+        self.findings: dict[tuple[str, int, str], tuple[int, int]] = {}  # how often, and bytes
         self.said = 0  # findings, each time one came up
         self.notes: list[str] = []
         self.turns: list[Turn] = []
@@ -191,10 +191,11 @@ class Recorder:
             parent.offsets.extend(rolled.along(frame.depth))
         parent.items.append(self.number(("loop", *frame.key, segments)))
 
-    def finding(self, kind: str, message: str, site: int | None = None) -> None:
+    def finding(self, kind: str, message: str, site: int | None = None, bytes: int = 0) -> None:
         key = (kind, sites.here() if site is None else site, message)
         self.said += 1
-        self.findings[key] = self.findings.get(key, 0) + 1
+        count, so_far = self.findings.get(key, (0, 0))
+        self.findings[key] = (count + 1, so_far + bytes)
 
     # --- the end
 
@@ -223,7 +224,7 @@ class _Finish:
         buffers = tuple(_moved(buffer, self._site(buffer.site)) for buffer in rec.buffers)
         aliases = tuple(_moved(alias, self._site(alias.site)) for alias in rec.aliases)
         host_reads = tuple(_moved(read, self._site(read.site)) for read in rec.host_reads)
-        findings = tuple(Finding(k, self._site(s), m, n) for (k, s, m), n in rec.findings.items())
+        findings = tuple(Finding(k, self._site(s), m, *counted) for (k, s, m), counted in rec.findings.items())
         return Recording(
             program=rec.program,
             mode=rec.mode,

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Site
-
-
-def accesses(body: Body) -> Iterator[tuple[Op, Access]]:
-    """The accesses of a body in the order of its offsets."""
-    yield from _of(body.prologue)
-    yield from _of(body.items)
-
-
-def _of(items: tuple[Op | Loop, ...] | tuple[Op, ...]) -> Iterator[tuple[Op, Access]]:
-    for item in items:
-        if isinstance(item, Op):
-            for access in item.accesses:
-                yield item, access
-        else:
-            for segment in item.segments:
-                yield from _of(segment.items)
+from npuscope.tile.record.model import Access, Alias, Recording, Site
+from npuscope.tile.record.walk import accesses_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +48,7 @@ def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | N
         found = None
         for group in task.groups:
             body = recording.bodies[group.body]
-            for (op, access), offsets in zip(accesses(body), group.offsets, strict=True):
+            for (op, access, _), offsets in zip(accesses_of(body), group.offsets, strict=True):
                 if access.mode != "read" and access.argument in numbers and bool(are_in(access, offsets, one)[0]):
                     found = op
         if found is not None:
@@ -82,7 +66,7 @@ def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64])
             continue
         touched = np.zeros(len(left), np.bool_)
         for group in task.groups:
-            for (_, access), offsets in zip(accesses(recording.bodies[group.body]), group.offsets, strict=True):
+            for (_, access, _), offsets in zip(accesses_of(recording.bodies[group.body]), group.offsets, strict=True):
                 if access.mode != "read" and access.argument in numbers:
                     touched |= are_in(access, offsets, left)
         if np.any(touched):

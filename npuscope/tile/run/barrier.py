@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from npuscope.tile.fault import fault
-from npuscope.tile.run.state import Block, current
+from npuscope.tile.run.block import Block
+from npuscope.tile.run.state import current
 from npuscope.tile.run.strand import Strand
 
 MOST = 48  # vector cores of a die (chip.md §1); blocks of cube or mixed kernels have 24

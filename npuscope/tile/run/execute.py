@@ -24,10 +24,10 @@ from npuscope.tile.run import state
 from npuscope.tile.run.mistakes import explained
 from npuscope.tile.run.phase import Contents, Phase, left
 from npuscope.tile.run.state import Run
+from npuscope.tile.shapes.replay import Replay
 from npuscope.tile.shapes.steering import Again
-from npuscope.tile.shapes.together import Apart, Together
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.buffers import Buffer
-from npuscope.tile.values.lanes import AXES
 from npuscope.tile.values.tensors import Tensor, Tile
 
 
@@ -66,7 +66,7 @@ class Finished:
 
 _listeners: list[Callable[[Finished], None]] = []
 _modes: list[Mode] = ["values"]
-TOGETHER = True  # whether equal tasks may be run as one; the record is the same either way
+REPLAYS = True  # whether a task may take the record of one like it; it is the same either way
 
 
 @contextmanager
@@ -137,12 +137,9 @@ def run_entry(
     given = (name, body, parameters, args, kwargs, rank)
     with collected_rarely():
         try:
-            try:
-                run, result = _run(*given, lanes=rank is None, together=TOGETHER)
-            except Apart:
-                run, result = _run(*given, lanes=True, together=False)
+            run, result = _run(*given, lanes=rank is None)
         except Again:
-            run, result = _run(*given, lanes=False, together=False)
+            run, result = _run(*given, lanes=False)
         run.recorder.auto_scope = auto_scope
         recording = run.recorder.recording()
     seconds = time.perf_counter() - started
@@ -151,7 +148,7 @@ def run_entry(
 
         def once_more(phase: Phase) -> tuple[Contents, int]:
             with state.turn, mode_of_runs("values"):
-                run, _ = _run(*given, lanes=False, together=False, phase=phase)
+                run, _ = _run(*given, lanes=False, phase=phase)
             return left(run.buffers), len(run.recorder.tasks)
 
         final = {id: np.array(run.buffers[id].data) for id in run.kept}
@@ -170,15 +167,14 @@ def _run(
     kwargs: dict[str, Any],
     rank: Any,
     lanes: bool,
-    together: bool,
     phase: Phase | None = None,
 ) -> tuple[Run, Any]:
     run = Run(name, _modes[-1], phase)
     run.kept = {} if _repeatable and phase is None and run.computes else None
     run.rank = rank
     run.lanes = run.lanes and lanes
-    if run.lanes and together:
-        run.together = Together()
+    if run.lanes and REPLAYS:
+        run.replay = Replay(run.recorder, lambda: run.writes)
     where = f"{name}()"
     given = door.with_outputs(name, parameters, args, kwargs)
     dynamic: dict[Any, int] = {}
@@ -189,7 +185,7 @@ def _run(
         bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
         _note_shared(run, name, bound)
         with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
-            result = _result(run, body, {key: entry.value for key, entry in bound.items()})
+            result = _out(run, body(**{key: entry.value for key, entry in bound.items()}))
         if phase is None and run.host is None:  # a host function writes nothing itself
             _note_forgotten(run, name, parameters, bound)
         for entry in bound.values():
@@ -200,20 +196,6 @@ def _run(
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
-
-
-def _result(run: Run, body: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """What the program returns, with everything recorded."""
-    if run.together is None:
-        return _out(run, body(**values))
-    try:
-        result = body(**values)
-        run.together.finish(run)
-    except Exception as error:
-        if run.together.waits:  # a task that should have come first may be the one at fault
-            raise Apart from error
-        raise
-    return _out(run, result)
 
 
 def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:

@@ -12,12 +12,15 @@ from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Turn
-from npuscope.tile.run.state import Block, Run, current
+from npuscope.tile.run.block import Block
+from npuscope.tile.run.limits import Turns
+from npuscope.tile.run.state import Carry, Run, current
 from npuscope.tile.shapes.carried import State, bound, lists_of, user_frame
 from npuscope.tile.shapes.steering import end_pass
 from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import flag, index, is_number, shown
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tile
 
 MOST_TURNS = 1 << 27
@@ -40,7 +43,7 @@ class Loop:
         self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
         self.lists: list[Any] = []  # lists in reach, which it may change
         self.seeded = False  # whether some of the names hold a tile or number from before the loop
-        self.carry: list[Any] = []  # what pl.yield_ carries, as a tuple
+        self.carry: Carry | None = None
         self.holds_tasks = False
         self.known_bounds = False  # whether the compiler knows how many turns there are
 
@@ -55,7 +58,7 @@ class Loop:
             turns = in_orchestration(run, self)
         if self.init_values is None:
             return turns
-        self.carry = [self.init_values]
+        self.carry = Carry(self.init_values, run.block is not None)
         return _carrying(run, turns, self.carry)
 
     def trips(self) -> int:
@@ -79,12 +82,12 @@ def _initial(kind: str, values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _carrying(run: Run, turns: Iterator[Any], carry: list[Any]) -> Iterator[Any]:
+def _carrying(run: Run, turns: Iterator[Any], carry: Carry) -> Iterator[Any]:
     depth = len(run.carries)
     run.carries.append(carry)
     try:
         for i in turns:
-            yield i, carry[0]
+            yield i, carry.values
     finally:
         del run.carries[depth:]
 
@@ -93,7 +96,9 @@ def yield_(*values: Any) -> Any:
     """The values carried into the next turn; after the loop the names on its left hold the last ones."""
     run = current()
     if run.carries:
-        run.carries[-1][0] = values
+        carry = run.carries[-1]
+        # A loop of the orchestration knows plain numbers only, not those of a task that is watched.
+        carry.values = values if carry.in_task else tuple([lanes.plain(value) for value in values])
     return values if len(values) != 1 else values[0]
 
 
@@ -153,7 +158,8 @@ def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]
                 yield loop.start + done * loop.step
             else:
                 steps = np.arange(done, trips, dtype=np.int64).reshape(-1, *(1,) * frame.depth)
-                yield Lane(lanes.of(loop.start) + steps * lanes.of(loop.step))
+                turns: Any = Lane(steps)
+                yield loop.start + turns * loop.step
             left = False
             if before is not None and AXES.sizes[-1] > 1:
                 same = before.same_turns(_state(block, frame, frame.iteration + 1, loop))
@@ -162,14 +168,14 @@ def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]
         finally:
             if left:  # by break: no turn comes after this one
                 AXES.keep(1)
-            frame.offsets = [AXES.trim(x) if isinstance(x, np.ndarray) else x for x in frame.offsets]
+            frame.offsets = AXES.trimmed(frame.offsets)
             kept = end_pass(run)
         frame.turn(kept)
         done += kept
 
 
 def _state(block: Block, frame: Frame, turn: int, loop: Loop) -> State:
-    values: list[Any] = list(loop.carry)
+    values: list[Any] = [] if loop.carry is None else [loop.carry.values]
     user = user_frame() if loop.names else None
     if user is not None:
         values += bound(user.f_locals, loop.names)
@@ -186,7 +192,7 @@ class While:
 
     def __iter__(self) -> Iterator[Any]:
         run = current()
-        carry = [self.init_values]
+        carry = Carry(self.init_values, run.block is not None)
         outer = len(run.carries)
         run.carries.append(carry)
         frame = None
@@ -197,15 +203,16 @@ class While:
             run.loops += 1
         number = run.loops
         turns, depth = run.recorder.turns, len(run.recorder.turns)
-        turn = 0
+        turn, counted = 0, Turns()
         try:
             while True:
+                counted.turn()
                 if frame is None:
                     turns.append(Turn(number, "while", turn))
                 else:
                     AXES.open(1)
                 try:
-                    yield carry[0]
+                    yield carry.values
                 finally:
                     del turns[depth:]
                     if frame is not None:

@@ -11,12 +11,13 @@ from npuscope.tile.record import sites
 from npuscope.tile.record.recorder import TaskDraft
 from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.barrier import Barrier
+from npuscope.tile.run.block import Block
 from npuscope.tile.run.optimizations import laid_out
-from npuscope.tile.run.state import Block, Run, current
+from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.carried import inside, unchanged
 from npuscope.tile.shapes.steering import end_pass, lane_index
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import describe, flag, index, member, shown
-from npuscope.tile.values.lanes import AXES
 from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
@@ -70,7 +71,7 @@ def leave(run: Run) -> None:
     end_pass(run)
     run.block = None
     run.use(None)
-    if block.waiting is not None:
+    if block.closed:
         return
     if run.cluster is not None:
         run.cluster.block = block  # stays open for the rest of the cluster
@@ -83,15 +84,16 @@ def close(run: Run, block: Block, count: int) -> None:
     if block.splits:
         check_block(run.recorder, block)
     run.recorder.close_block(block, count)
+    block.closed = True
 
 
 def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
     if not tensors:
         return
     buffers = _no_dep_buffers(run, tensors)
+    task.arguments = [argument.like(argument.key) for argument in task.arguments]  # other tasks may share them
     for argument in task.arguments:
-        if argument.key[0] in buffers:
-            argument.no_dep = True
+        argument.no_dep = argument.no_dep or argument.key[0] in buffers
 
 
 def _no_dep_buffers(run: Run, tensors: Sequence[Any]) -> set[int]:
@@ -159,13 +161,9 @@ class At:
         if kind is not None:
             run.block = None
             return
-        waiting = run.block.waiting if run.block is not None else None
         leave(run)
         assert self.task is not None
-        if waiting is None:
-            mark_no_dep(run, self.task, self.no_dep)
-        elif self.no_dep:
-            waiting.no_dep = _no_dep_buffers(run, self.no_dep)
+        mark_no_dep(run, self.task, self.no_dep)
 
 
 class Spmd:
@@ -240,8 +238,8 @@ class Spmd:
                 if not all(unchanged(one, inside(held)) for one, held in zip(before, lists, strict=True)):
                     AXES.keep(1)
                 block = run.block
-                block.root.offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.root.offsets]
-                block.prologue_offsets = [AXES.trim(x) if not isinstance(x, int) else x for x in block.prologue_offsets]
+                block.root.offsets = AXES.trimmed(block.root.offsets)
+                block.prologue_offsets = AXES.trimmed(block.prologue_offsets)
                 done = end_pass(run)
                 close(run, block, done)
                 first += done

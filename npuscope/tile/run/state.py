@@ -16,48 +16,27 @@ from npuscope.ops.transfers import STORE
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
 from npuscope.tile.record.frames import Frame
-from npuscope.tile.record.recorder import BlockDraft, Recorder, TaskDraft
+from npuscope.tile.record.recorder import BlockDraft, Key, Recorder, TaskDraft
+from npuscope.tile.run.block import Block
 from npuscope.tile.run.phase import Memories, Phase
 from npuscope.tile.run.strand import in_strand
+from npuscope.tile.shapes.outside import Code
+from npuscope.tile.shapes.replay import Execute, Names, Replay
 from npuscope.tile.values.buffers import Buffer, contiguous
+from npuscope.tile.values.lanes import place
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 Access = tuple[int, str, Shape, Shape]
 _ONE = (True,)
 
 
-class Block(BlockDraft):
-    """A block that is executing: its index (one for each lane in `shapes` mode) and the tensors it loaded whole."""
+class Carry:
+    """What a loop carries from turn to turn; `in_task`: a loop inside a task, not one of the orchestration."""
 
-    def __init__(self, task: TaskDraft, first: int, index: Any, blocks: int) -> None:
-        super().__init__(task, first)
-        self.index = index
-        self.blocks = blocks
-        self.whole: dict[int, tuple[Tensor, tuple[int, int, int], Tile]] = {}
-        self._stores: dict[int, int] = {}  # buffer -> how often this block stored to it
-        self.whole_changes = 0  # how often an op loaded a tensor whole, or made such a load out of date
-        self.barriers = 0  # met so far
-        self.aiv: Any = 0
-        self.half: str | None = None  # inside split_aiv: the axis that each lane has half of
-        self.splits = False  # a split_aiv region was opened
-        self.split = False  # and is open
-        self.gathered: list[npt.NDArray[Any] | None] = []  # what lane 0 gave to aic_gather, for lane 1 to join
-        self.barrier: Any = None
-        self.is_new = False  # a pl.at region has just opened it
-        self.waiting: Any = None  # the task waits for others like it (together.py)
+    __slots__ = ("in_task", "values")
 
-    def version(self, buffer: Buffer) -> tuple[int, int, int]:
-        """Changes whenever a load of the buffer may give something else: by own stores, others', past a barrier."""
-        return (self._stores.get(buffer.id, 0), buffer.changes, self.barriers)
-
-    def stored(self, buffer: Buffer) -> None:
-        """This block stores to a buffer."""
-        if self.whole:
-            version = self.version(buffer)
-            if any(held.buffer is buffer and made == version for held, made, _ in self.whole.values()):
-                self.whole_changes += 1
-        self._stores[buffer.id] = self._stores.get(buffer.id, 0) + 1
-        buffer.store_count += 1
+    def __init__(self, values: tuple[Any, ...], in_task: bool) -> None:
+        self.values, self.in_task = values, in_task
 
 
 class Run:
@@ -76,7 +55,7 @@ class Run:
         self.manual = 0  # open manual scopes
         self.cluster: Any = None  # the open pl.cluster
         self.loops = 0  # orchestration loops entered so far
-        self.carries: list[Any] = []  # open loops with carried values, innermost last
+        self.carries: list[Carry] = []  # open loops with carried values, innermost last
         self.calls: dict[str, int] = {}
         self.unnamed: dict[int, str] = {}  # place of a region without a name -> what it is called
         self.auto: Any = None  # the open auto_incore scope
@@ -90,7 +69,7 @@ class Run:
         self.writes = 0  # of whole numbers that steer the program
         self.barriers = 0  # that blocks came to
         self.opt_outs = 0  # times pl.no_dep was said
-        self.together: Any = None  # the tasks that wait for others like them (together.py)
+        self.replay: Replay | None = None  # tasks that others are like
 
     # --- GM
 
@@ -165,6 +144,21 @@ class Run:
         """The same for all buffers at once."""
         return _ONE if self.memories is None else self.memories.each(task, self.buffers)
 
+    def task(
+        self, task: TaskDraft, code: Code, values: list[Any], left: tuple[str, ...], execute: Execute
+    ) -> tuple[bool, Names]:
+        """Runs the body of a task on these values, or takes the record of one like it."""
+        if self.replay is None or self.cluster is not None or self.auto is not None or self.no_dep_next:
+            return False, execute(values)
+        return self.replay.task(task, code, values, left, self._marks, bool(self.carries), execute)
+
+    def _marks(self) -> Key:
+        """Counts of all that a task can leave behind besides its record and whole numbers."""
+        recorder = self.recorder
+        counted = (self.buffers, recorder.notes, recorder.host_reads, recorder.aliases)
+        carried = [id(carry.values) for carry in self.carries]  # what pl.yield_ told the loops around
+        return (self.barriers, self.opt_outs, recorder.said, *(len(held) for held in counted), *carried)
+
     # --- recording
 
     def region(self, op: str) -> Block:
@@ -217,7 +211,7 @@ class Run:
             result.index = len(items)
         items.append(self.recorder.number(key))
         if offsets:
-            frame.offsets.extend(offsets)
+            frame.offsets.extend([x if type(x) is int else place(x) for x in offsets])
 
     def touch(self, tensor: Tensor, mode: str, op: str = "store") -> int:
         """Notes that the task reads or writes a captured tensor; its argument number."""

@@ -9,11 +9,11 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from npuscope.errors import BadInput, NpuscopeError
+from npuscope.tile.fault import NeedsValues
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Mode, Recording
@@ -52,8 +52,27 @@ def run_script(
 ) -> ScriptRun:
     """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through.
 
-    `settings` reach it as options, constants and environment variables (npuscope.tile.script.settings).
+    `settings` reach it as options, constants and environment variables (npuscope.tile.script.settings). In `shapes`
+    mode a program whose course depends on values is run again with values, and its record says so.
     """
+    try:
+        return _run(path, argv, mode, echo, settings)
+    except NeedsValues as needs:
+        if mode != "shapes":
+            raise
+        ran = _run(path, argv, "values", echo, settings)
+        where = f"{Path(needs.path or path).name}, line {needs.line}"
+        note = f"values decide what runs ({where}), so it was run with values and the record is of these values"
+        return replace(ran, runs=tuple(_noted(run, note) for run in ran.runs))
+
+
+def _noted(run: Finished, note: str) -> Finished:
+    return replace(run, recording=replace(run.recording, notes=(*run.recording.notes, note)))
+
+
+def _run(
+    path: str | Path, argv: Sequence[str], mode: Mode, echo: bool, settings: Mapping[str, str] | None
+) -> ScriptRun:
     file = Path(path)
     if not file.is_file():
         raise BadInput("no such file" if not file.exists() else "not a Python file", path=path)
@@ -91,7 +110,7 @@ def run_script(
     return ScriptRun(tuple(runs), tuple(results), code or 0, printed.getvalue())
 
 
-def _code(value: Any) -> int:
+def _code(value: object) -> int:
     """The exit code of a script as the shell would see it; a message is printed and counts as refused input."""
     if value is None:
         return 0

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import NoReturn, Protocol
 
 from npuscope.tile.fault import fault
-from npuscope.tile.golden.runner import run as harness
+from npuscope.tile.golden.runner import run_jit
 from npuscope.tile.record.rings import asked_for
 
 
@@ -56,7 +56,7 @@ def _modules() -> dict[str, ModuleType]:
     return found
 
 
-def _members() -> dict[str, dict[str, Any]]:
+def _members() -> dict[str, dict[str, object]]:
     """What scripts import of PyPTO besides the language: settings, and choices of what does not exist here."""
     from npuscope.tile.golden import ScalarSpec, TensorSpec
 
@@ -82,12 +82,12 @@ def _members() -> dict[str, dict[str, Any]]:
 class _Part(ModuleType):
     """Stands in for a part of PyPTO; what it lacks is its compiler's or its device runtime's."""
 
-    def __init__(self, name: str, members: dict[str, Any]) -> None:
+    def __init__(self, name: str, members: dict[str, object]) -> None:
         super().__init__(name, self.__doc__)
         self.__path__: list[str] = []
         self.__dict__.update(members)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
         raise fault(
@@ -96,35 +96,45 @@ class _Part(ModuleType):
         )
 
 
+class _Program(Protocol):
+    """What can be run: a @pl.jit function or a @pl.program."""
+
+    def __call__(self, *args: object, config: object = None) -> object: ...
+
+
+GoldenOfACase = Callable[[dict[str, object], dict[str, str]], object]
+
+
 def _run(
-    program: Any,
-    *args: Any,
-    config: Any = None,
-    tensor_specs: Any = None,
-    golden: Callable[[dict[str, Any], dict[str, str]], object] | None = None,
-) -> Any:
+    program: _Program,
+    *args: object,
+    config: Anything | None = None,
+    tensor_specs: object = None,
+    golden: GoldenOfACase | None = None,
+) -> object:
     """Runs a program on these tensors; without tensors it is ready to be called with them.
 
     In April 2026 it took specs and a golden function, as golden.run does today (language/history.py).
     """
-    settings = {} if config is None else vars(config)
     if tensor_specs is None and args and isinstance(args[0], list | tuple):
-        tensor_specs, *rest = args
-        golden, config = (*rest, golden, config)[:2]
+        named: dict[str, object] = {"golden": golden, "config": config}
+        named |= dict(zip(("tensor_specs", "golden", "config"), args, strict=False))
+        return _run(program, **named)  # type: ignore[arg-type]
+    settings = {} if config is None else vars(config)
     with asked_for(settings):
         if tensor_specs is None:
             return program(*args, config=config) if args else program
         rules = {name: settings[name] for name in ("rtol", "atol") if name in settings}
         given = None if golden is None else functools.partial(_golden_of_a_case, golden)
-        return harness(program, tensor_specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
+        return run_jit(program, tensor_specs, given, compile_only=bool(settings.get("codegen_only")), **rules)
 
 
-def _golden_of_a_case(golden: Callable[[dict[str, Any], dict[str, str]], object], values: dict[str, Any]) -> object:
+def _golden_of_a_case(golden: GoldenOfACase, values: dict[str, object]) -> object:
     """A golden function took the parameters of its case, too; a script of its own had one case."""
     return golden(values, {"name": "Default"})
 
 
-def _ignored(*_: Any, **__: Any) -> None:
+def _ignored(*_: object, **__: object) -> None:
     """Chooses something that does not exist here."""
 
 
@@ -138,7 +148,7 @@ def _installed(name: str) -> bool:
 class Anything(SimpleNamespace):
     """Holds whatever settings a script gives it."""
 
-    def __init__(self, *_: Any, **settings: Any) -> None:
+    def __init__(self, *_: object, **settings: object) -> None:
         super().__init__(**settings)
 
 

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from npuscope.errors import BadInput
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
+Other = TypeVar("Other")
 
 
 class UnknownSetting(BadInput):
@@ -54,10 +57,12 @@ class Settings:
         if not self.values:
             yield
             return
-        parse: Callable[..., Any] = argparse.ArgumentParser.parse_known_args
+        parse: Callable[..., object] = argparse.ArgumentParser.parse_known_args
         real = os.environ
 
-        def parse_with(parser: argparse.ArgumentParser, args: Any = None, *rest: Any, **named: Any) -> Any:
+        def parse_with(
+            parser: argparse.ArgumentParser, args: Sequence[str] | None = None, *rest: object, **named: object
+        ) -> object:
             return parse(parser, self.arguments(parser, sys.argv[1:] if args is None else args), *rest, **named)
 
         before = {name: real.get(name) for name in self.values}
@@ -67,7 +72,7 @@ class Settings:
         try:
             yield
         finally:
-            argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+            argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign, assignment]
             os.environ = real  # noqa: B003
             for name, value in before.items():
                 if value is None:
@@ -97,7 +102,7 @@ class Settings:
                 self.offered[target.id] = None
                 if target.id in self.values:
                     self.used.add(target.id)
-                    new = ast.Constant(_value(self.values[target.id]))
+                    new = ast.Constant(_value(self.values[target.id]))  # type: ignore[arg-type]
                     _replace(node, value, ast.copy_location(new, value))
         module = ModuleType("__main__")
         module.__dict__.update(__file__=str(file), __package__="", __spec__=None, __builtins__=__builtins__)
@@ -120,7 +125,7 @@ class _Watched(dict[str, str]):
         self._asked(name)
         return super().__getitem__(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: Other | None = None) -> str | Other | None:  # type: ignore[override]
         self._asked(name)
         return super().get(name, default)
 
@@ -148,7 +153,7 @@ def _words(option: str, action: argparse.Action, value: str) -> list[str]:
     return [option] if on else []
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     """A number, a tuple or the like as Python reads it; else the text itself."""
     try:
         return ast.literal_eval(text)

@@ -18,10 +18,11 @@ import numpy as np
 
 from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
-from npuscope.tile.run.state import Block
+from npuscope.tile.run.block import Block
 from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.checks import is_number
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.task_ids import ValueArray
 from npuscope.tile.values.tensors import Tensor, Tile
 from npuscope.tile.values.unknown import Unknown
@@ -123,7 +124,7 @@ def _equal_numbers(one: Any, other: Any, width: int) -> int:
         return width if one is other else 1
     if type(one) is not Lane and type(other) is not Lane:
         return width if type(one) is type(other) and one == other else 1
-    differs = np.asarray(lanes.of(one) != lanes.of(other))
+    differs = np.asarray(lanes.of(one - other) != 0)
     if not np.any(differs):
         return width
     if differs.ndim < len(AXES.sizes) or len(differs) < width:

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from npuscope.tile.run.state import Block, Run
+from npuscope.tile.run.block import Block
+from npuscope.tile.run.state import Run
 from npuscope.tile.values import lanes
+from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.buffers import Buffer
-from npuscope.tile.values.lanes import AXES, Lane
+from npuscope.tile.values.lanes import Lane
 
 
 class Again(BaseException):

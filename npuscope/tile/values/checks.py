@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TypeGuard, TypeVar, overload
 
 import numpy as np
 
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, plain
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 from npuscope.tile.values.unknown import Unknown
 
+Whole = int | Lane  # an offset, an extent, an index
+Plain = int | float | np.integer | np.floating | np.bool_
+Scalar = Plain | Lane | Unknown
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
+Member = TypeVar("Member", bound=enum.Enum)
 _LISTS = (list, tuple)
 _MOST = 1 << 40  # elements of one tensor: more than any machine holds
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[Scalar]:
     return isinstance(value, NUMBERS)
 
 
-def index(value: Any, where: str, what: str = "an index") -> Any:
+def index(value: object, where: str, what: str = "an index") -> Whole:
     """A whole number, the same type for every caller: an int, or a lane of ints. A fraction would be cut off."""
-    kind = type(value)
-    if kind is int:
+    if type(value) is int:
         return value
-    if kind is Lane:
-        if value.values.dtype.kind in "iub":
+    if type(value) is Lane:
+        if value.is_whole:
             return value
     elif isinstance(value, int | np.integer | np.bool_ | Unknown):
         return int(value)  # of an unknown: says that shapes mode does not compute it
     raise fault(f"{where}: {what} must be a whole number, not {shown(value)}")
 
 
-def check_offsets(offset: Any, rank: int, op: str) -> None:
+def check_offsets(offset: object, rank: int, op: str) -> None:
     """One whole number for each axis."""
     if type(offset) is not list and not isinstance(offset, _LISTS):
         raise fault(f"pl.{op}: offsets must be a list of whole numbers, not {shown(offset)}")
@@ -47,7 +50,7 @@ def check_offsets(offset: Any, rank: int, op: str) -> None:
             index(first, f"pl.{op}", "an offset")
 
 
-def shape_of(shape: Any) -> Shape:
+def shape_of(shape: object) -> Shape:
     """A shape as ints; lanes that differ in it are run apart."""
     if not isinstance(shape, _LISTS) or not shape:
         raise fault(f"a shape must be a list of whole numbers, not {shown(shape)}")
@@ -62,7 +65,7 @@ def shape_of(shape: Any) -> Shape:
     return extents
 
 
-def flag(value: Any, op: str, name: str) -> bool:
+def flag(value: object, op: str, name: str) -> bool:
     """True or False; a condition of lanes is settled."""
     if value is True or value is False:
         return value
@@ -71,15 +74,20 @@ def flag(value: Any, op: str, name: str) -> bool:
     raise fault(f"pl.{op}: {name} must be True or False, not {shown(value)}")
 
 
-def member(value: Any, kind: type[enum.Enum], op: str, name: str) -> Any:
+def member(value: object, kind: type[Member], op: str, name: str) -> Member:
     """A named constant of the language."""
     if not isinstance(value, kind):
         raise fault(f"pl.{op} needs {name}=pl.{kind.__name__}.…, not {shown(value)}")
     return value
 
 
-def fitting(value: Any, dtype: DataType, where: str) -> Any:
+@overload
+def fitting(value: Plain, dtype: DataType, where: str) -> Plain: ...
+@overload
+def fitting(value: object, dtype: DataType, where: str) -> Scalar: ...
+def fitting(value: object, dtype: DataType, where: str) -> Scalar:
     """A number that a tile of this type can hold as it is."""
+    value = plain(value)
     if type(value) is Lane or isinstance(value, Unknown):
         return value
     if not is_number(value) or dtype.storage is None:
@@ -90,19 +98,13 @@ def fitting(value: Any, dtype: DataType, where: str) -> Any:
         except OverflowError:
             raise fault(f"{where}: a number of {len(str(value))} digits is too large for {dtype}") from None
         return value
-    low, high = (0, 1) if dtype.storage == np.bool_ else _limits(dtype)
+    low, high = dtype.limits
     if not (low <= value <= high and value == int(value)):
         raise fault(f"{where}: {shown(value)} is not a value of {dtype}", f"It holds whole numbers {low} to {high}.")
     return int(value)
 
 
-def _limits(dtype: DataType) -> tuple[int, int]:
-    kind: Any = dtype.storage
-    limits = np.iinfo(kind)
-    return int(limits.min), int(limits.max)
-
-
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """An operand for a message."""
     if isinstance(value, Tensor | Tile):
         valid = "" if value.valid is None else f" valid {list(value.valid)}"
@@ -115,7 +117,7 @@ def describe(value: Any) -> str:
     return kind.__name__
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value that is none of what was asked for: itself where it is short, else what it is."""
     if value is None or isinstance(value, int | float | complex | str | bytes | list | tuple | np.generic):
         text = repr(value)
@@ -163,13 +165,13 @@ def narrower(shape: Shape, *tiles: Tile) -> Shape | None:
     return None if tuple(valid) == shape else tuple(valid)
 
 
-def held(value: Any, dtype: DataType) -> Any:
+def held(value: Plain, dtype: DataType) -> np.float32:
     """A number as a float type holds it."""
     exact = np.float32(value)
-    return exact if dtype is FP32 else rounding.cast(np.asarray(exact), FP32, dtype, "rint")[()]
+    return exact if dtype is FP32 else np.float32(rounding.cast(np.asarray(exact), FP32, dtype, "rint"))
 
 
-def dtype_of(value: Any, op: str) -> DataType:
+def dtype_of(value: object, op: str) -> DataType:
     if not isinstance(value, DataType):
         raise fault(f"pl.{op}: {value!r} is not a data type of the language")
     return value

@@ -5,145 +5,112 @@ with one axis per open loop (axis -1 is the block, -2 the outermost loop, and so
 the program needs one answer for all (a branch, a trip count, a shape), `settle` keeps the longest leading run of
 lanes that agree with the first; the lanes dropped are run again later, from the top of the loop body. So nothing is
 assumed about the program: lanes only ever shrink to iterations that took exactly the path that was recorded.
+
+A lane may also follow the numbers that a task was given (`Given`): then it is known what it would be for others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.tile.fault import fault
+from npuscope.tile.record.frames import Factors, Moving, Offset
+from npuscope.tile.values.axes import AXES, Array
 
-Array = npt.NDArray[Any]
 
+class Given:
+    """The whole numbers that a task is given, watched while its body runs.
 
-class Axes:
-    """The loops a program is in, by lanes: how many each runs with now, and which pass over which loop each axis is.
-
-    `epoch` counts every change, so that a number made earlier knows to look again at what is left of its lanes.
+    A sum of them with whole factors and plain numbers *follows* them. Where such a sum only says where a box lies, the
+    same body with other numbers does the same elsewhere, as long as all boxes lie inside. Whoever looks at its value in
+    any other way *pins* the numbers in it: then the body is known for these numbers alone.
     """
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.passes: tuple[int, ...] = ()
-        self.epoch = 0
-        self._passes = 0
-        self._widths: list[int] = []
-        self._kept: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
-        self.agreed: Array | None = None  # which outermost lanes went with the first when some were dropped first
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.pinned: set[int] = set()
+        self.reach: dict[Factors, tuple[int, int]] = {}  # a sum by its factors -> how far it may move, down and up
+        self._count = len(numbers)
+        self.lanes = [Lane(np.asarray(n, np.int64), Sum(self, self._unit(k))) for k, n in enumerate(numbers)]
 
-    def reset(self) -> None:
-        """No loop is open."""
-        self.epoch += 1
-        self.passes = ()
-        for held in (self.sizes, self._widths, self._kept):
-            held.clear()
+    def _unit(self, k: int) -> Factors:
+        return tuple([int(n == k) for n in range(self._count)])
 
-    def held(self) -> tuple[list[int], list[int], tuple[int, ...]]:
-        """The loops that are open, for `resume` after other ranks had their turn."""
-        return self.sizes[:], self._widths[:], self.passes
+    def pin(self, factors: Factors) -> None:
+        self.pinned.update(k for k, factor in enumerate(factors) if factor)
 
-    def resume(self, held: tuple[list[int], list[int], tuple[int, ...]]) -> None:
-        self.sizes[:], self._widths[:], self.passes = held
-        self.epoch += 1
-
-    def open(self, size: int) -> None:
-        """A pass over the next inner loop with this many lanes."""
-        self._passes += 1
-        self.epoch += 1
-        if not self.sizes:
-            self.agreed = None
-        self.sizes.append(size)
-        self._widths.append(size)
-        self.passes = (*self.passes, self._passes)
-
-    def close(self) -> int:
-        """Ends the innermost pass; how many lanes were left of it."""
-        self.epoch += 1
-        kept = self.sizes.pop()
-        if kept != self._widths.pop():
-            self._kept[self.passes[-1]] = kept
-        self.passes = self.passes[:-1]
-        return kept
-
-    def trim(self, values: Array) -> Array:
-        """Cuts away the lanes that were dropped since an array was made in the loops still open."""
-        for k, size in enumerate(self.sizes[: values.ndim]):
-            if values.shape[-1 - k] > size:
-                values = values[(..., slice(size)) + (slice(None),) * k]
-        return values
-
-    def current(self, values: Array, passes: tuple[int, ...]) -> Array:
-        """An array made in other passes, as of now: of a pass that is over, its last iteration counts, as in Python."""
-        for k in range(values.ndim):
-            if k >= len(self.passes) or passes[k] != self.passes[k]:
-                last = min(self._kept.get(passes[k], values.shape[-1 - k]), values.shape[-1 - k])
-                values = values[(..., slice(last - 1, last)) + (slice(None),) * k]
-        while values.ndim > len(self.sizes):
-            values = values[0]
-        return self.trim(values)
-
-    def settle(self, values: Array) -> Any:
-        """One value for all lanes: the first lane's, after dropping what disagrees with it."""
-        if values.ndim == 0:
-            return values.item()
-        first = values[(0,) * values.ndim]
-        pattern = values == first
-        if pattern.all():
-            return first.item()
-        for k in range(values.ndim):
-            along = np.moveaxis(pattern, -1, 0)
-            same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
-            keep = len(same) if bool(np.all(same)) else int(np.argmin(same))
-            if keep < len(same):
-                if k == 0 and self.agreed is None:
-                    self.agreed = same
-                self.sizes[k] = keep
-                self.epoch += 1
-            pattern = along[0]
-        return first.item()
-
-    def is_single(self) -> bool:
-        """Whether every open loop runs one lane."""
-        return all(size == 1 for size in self.sizes)
-
-    def keep(self, count: int) -> None:
-        """Goes on with the first lanes of the innermost pass."""
-        if count < self.sizes[-1]:
-            self.sizes[-1] = count
-            self.epoch += 1
-
-    def only_first(self) -> None:
-        """Goes on with the first lane alone."""
-        if not self.is_single():
-            self.sizes[:] = [1] * len(self.sizes)
-            self.epoch += 1
+    def within(self, factors: Factors, down: int, up: int) -> None:
+        """What was done holds as long as the sum moves no further."""
+        low, high = self.reach.get(factors, (down, up))
+        self.reach[factors] = (max(low, down), min(high, up))
 
 
-AXES = Axes()  # of the run under way; runs do not nest
+class Sum(NamedTuple):
+    """What a number follows."""
+
+    given: Given
+    factors: Factors
+
+    def plus(self, other: Sum | None, sign: int = 1) -> Sum:
+        if other is None:
+            return self
+        return Sum(self.given, tuple([a + sign * b for a, b in zip(self.factors, other.factors, strict=True)]))
+
+    def times(self, factor: int) -> Sum:
+        return Sum(self.given, tuple([factor * a for a in self.factors]))
 
 
 class Lane:
     """A number that may differ from lane to lane."""
 
-    __slots__ = ("_epoch", "_passes", "_values")
+    __slots__ = ("_epoch", "_passes", "_values", "follows")
     __array_ufunc__ = None  # NumPy scalars leave operators to us
 
-    def __init__(self, values: Array) -> None:
+    def __init__(self, values: Array, follows: Sum | None = None) -> None:
         self._values = values
         self._epoch = AXES.epoch
         self._passes = AXES.passes
+        self.follows = follows
 
-    @property
-    def values(self) -> Array:
+    def _now(self) -> Array:
         if self._epoch != AXES.epoch:
             self._values = AXES.current(self._values, self._passes)
             self._epoch = AXES.epoch
             self._passes = AXES.passes
         return self._values
+
+    @property
+    def values(self) -> Array:
+        """The numbers themselves, to be looked at."""
+        if self.follows is not None:
+            self.follows.given.pin(self.follows.factors)
+            self.follows = None
+        return self._now()
+
+    @property
+    def is_whole(self) -> bool:
+        return self._values.dtype.kind in "iub"
+
+    def place(self) -> Offset:
+        """The numbers as where something lies."""
+        values = self._now()
+        return values if self.follows is None else Moving(values, frozenset([self.follows.factors]))
+
+    def settled_in(self, first: int, last: int) -> bool:
+        """Whether the lanes that go on lie between these: those that are where the first lane is."""
+        return self.lies_in(first, last) or bool(Lane((self.values >= first) & (self.values <= last)))
+
+    def lies_in(self, first: int, last: int) -> bool:
+        """Whether every lane lies between these, both included."""
+        values = self._now()
+        low, high = int(values.min()), int(values.max())
+        inside = first <= low and high <= last
+        if inside and self.follows is not None:
+            self.follows.given.within(self.follows.factors, first - low, last - high)
+        return inside
 
     def __index__(self) -> int:
         return int(AXES.settle(self.values))
@@ -157,7 +124,7 @@ class Lane:
         return bool(AXES.settle(self.values))
 
     def __repr__(self) -> str:
-        return f"Lane({self.values.reshape(-1)[:4].tolist()}…)"
+        return f"Lane({self._now().reshape(-1)[:4].tolist()}…)"
 
     def __hash__(self) -> int:
         return hash(self.__index__())
@@ -168,17 +135,24 @@ class Lane:
     def __format__(self, how: str) -> str:
         return format(AXES.settle(self.values), how)
 
-    def __neg__(self) -> Any:
-        return Lane(-_number(self.values))
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(AXES.settle(self.values), digits)
 
-    def __pos__(self) -> Any:
-        return Lane(_number(self.values))
+    if TYPE_CHECKING:  # put in below, by NumPy; where all lanes agree the result may be a plain number
 
-    def __invert__(self) -> Any:
-        return Lane(-1 - _number(self.values))
-
-    def __abs__(self) -> Any:
-        return Lane(np.abs(_number(self.values)))
+        def __add__(self, other: Lane | int) -> Lane: ...
+        def __radd__(self, other: int) -> Lane: ...
+        def __sub__(self, other: Lane | int) -> Lane: ...
+        def __rsub__(self, other: int) -> Lane: ...
+        def __mul__(self, other: Lane | int) -> Lane: ...
+        def __rmul__(self, other: int) -> Lane: ...
+        def __floordiv__(self, other: Lane | int) -> Lane: ...
+        def __mod__(self, other: Lane | int) -> Lane: ...
+        def __abs__(self) -> Lane: ...
+        def __lt__(self, other: Lane | float) -> Lane: ...
+        def __le__(self, other: Lane | float) -> Lane: ...
+        def __gt__(self, other: Lane | float) -> Lane: ...
+        def __ge__(self, other: Lane | float) -> Lane: ...
 
     def __divmod__(self, other: Any) -> Any:
         mine: Any = self
@@ -204,49 +178,116 @@ def _check_divisor(divisor: Any) -> None:
         raise fault("integer division or modulo by zero")
 
 
-def _binary(
-    function: Callable[[Any, Any], Any], swapped: bool = False, plain: bool = False, divides: bool = False
-) -> Callable[[Lane, Any], Any]:
-    """An operator by NumPy; `plain` ones know truth values as such."""
+def _added(one: Lane, other: Lane | int, sign: int = 1) -> Sum | None:
+    """What one + other follows; None where it is no sum of what a task was given."""
+    if type(other) is not Lane:
+        return one.follows if type(other) is int else None
+    if one.follows is not None:
+        return one.follows.plus(other.follows, sign) if other.is_whole else None
+    assert other.follows is not None
+    return other.follows.times(sign) if one.is_whole else None
 
-    def operator(self: Lane, other: Any) -> Any:
-        if type(other) is int:
-            value: Any = other
-        elif type(other) is Lane:
-            value = other.values
-        elif isinstance(other, int | float | np.number | np.bool_):
-            value = other
-        else:
+
+def _subtracted(one: Lane, other: Lane | int) -> Sum | None:
+    return _added(one, other, -1)
+
+
+def _subtracted_from(one: Lane, other: Lane | int) -> Sum | None:
+    found = _added(one, other, -1)
+    return None if found is None else found.times(-1)
+
+
+def _multiplied(one: Lane, other: Lane | int) -> Sum | None:
+    return one.follows.times(other) if one.follows is not None and type(other) is int else None
+
+
+def _unary(name: str, kernel: Callable[[Any], Any]) -> Callable[[Lane], Any]:
+    python = getattr(operator, name)
+
+    def apply(self: Lane) -> Any:
+        return Lane(kernel(_number(self.values))) if self._values.ndim else python(self.values.item())
+
+    return apply
+
+
+def _binary(
+    name: str, kernel: Callable[[Any, Any], Any], follows: Callable[[Lane, Any], Sum | None] | None, swapped: bool
+) -> Callable[[Lane, Any], Any]:
+    """An operator by NumPy, lane by lane; `follows`: what the result does."""
+    python = getattr(operator, f"__{name}__")
+    plain = follows is None and name in _PLAIN
+    divides = name in ("floordiv", "mod", "truediv")
+
+    def apply(self: Lane, other: Any) -> Any:
+        if type(other) is not int and type(other) is not Lane and not isinstance(other, _NUMBERS):
             return NotImplemented
+        if follows is not None and (self.follows is not None or (type(other) is Lane and other.follows is not None)):
+            sum = follows(self, other)
+            if sum is not None:
+                mine, value = self._now(), other._now() if type(other) is Lane else other
+                made = kernel(value, mine) if swapped else kernel(mine, value)
+                if any(sum.factors):
+                    return Lane(made, sum)
+                return Lane(made) if made.ndim else made.item()
+        if not self._values.ndim:  # one number, now that it is looked at
+            one = self.values.item()
+            return python(other, one) if swapped else python(one, other)
+        value = of(other)
         if divides:
             _check_divisor(self.values if swapped else value)
-            value = value if type(other) is int else of(other)
+            value = of(other)  # the lanes that are left
         mine = self.values
         if not plain:
-            value, mine = _number(value), mine.astype(np.int64) if mine.dtype.kind == "b" else mine
-        return Lane(function(value, mine) if swapped else function(mine, value))
+            value, mine = _number(value), _number(mine)
+        return Lane(kernel(value, mine) if swapped else kernel(mine, value))
 
-    return operator
+    return apply
 
 
-for _name, _function in {
-    "pow": np.power,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "mod": np.remainder,
-    "truediv": np.true_divide,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "lshift": np.left_shift,
-    "rshift": np.right_shift,
-}.items():
-    _how = {"plain": _name in ("and", "or", "xor"), "divides": _name in ("floordiv", "mod", "truediv")}
-    setattr(Lane, f"__{_name}__", _binary(_function, **_how))
-    setattr(Lane, f"__r{_name}__", _binary(_function, swapped=True, **_how))
-for _name, _function in {
+_NUMBERS = (int, float, np.number, np.bool_)
+_PLAIN = {"and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge"}  # these know truth values as such
+for _name, _kernel, _follows, _follows_swapped in (
+    ("add", np.add, _added, _added),
+    ("sub", np.subtract, _subtracted, _subtracted_from),
+    ("mul", np.multiply, _multiplied, _multiplied),
+    ("pow", np.power, None, None),
+    ("floordiv", np.floor_divide, None, None),
+    ("mod", np.remainder, None, None),
+    ("truediv", np.true_divide, None, None),
+    ("and", np.bitwise_and, None, None),
+    ("or", np.bitwise_or, None, None),
+    ("xor", np.bitwise_xor, None, None),
+    ("lshift", np.left_shift, None, None),
+    ("rshift", np.right_shift, None, None),
+):
+    setattr(Lane, f"__{_name}__", _binary(_name, _kernel, _follows, swapped=False))
+    setattr(Lane, f"__r{_name}__", _binary(_name, _kernel, _follows_swapped, swapped=True))
+
+
+def _comparison(name: str, kernel: Callable[[Any, Any], Any]) -> Callable[[Lane, Any], Any]:
+    """A comparison; of what a task was given it is enough that numbers stay on their side of each other."""
+    python, by_lanes = getattr(operator, name), _binary(name, kernel, None, swapped=False)
+
+    def apply(self: Lane, other: Any) -> Any:
+        if self.follows is None and (type(other) is not Lane or other.follows is None):
+            return by_lanes(self, other)
+        apart = _difference(self, other)
+        if type(apart) is not Lane or apart.follows is None:
+            return by_lanes(self, other) if apart is NotImplemented else python(apart, 0)
+        for first, last in _SIDES[name]:
+            if apart.lies_in(first, last):
+                return python(min(first, last, key=abs), 0)
+        return by_lanes(apart, 0)
+
+    return apply
+
+
+_FAR = 1 << 62
+_ON_OR_ABOVE, _ABOVE = ((-_FAR, -1), (0, _FAR)), ((-_FAR, 0), (1, _FAR))
+_ON = ((-_FAR, -1), (0, 0), (1, _FAR))
+_SIDES = {"lt": _ON_OR_ABOVE, "ge": _ON_OR_ABOVE, "le": _ABOVE, "gt": _ABOVE, "eq": _ON, "ne": _ON}
+_difference = _binary("sub", np.subtract, _subtracted, swapped=False)
+for _name, _compared in {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -254,12 +295,25 @@ for _name, _function in {
     "gt": np.greater,
     "ge": np.greater_equal,
 }.items():
-    setattr(Lane, f"__{_name}__", _binary(_function, plain=True))
+    setattr(Lane, f"__{_name}__", _comparison(_name, _compared))
+for _name, _of_one in {"pos": np.positive, "invert": np.invert, "abs": np.abs}.items():
+    setattr(Lane, f"__{_name}__", _unary(_name, _of_one))
+setattr(Lane, "__neg__", lambda self: self * -1)  # noqa: B010
 
 
 def of(value: Any) -> Any:
     """The array of a Lane, or the number itself."""
     return value.values if type(value) is Lane else value
+
+
+def place(value: Any) -> Offset:
+    """A number as where something lies."""
+    return value.place() if type(value) is Lane else int(value)
+
+
+def plain(value: Any) -> Any:
+    """A number that is the same in every lane as such; a Lane where it may differ."""
+    return value.values.item() if type(value) is Lane and not value._values.ndim else value
 
 
 def whole(value: Any) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from npuscope.tile.fault import fault
+from npuscope.tile.fault import NeedsValues
+from npuscope.tile.record import sites
 
 
 class Unknown:
@@ -28,9 +29,12 @@ class Unknown:
         run = state.under_way()
         if run is not None and run.lanes and run.lost:
             raise steering.Again
-        raise fault(
+        place = sites.site(sites.here())
+        raise NeedsValues(
             "the program's control flow depends on a value that shapes mode does not compute",
-            "Record it with values instead.",
+            path=place.file,
+            line=place.line,
+            remedy="Record it with values instead.",
         )
 
     __bool__ = __index__ = __int__ = __float__ = _needed

@@ -16,43 +16,19 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
+from npuscope import kernels
 from npuscope.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
+from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.json_file import whole_number
 from npuscope.trace.meta import NEGATIVE, Ledger
+from npuscope.trace.readers.ascend_db_counters import SAMPLED, samples_of
+from npuscope.trace.readers.ascend_db_tables import FURTHER, NOT_READ, PRIVATE, TABLES, kind_of
 
 MAGIC = b"SQLite format 3\x00"
-# the tables read: columns that must be there, and among all columns those that are ids into STRING_IDS
-TABLES = {
-    "STRING_IDS": (["id", "value"], []),
-    "TASK": (["startNs", "endNs", "deviceId", "globalTaskId", "streamId"], ["taskType"]),
-    "COMPUTE_TASK_INFO": (
-        ["globalTaskId", "name"],
-        [
-            *("name", "taskType", "opType", "attrInfo"),
-            *("inputFormats", "inputDataTypes", "inputShapes"),
-            *("outputFormats", "outputDataTypes", "outputShapes"),
-        ],
-    ),
-    "COMMUNICATION_TASK_INFO": (["globalTaskId", "name", "taskType", "opId"], ["name", "taskType", "groupName"]),
-    "COMMUNICATION_OP": (
-        ["opName", "startNs", "endNs", "connectionId", "opId"],
-        ["opName", "groupName", "algType", "opType"],
-    ),
-    "PYTORCH_API": (["startNs", "endNs", "globalTid", "name"], ["name", "inputDtypes", "inputShapes"]),
-    "CANN_API": (["startNs", "endNs", "globalTid", "name"], ["name"]),
-    "TASK_PMU_INFO": (["globalTaskId", "name", "value"], ["name"]),
-    "CONNECTION_IDS": (["id", "connectionId"], []),
-    "STEP_TIME": (["id", "startNs", "endNs"], []),
-    "RANK_DEVICE_MAP": (["rankId"], []),
-    "NPU_INFO": (["name"], []),
-}  # fmt: skip
-_TEXT = {"STRING_IDS.value", "NPU_INFO.name"}  # columns that are text themselves
-_REAL = {"TASK_PMU_INFO.value", "COMMUNICATION_OP.count"}
 MOST_ROWS = 20_000_000  # a view can go on for ever
-_PRIVATE = {"callchainId"}  # leads to call stacks, which hold home folders
 
 
 def read(path: Path) -> Trace:
@@ -97,18 +73,23 @@ class _Database:
         ]
         slices = pl.concat([part for part in parts if part.height] or [_NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
-        slices = self._mark_parts(self._with_steps(slices))
+        slices = self._mark_schedulers(self._mark_parts(self._with_steps(slices)))
+        counters = self._samples()
         place = ["place", "unit", "device"]
-        lanes = slices.select(place).unique(maintain_order=True).with_row_index("lane")
-        slices = slices.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
+        places = pl.concat([slices.select(place), counters.select(place)], how="vertical_relaxed")
+        lanes = places.unique(maintain_order=True).with_row_index("lane")
+        slices, counters = (
+            rows.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
+            for rows in (slices, counters)
+        )
         edges = self._edges(slices)
         slices = with_depth(slices).drop("table", "opId", strict=False)
         lanes = lanes.rename({"place": "name"}).with_columns(self._rank().alias("rank"))
         devices = self._rows("NPU_INFO")["name"].drop_nulls()
         device = str(devices[0]) if len(devices) else None
-        self.ledger.notes["tables_not_read"] = self._tables_not_read()
+        self._count_tables_not_read()
         meta = self.ledger.close("ascend-db", (str(self.path),), device=device, clock="epoch")
-        return Trace.of(slices, lanes, meta, edges)
+        return Trace.of(slices, lanes, meta, edges, counters)
 
     def _rows(self, table: str) -> pl.DataFrame:
         """A table with its text ids resolved; without rows if the level did not record it.
@@ -117,25 +98,32 @@ class _Database:
         """
         needed, text_ids = TABLES[table]
         if table not in self.tables:
-            return pl.DataFrame(schema={c: pl.String if c in text_ids else _kind(table, c) for c in needed})
+            return pl.DataFrame(schema={c: pl.String if c in text_ids else kind_of(table, c) for c in needed})
         quoted = table.replace('"', '""')
-        columns = [row[1] for row in self.connection.execute(f'pragma table_info("{quoted}")')]
+        columns = self._columns(table)
         missing = sorted(set(needed) - set(columns))
         if missing:
             raise BadInput(f"table {table} lacks the column {missing[0]}", path=self.path)
-        columns = [c for c in columns if c not in _PRIVATE]
+        strange = set(columns) - set(needed) - FURTHER.get(table, set())
+        columns = [c for c in columns if c not in PRIVATE]
         picked = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
         rows = self.connection.execute(f'select {picked} from "{quoted}"').fetchmany(MOST_ROWS + 1)
         if len(rows) > MOST_ROWS:
             raise BadInput(f"table {table} has more than {MOST_ROWS:,} rows", path=self.path)
+        for column in sorted(strange):
+            self.ledger.count_unknown(f"column of {table}", column, len(rows))
         values = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        frame = pl.DataFrame([_series(c, v, _kind(table, c)) for c, v in zip(columns, values, strict=True)])
+        frame = pl.DataFrame([_series(c, v, kind_of(table, c)) for c, v in zip(columns, values, strict=True)])
         for column in text_ids:
             if column in frame.columns:
                 named = self.strings.rename({"id": column, "value": "text"})
                 frame = frame.join(named, on=column, how="left", maintain_order="left")
                 frame = frame.with_columns(pl.col("text").alias(column)).drop("text")
         return frame
+
+    def _columns(self, table: str) -> list[str]:
+        quoted = table.replace('"', '""')
+        return [row[1] for row in self.connection.execute(f'pragma table_info("{quoted}")')]
 
     def _once(self, table: str, key: str) -> pl.DataFrame:
         """A table of facts with one row per key; further rows of a key are counted."""
@@ -173,11 +161,21 @@ class _Database:
             if column not in tasks.columns:
                 tasks = tasks.with_columns(pl.lit(None, dtype=pl.String).alias(column))
         is_compute, is_comm = (pl.col(c).is_not_null() for c in ("computeName", "commName"))
-        kind = pl.when(is_compute).then(pl.lit("task")).when(is_comm).then(pl.lit("comm")).otherwise(pl.lit("schedule"))
+        orders = tasks["deviceTaskType"].drop_nulls().unique()
+        copies = [order for order in orders if kernels.kind_of(order) == "copy"]
+        kind = (
+            pl.when(is_compute)
+            .then(pl.lit("task"))
+            .when(is_comm)
+            .then(pl.lit("comm"))
+            .when(pl.col("deviceTaskType").is_in(copies))
+            .then(pl.lit("copy"))
+            .otherwise(pl.lit("schedule"))
+        )
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),
-            pl.format("stream {}", pl.col("streamId")).alias("place"),
+            _place("stream", pl.col("streamId")).alias("place"),
             pl.lit("stream").alias("unit"),
             pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
         ).drop("computeName", "commName", "deviceId")
@@ -210,6 +208,22 @@ class _Database:
             *[c for c in ("groupName", "algType", "opType", "count", "dataType") if c in whole.columns],
         )
 
+    def _samples(self) -> pl.DataFrame:
+        """Samples of all counters, by time; a number that is missing, or has no time, is left out and counted."""
+        parts = []
+        for table in sorted(SAMPLED.keys() & self.tables):
+            if missing := set(TABLES[table][0]) - set(self._columns(table)):
+                self.ledger.count_unknown(f"form of the table {table}, which lacks", min(missing))
+            else:
+                parts.append(samples_of(table, self._rows(table)))
+        if not parts:
+            return _NO_SAMPLES
+        samples = pl.concat(parts)
+        sound = samples.drop_nulls(["time", "value"])
+        self.ledger.records += samples.height
+        self.ledger.dropped["sample without a usable time or number"] += samples.height - sound.height
+        return sound.with_columns(unit=pl.lit("counter")).sort("time", maintain_order=True)
+
     def _calls(self, table: str, process: str) -> pl.DataFrame:
         calls = self._rows(table)
         if calls.is_empty():
@@ -219,7 +233,7 @@ class _Database:
             pl.col("name").fill_null("").alias("kernel"),
             pl.lit("host").alias("kind"),
             # globalTid is pid << 32 | tid
-            pl.format("{} thread {}", pl.lit(process), pl.col("globalTid") % 2**32).alias("place"),
+            _place(f"{process} thread", pl.col("globalTid") % 2**32).alias("place"),
             pl.lit("host").alias("unit"),
             pl.lit(None, dtype=pl.Int32).alias("device"),
         ).drop("name")
@@ -250,6 +264,18 @@ class _Database:
         )
         return slices
 
+    def _mark_schedulers(self, slices: pl.DataFrame) -> pl.DataFrame:
+        """AI CPU tasks with the name of a kernel that runs at the same time are that kernel's scheduling (PyPTO)."""
+        if "deviceTaskType" not in slices.columns:
+            return slices
+        tasks = slices.filter(pl.col("kind") == "task").select("task", "start", "dur", "kernel", "deviceTaskType")
+        on_ai_cpu = pl.col("deviceTaskType").is_in(AI_CPUS).fill_null(False)
+        pairs = scheduling(tasks.filter(on_ai_cpu), tasks.filter(~on_ai_cpu))
+        self.ledger.marked[SAME_NAME] += pairs.height
+        if "duplicate_of" not in slices.columns:
+            slices = slices.with_columns(pl.lit(None, dtype=pl.Int64).alias("duplicate_of"))
+        return slices.with_columns(slices["duplicate_of"].scatter(pairs["task"], pairs["duplicate_of"]))
+
     def _edges(self, slices: pl.DataFrame) -> pl.DataFrame | None:
         """CANN call -> task by connectionId; PyTorch call -> task through CONNECTION_IDS."""
         if "connectionId" not in slices.columns:
@@ -270,14 +296,16 @@ class _Database:
             edges.append(torch.select("connectionId", "src", "dst").with_columns(pl.lit("torch_to_npu").alias("name")))
         return pl.concat(edges).select("src", "dst", pl.lit("flow").alias("source"), "name")
 
-    def _tables_not_read(self) -> dict[str, int]:
-        """Counter samples and memory records, which are no slices, with their numbers of rows."""
-        others = sorted(t for t in self.tables - TABLES.keys() if not t.startswith(("ENUM_", "sqlite_")))
+    def _count_tables_not_read(self) -> None:
+        """Tables that are no part of a trace, with their numbers of rows, and those that nobody here knows."""
+        others = sorted(t for t in self.tables - TABLES.keys() if not t.startswith(("ENUM_", "sqlite_", "_old_")))
         counts = {}
         for table in others:
             quoted = table.replace('"', '""')
             counts[table] = int(self.connection.execute(f'select count(*) from "{quoted}"').fetchone()[0])
-        return counts
+            if table not in NOT_READ:
+                self.ledger.count_unknown("table", table, max(counts[table], 1))
+        self.ledger.notes["tables_not_read"] = counts
 
     def _rank(self) -> pl.Expr:
         ranks = self._rows("RANK_DEVICE_MAP")["rankId"].drop_nulls()
@@ -293,12 +321,19 @@ _NO_SLICES = pl.DataFrame(
     }
 )
 
+_NO_SAMPLES = pl.DataFrame(
+    schema={
+        **dict.fromkeys(("place", "name", "unit"), pl.String),
+        "device": pl.Int32,
+        "time": pl.Int64,
+        "value": pl.Float64,
+    }
+)
 
-def _kind(table: str, column: str) -> pl.DataType:
-    """Numbers unless the column is known to be text or real; names of functions and shapes are ids too."""
-    if f"{table}.{column}" in _TEXT:
-        return pl.String()
-    return pl.Float64() if f"{table}.{column}" in _REAL else pl.Int64()
+
+def _place(what: str, number: pl.Expr) -> pl.Expr:
+    """The name of a lane, also where the database does not tell its number."""
+    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))
 
 
 def _series(name: str, values: Iterable[Any], kind: pl.DataType) -> pl.Series:

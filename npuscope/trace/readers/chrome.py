@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress
 from npuscope.trace.event_table import EventTable, collect
@@ -25,4 +26,5 @@ def read(path: Path) -> Trace:
     for recognises, dress_up in DIALECTS:
         if recognises(table):
             return dress_up(table)
+    unknown.header_keys(table)
     return dress(table, "chrome")

@@ -6,6 +6,7 @@ text under its own column name, so that the table can be written back character 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
+from npuscope.trace.duplicates import mark_duplicates
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, Ledger
-from npuscope.trace.twins import mark_twins
 
 # our word -> the column's names over the generations
 ALIASES = {
@@ -31,7 +32,17 @@ ALIASES = {
     "device": ("Device_id",),
     "step": ("Step Id",),
     "shapes": ("Input Shapes",),
+    "counter": ("aicore_time(us)",),  # the one that every group of counters has
 }
+# the table's columns over the generations, beside what the hardware counted
+KNOWN = {name for names in ALIASES.values() for name in names} | {
+    "Model ID", "Task ID", "OP State", "Wait Time(us)", "Task Wait Time(us)", "Block Dim", "Block Num",
+    "Mix Block Dim", "Mix Block Num", "HF32 Eligible", "Input Data Types", "Input Formats", "Output Shapes",
+    "Output Data Types", "Output Formats", "Context ID", "Model Name", "Infer ID", "Op Name", "Batch ID", "Attr Info",
+}  # fmt: skip
+# what a prediction adds to the columns when it is written as such a table
+PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
+PMU = re.compile(r"^(ai[cv]|aicore|cube|vector|ub|l2|main_mem|mac|vec|scalar|mte[123]|fixpipe|icache|r\d)[_ (]")
 REQUIRED = ("name", "start", "dur")
 
 
@@ -73,13 +84,16 @@ def read(path: Path) -> Trace:
         "line_end": table.line_end,
         "bom": table.bom,
     }
+    for name in table.header:
+        if name not in KNOWN and name not in PREDICTED and not PMU.match(name):
+            ledger.count_unknown("column", name, cells.height)
     # the source's columns are wide: all work is on a narrow frame of our own, laid beside them at the end
     facts = _facts(cells, columns)
     _refuse_bad_times(facts, table, columns, path)
     ledger.repaired[BELOW_NANOSECOND] = int(facts["rounded"].sum())
     ledger.repaired[NEGATIVE] = int((facts["dur"] < 0).sum())
     facts, lanes = _with_lanes(facts.with_columns(pl.col("dur").clip(lower_bound=0)))
-    facts = mark_twins(facts, ledger)
+    facts = mark_duplicates(facts, ledger)
     if not facts["start"].is_sorted():
         ledger.notes["unsorted_rows"] = int((facts["start"].diff() < 0).sum())
     slices = pl.concat([facts.select(c for c in facts.columns if c in schema.SLICES), cells], how="horizontal")
@@ -102,7 +116,7 @@ def _apart_from_ours(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """What slices, lanes and twins need to know of each row."""
+    """What slices, lanes and duplicates need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
     kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
     facts = cells.select(
@@ -116,12 +130,14 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         core.alias("core"),
         columns.get("stream").alias("stream"),
         columns.get("shapes").is_not_null().alias("has_shapes"),
+        columns.get("counter").is_not_null().alias("has_counters"),
         columns.get("device").cast(pl.Int32, strict=False).alias("device"),
     )
     comm = facts["core"].is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
     comm |= is_comm(facts["type"]) | is_comm(facts["kernel"])
-    kind = pl.when(comm).then(pl.lit("comm")).otherwise(pl.lit("task")).cast(schema.KINDS)
-    return facts.with_columns(kind.alias("kind"))
+    copy = (facts["core"] == schema.COPY_CORE).fill_null(False)
+    kind = pl.when(comm).then(pl.lit("comm")).when(copy).then(pl.lit("copy")).otherwise(pl.lit("task"))
+    return facts.with_columns(kind.cast(schema.KINDS).alias("kind"))
 
 
 def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: Columns, path: Path) -> None:

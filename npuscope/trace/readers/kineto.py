@@ -6,7 +6,6 @@ New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microse
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +13,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.errors import BadInput
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
 
-DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel"}
+COPY_CATEGORIES = {"gpu_memcpy", "gpu_memset"}
+DEVICE_CATEGORIES = {"kernel", "mtia_ccp_events", "concurrent_kernel", *COPY_CATEGORIES}
 DESCRIBING_CATEGORIES = {"user_annotation", "gpu_user_annotation", "Trace", "overhead"}
 HOST_CATEGORIES = {
     "cpu_op",
@@ -29,10 +30,20 @@ HOST_CATEGORIES = {
     "hip_runtime",
     "privateuse1_runtime",
 }
-COLLECTIVE_KERNEL = re.compile(r"nccl|rccl", re.IGNORECASE)
+# on host lanes too, and no evidence: other tools have such categories
+FURTHER_HOST_CATEGORIES = {
+    "cuda_sync", "cuda_event", "mtia_runtime", "mtia_insight", "glow_runtime", "hpu_op", "xpu_runtime", "xpu_driver",
+    "privateuse1_driver", "collective_comm", "external_correlation", "cpu_instant_event",
+}  # fmt: skip
+KNOWN_CATEGORIES = DEVICE_CATEGORIES | DESCRIBING_CATEGORIES | HOST_CATEGORIES | FURTHER_HOST_CATEGORIES
 LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
+KNOWN_HEADER = HEADER_KEYS | {
+    "INFO", "trace_id", "with_stack", "with_flops", "with_modules", "record_shapes", "profile_memory",
+    "cuda_runtime_version", "cuda_driver_version", "cupti_version", "roctracer_version", "hip_runtime_version",
+    "hip_driver_version", "rocprofiler_version", "metadata", "traceName",
+}  # fmt: skip
 SAFE_HEADER = (
     "schemaVersion",
     "traceName",
@@ -49,7 +60,7 @@ def recognises(table: EventTable) -> bool:
 
 
 def dress_up(table: EventTable) -> Trace:
-    """Kernels are tasks (or communication) on streams, calls are host work, annotations describe."""
+    """Kernels are tasks, communication or copies on streams, calls are host work, annotations describe."""
     header = table.header
     distributed = header.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
@@ -57,6 +68,8 @@ def dress_up(table: EventTable) -> Trace:
     if not isinstance(base, int) or not 0 <= base <= LARGEST_US * 1000:
         raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
+    unknown.header_keys(table, KNOWN_HEADER)
+    unknown.categories(table, KNOWN_CATEGORIES)
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
     trace = dress(
@@ -73,12 +86,12 @@ def dress_up(table: EventTable) -> Trace:
 
 def _kinds(table: EventTable) -> NDArray[np.uint8]:
     by_category = kind_numbers([_kind(category) for category in table.categories])
-    return recast(table, by_category[table.slices["category"].to_numpy()], COLLECTIVE_KERNEL, "task", "comm")
+    return by_kernels(table, by_category[table.slices["category"].to_numpy()])
 
 
 def _kind(category: str) -> str:
     if category in DEVICE_CATEGORIES:
-        return "task"
+        return "copy" if category in COPY_CATEGORIES else "task"
     return "derived" if category in DESCRIBING_CATEGORIES else "host"
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.trace import json_args
+from npuscope.trace import json_args, unknown
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LONGEST_US
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
@@ -48,6 +48,9 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Core slices are tasks with dispatch and finish where a scheduler view has them."""
+    unknown.header_keys(table)
+    views = CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS
+    unknown.processes(table, views | {name for name in table.process_names.values() if BLOCK.match(name)})
     units = [_lane_unit(p, n) for p, n in zip(table.lane_processes(), table.lane_names(), strict=True)]
     in_view = [p in SCHEDULER_VIEWS for p in table.lane_processes()]
     lanes = plain_lanes(table).with_columns(
@@ -81,7 +84,7 @@ def dress_up(table: EventTable) -> Trace:
     slices = trace.slices.with_columns(label.alias("label"), phase.alias("phase"))
     slices, moved = _from_start_not_receive(slices)
     slices = _with_scheduler_times(slices, trace.lanes)
-    dialect = sorted(set(table.process_names.values()) & (CORE_VIEWS | SCHEDULER_VIEWS | CONTROL_VIEWS | HOST_VIEWS))
+    dialect = sorted(set(table.process_names.values()) & views)
     repaired = add_counts(
         trace.meta.repaired, {"bar began at receive, moved to the kernel's start": moved} if moved else {}
     )

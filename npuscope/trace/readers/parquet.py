@@ -5,7 +5,7 @@ Folders of earlier versions have no counters.parquet and no counts of rows; they
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import msgspec
@@ -49,7 +49,7 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
     head = read_json(path / "meta.json", Head, "the meta.json of an npuscope folder")
     if head.npuscope_trace != VERSION:
         raise BadInput(f"folder version {head.npuscope_trace}, this npuscope reads {VERSION}", path=path / "meta.json")
-    meta = read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder")  # newer keys are passed over
+    meta = _with_unknown(read_json(path / "meta.json", Meta, "the meta.json of an npuscope folder"), path)
     try:
         tables = {name: _scan(path / f"{name}.parquet") for name in TABLES if _is_there(path, name)}
         rows = {name: int(table.select(pl.len()).collect().item()) for name, table in tables.items()}
@@ -66,6 +66,18 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
         raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
     _check(trace, path)
     return trace if window is None else trace.window(*window)
+
+
+def _with_unknown(meta: Meta, path: Path) -> Meta:
+    """The meta, with what a newer npuscope, or somebody else, put into the folder counted as unknown."""
+    keys = read_json(path / "meta.json", dict[str, msgspec.Raw], "the meta.json of an npuscope folder").keys()
+    known = {MARK, "rows", *(field.name for field in fields(Meta))}
+    files = {child.name for child in path.iterdir()} - {"meta.json", *(f"{name}.parquet" for name in TABLES)}
+    strange = {
+        **{f"key of meta.json '{key}'": 1 for key in sorted(keys - known)},
+        **{f"file '{name}'": 1 for name in sorted(files)},
+    }
+    return replace(meta, unknown=add_counts(meta.unknown, strange)) if strange else meta
 
 
 def _scan(path: Path) -> pl.LazyFrame:

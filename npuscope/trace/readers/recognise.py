@@ -46,7 +46,7 @@ def captures_of(path: Path) -> Found:
     from npuscope.trace.readers import root
 
     if reader_of(path) is not _root_reader:
-        return root.Found([root.Capture(path, None)], {})
+        return root.Found([root.Capture(path, None)], {}, {})
     found = root.captures_in(path, is_capture)
     if not found.captures:
         raise root.nothing_in(path, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE
 from npuscope.trace.intervals import largest
-from npuscope.trace.meta import combine
+from npuscope.trace.meta import add_counts, combine
 
 # one rank's profiler output holds the same run several times: the first of these that is there is read
 PREFERRED = (
@@ -47,17 +48,20 @@ class Capture(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The captures below a folder, one per rank, and the files that seem to be captures but cannot be opened."""
+    """The captures below a folder, one per rank, the files that seem to be captures but cannot be opened, and how
+    many files are there that nobody here knows, by their endings."""
 
     captures: list[Capture]
     broken: dict[str, str]
+    strange: dict[str, int]
 
 
 def captures_in(root: Path, is_capture: Callable[[Path], bool]) -> Found:
     """What is below a folder, in the order of ranks or names. `is_capture` raises for what is broken."""
     search = _Search(root, is_capture)
     captures = search.walk(root, 0)
-    return Found(sorted(captures, key=lambda c: (c.rank is None, c.rank or 0, str(c.path))), search.broken)
+    captures = sorted(captures, key=lambda c: (c.rank is None, c.rank or 0, str(c.path)))
+    return Found(captures, search.broken, dict(search.strange))
 
 
 class _Search:
@@ -65,6 +69,7 @@ class _Search:
         self._root, self._is_capture = root, is_capture
         self._seen: set[Path] = set()
         self.broken: dict[str, str] = {}
+        self.strange: Counter[str] = Counter()
         self._looked_at = 0
 
     def walk(self, folder: Path, depth: int) -> list[Capture]:
@@ -92,6 +97,8 @@ class _Search:
                 found.append(self._capture(child))
             elif child.is_dir() and depth < _DEEPEST:
                 found += self._walk_or_note(child, depth + 1)
+            elif child.is_file() and str(child) not in self.broken:
+                self.strange[f"file of a profiler root '*{child.suffix[:20]}'"] += 1
         return found
 
     def _walk_or_note(self, folder: Path, depth: int) -> list[Capture]:
@@ -135,29 +142,40 @@ def nothing_in(root: Path, found: Found) -> UnknownFormat:
 
 def read(root: Path, found: Found, read_one: Callable[[Path], Trace]) -> Trace:
     """Every capture of the root as one Trace; lanes carry their rank, tasks stay apart."""
-    captures, broken = found
+    captures, broken = found.captures, dict(found.broken)
     if not captures:
         raise nothing_in(root, found)
     collisions = 0
     if len(captures) == 1 and captures[0].rank is None:
         trace = read_one(captures[0].path)
     else:
-        parts, collisions = _ranked(root, captures, read_one)
+        parts, collisions = _ranked(root, captures, read_one, broken)
+        if not parts:
+            raise nothing_in(root, Found([], broken, {}))
         trace = merge(sorted(parts, key=lambda part: part[0]))
     notes = {**trace.meta.notes, "rank_collisions": collisions, "files_not_read": broken}
-    return replace(trace, meta=replace(trace.meta, notes={name: value for name, value in notes.items() if value}))
+    unknown = add_counts(trace.meta.unknown, found.strange)
+    meta = replace(trace.meta, unknown=unknown, notes={name: value for name, value in notes.items() if value})
+    return replace(trace, meta=meta)
 
 
 def _ranked(
-    root: Path, captures: list[Capture], read_one: Callable[[Path], Trace]
+    root: Path, captures: list[Capture], read_one: Callable[[Path], Trace], broken: dict[str, str]
 ) -> tuple[list[tuple[int, Trace]], int]:
-    """Every capture as a trace whose lanes have a rank of their own, by its first rank; and how many were taken."""
+    """Every capture as a trace whose lanes have a rank of their own, by its first rank; and how many were taken.
+
+    One that cannot be read is added to `broken`: the others are still there.
+    """
     parts: list[tuple[int, Trace]] = []
     taken: set[int] = set()
     collisions = 0
     for number, capture in enumerate(captures):
         progress.report(f"reading {root.name}", number, len(captures))
-        trace = read_one(capture.path)
+        try:
+            trace = read_one(capture.path)
+        except (BadInput, OSError) as error:
+            broken[str(capture.path)] = error.what if isinstance(error, BadInput) else str(error)
+            continue
         told = trace.lanes["rank"].drop_nulls().unique().sort().to_list()
         if len(told) > 1:  # itself a trace of many ranks, which move up together where one is taken
             clashes = len(taken & set(told))

@@ -206,7 +206,7 @@ class _Swimlane:
         """Names by the task's function for this core: cube, vector 0 or vector 1."""
         if deps is None:
             return pl.Series(["task"]).new_from_index(0, tasks.height)
-        names = find_name_map(self.path.parent) or {}
+        names = find_name_map(self.path.parent, self.ledger.unknown) or {}
         on_cube = pl.Series([kind == "aic" for kind in self.cores], dtype=pl.Boolean)
         first_vector = self.cores.index("aiv") if "aiv" in self.cores else len(self.cores)
         # a cluster is one cube and two vector cores, side by side; a task with one vector function runs it on either

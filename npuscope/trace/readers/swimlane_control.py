@@ -64,10 +64,12 @@ class Control:
         """A scheduler's phases. It counts as one of the AICPU's threads, also where an AICore does their work."""
         name = f"Sched_{stream.scheduler_id}"
         slices = self._thread(stream.records, name, "scheduler", "phase")
-        self.lanes[-1] |= {"producer": stream.producer, "physical_core": stream.physical_core_id}
+        self.lanes[-1]["producer"] = stream.producer
+        if stream.physical_core_id is not None and 0 <= stream.physical_core_id < 2**31:
+            self.lanes[-1]["physical_core"] = stream.physical_core_id
         strange = slices.filter(pl.col("phase").is_null())["kernel"]
         for kind, count in strange.value_counts().iter_rows():
-            self.ledger.unknown[f"kind of scheduler record '{kind}'"] += count
+            self.ledger.count_unknown("kind of scheduler record", kind, count)
         if stream.capture is not None:
             told = {key: value for key, value in stream.capture.items() if isinstance(value, int) or value is None}
             self.ledger.notes.setdefault("capture", {})[name] = {**told, "records": len(stream.records)}
@@ -88,7 +90,7 @@ class Control:
                 elif key in ("pop_hit", "pop_miss"):
                     rows.append((lane, key, record.get("end_cycles"), value))
                 elif key != "record_index":
-                    self.ledger.unknown[f"metric '{key}'"] += 1
+                    self.ledger.count_unknown("metric", key)
         self.ledger.records += len(rows)
         sound = [(lane, name, time, value) for lane, name, time, value in rows if _fits(value) and self._usable(time)]
         self.ledger.dropped["metric without a number or a record"] += len(rows) - len(sound)
@@ -102,7 +104,7 @@ class Control:
         """The parts of an AICPU thread's life as records of their own."""
         known = {f"{stamp}_cycles" for stamps in LIFECYCLE.values() for stamp in stamps} | {"aicpu_thread_id"}
         for key in record.keys() - known:
-            self.ledger.unknown[f"key of aicpu_lifecycle_records '{key}'"] += 1
+            self.ledger.count_unknown("key of aicpu_lifecycle_records", key)
         parts: list[Record] = []
         for name, (start, end) in LIFECYCLE.items():
             begin, stop = record.get(f"{start}_cycles"), record.get(f"{end}_cycles")
@@ -159,7 +161,7 @@ class Control:
             told[key] = value if _fits(value) else None
         rest = {k: v for k, v in row.items() if k not in (*stamps, *NAMES) and v is not None and told.get(k) is None}
         for key in rest.keys() - {"detail", "task_id", *COLUMNS}:
-            self.ledger.unknown[f"key of records of {where.rstrip('0123456789')}* '{key}'"] += 1
+            self.ledger.count_unknown(f"key of records of {where.rstrip('0123456789')}*", key)
         # the standard encoder: a number may have more than 64 bits
         return {**told, "other": json.dumps(rest, separators=(",", ":"), ensure_ascii=False) if rest else None}
 

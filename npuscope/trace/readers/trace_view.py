@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import polars as pl
 
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
-from npuscope.trace.dressing import dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes, recast
+from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.event_table import EventTable
+from npuscope.trace.json_args import field
 from npuscope.trace.meta import add_counts
 
 # process name -> unit and kind
@@ -24,7 +27,7 @@ PROCESSES = {
 # processes that hold counters only
 COUNTERS = {"AI Core Freq", "HBM", "LLC", "NPU MEM", "Stars Soc Info", "Acc PMU", "QoS", "DDR"}
 EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
-# what the hardware queue holds beside kernels: waiting, recording, profiling and copying orders
+# what the hardware queue holds beside kernels and copies: orders to wait, record and profile
 QUEUE_ORDERS = re.compile(
     r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
 )
@@ -36,7 +39,9 @@ def recognises(table: EventTable) -> bool:
 
 
 def dress_up(table: EventTable) -> Trace:
-    """Streams of Ascend Hardware run tasks; HCCL lanes communicate; Overlap Analysis describes."""
+    """Streams of Ascend Hardware run tasks and copies; HCCL lanes communicate; Overlap Analysis describes."""
+    unknown.header_keys(table)
+    unknown.processes(table, PROCESSES.keys() | COUNTERS)
     processes = table.lane_processes()
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [PROCESSES.get(p, ("host", "host"))[0] for p in processes], dtype=pl.String),
@@ -48,7 +53,8 @@ def dress_up(table: EventTable) -> Trace:
     )
     by_lane = kind_numbers([PROCESSES.get(p, ("host", "host"))[1] for p in processes])
     kind = recast(table, by_lane[table.slices["lane"].to_numpy()], QUEUE_ORDERS, "task", "schedule")
-    trace = _mark_parts(dress(table, "trace_view", kind=kind, lanes=lanes, clock="epoch"))
+    trace = dress(table, "trace_view", kind=by_kernels(table, kind), lanes=lanes, clock="epoch")
+    trace = _mark_schedulers(_mark_parts(trace))
     # the profiler glues the flow's id to its name: HostToDevice40010542043807875071
     return replace(trace, edges=trace.edges.with_columns(pl.col("name").str.strip_chars_end("0123456789")))
 
@@ -68,8 +74,21 @@ def _mark_parts(trace: Trace) -> Trace:
     )
     met = comm.filter(is_part).sort("start").select("task", "start").join_asof(whole, on="start")
     met = met.filter(pl.col("start") <= pl.col("stop"))
-    if met.is_empty():
+    return _marked(trace, met, "part of a collective that is listed whole")
+
+
+def _mark_schedulers(trace: Trace) -> Trace:
+    """AI CPU tasks with the name of a kernel that runs at the same time are that kernel's scheduling (PyPTO)."""
+    if "args" not in trace.slices.columns:
         return trace
-    marks = trace.slices["duplicate_of"].scatter(met["task"], met["duplicate_of"])  # a task here is its slice's row
-    marked = add_counts(trace.meta.marked, {"part of a collective that is listed whole": met.height})
+    tasks = trace.slices.filter(pl.col("kind") == "task").select("task", "start", "dur", "kernel", "args")
+    on_ai_cpu = field(tasks["args"], "Task Type").is_in(AI_CPUS).fill_null(False)
+    return _marked(trace, scheduling(tasks.filter(on_ai_cpu), tasks.filter(~on_ai_cpu)), SAME_NAME)
+
+
+def _marked(trace: Trace, pairs: pl.DataFrame, reason: str) -> Trace:
+    if pairs.is_empty():
+        return trace
+    marks = trace.slices["duplicate_of"].scatter(pairs["task"], pairs["duplicate_of"])  # a task here is its slice's row
+    marked = add_counts(trace.meta.marked, {reason: pairs.height})
     return replace(trace, slices=trace.slices.with_columns(marks), meta=replace(trace.meta, marked=marked))

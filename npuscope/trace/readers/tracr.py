@@ -22,7 +22,7 @@ from npuscope.trace import schema, source
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
-from npuscope.trace.json_file import WHOLE, read_json, whole_number
+from npuscope.trace.json_file import WHOLE, decode_object, whole_number
 from npuscope.trace.lane_names import unit_of_lane
 from npuscope.trace.meta import NEVER_CLOSED, OUT_OF_ORDER, Ledger
 from npuscope.trace.phases import ROLE_LABELS, RUN_LABELS, phase_of
@@ -53,6 +53,9 @@ class Metadata(msgspec.Struct):
     start_time: int | None = None
     end_time: int | None = None
     extraIdLabels: dict[str, str] = {}
+    markerColorIds: msgspec.Raw = msgspec.Raw()
+    pid: msgspec.Raw = msgspec.Raw()  # the folder's name tells it
+    tid: msgspec.Raw = msgspec.Raw()
 
     def labels(self) -> list[str]:
         """Marker labels by event id; older writers have only a map whose sorted keys give the order."""
@@ -95,7 +98,7 @@ def read(path: Path) -> Trace:
     ledger = Ledger()
     folders = sorted((c for c in root.iterdir() if _PROCESS.match(c.name)), key=lambda c: int(c.name[5:]))
     processes = [_read_process(folder, ledger) for folder in folders]
-    kernel_names = find_name_map(root.parent) or {}
+    kernel_names = find_name_map(root.parent, ledger.unknown) or {}
     parts = [_Tables(process, kernel_names, ledger) for process in processes]
     lanes = pl.concat([part.lanes for part in parts]).with_row_index("lane")
     first_lanes = np.cumsum([0, *(part.lanes.height for part in parts)])[:-1].tolist()
@@ -114,7 +117,8 @@ def read(path: Path) -> Trace:
 
 def _read_process(folder: Path, ledger: Ledger) -> Process:
     path = folder / "metadata.json"
-    metadata = read_json(path, Metadata, "a TraCR metadata file")
+    text = source.read_all(path)
+    metadata = decode_object(text, Metadata, "a TraCR metadata file", path, ledger.unknown, "key of metadata.json")
     if metadata.declared_channels() > CHANNELS:
         raise BadInput(
             f"{metadata.declared_channels()} channels, where a trace point has room for {CHANNELS}", path=path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress, kind_numbers, plain_lanes
 from npuscope.trace.event_table import EventTable
@@ -20,6 +21,7 @@ def recognises(table: EventTable) -> bool:
 
 def dress_up(table: EventTable) -> Trace:
     """Lanes as TraCR names them. On pipelined cores its slices are cut short: the bundle itself reads better."""
+    unknown.header_keys(table)
     units = [unit_of_lane(name) for name in table.lane_names()]
     lanes = plain_lanes(table).with_columns(
         pl.Series("unit", [unit.unit for unit in units], dtype=pl.String),

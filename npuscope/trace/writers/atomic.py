@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from polars.exceptions import PolarsError
+
 from npuscope.errors import CannotWrite
 
 
@@ -37,6 +39,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
     """A folder to fill. An existing one is replaced only if it is empty or `is_ours`."""
+    try:
+        path = path.resolve()  # the way to it may lead through itself, and it moves
+    except (OSError, RuntimeError) as error:
+        raise CannotWrite("a link that leads to itself", path=path) from error
     if path.exists() and not (path.is_dir() and (is_ours(path) or not any(path.iterdir()))):
         raise CannotWrite("something else is there already", path=path, remedy="Name a new folder or remove it first.")
     temporary = Path(_beside(path, lambda folder, prefix: tempfile.mkdtemp(dir=folder, prefix=prefix)))
@@ -44,16 +50,28 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
         if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:20]}."))
-            os.replace(path, old / "old")
-            os.replace(temporary, path)
-            shutil.rmtree(old)
+            _replace(path, temporary)
         else:
             os.replace(temporary, path)
     except OSError as error:
         raise CannotWrite(error.strerror or "cannot be written", path=path) from error
+    except PolarsError as error:  # which is how Polars tells of a full disk
+        raise CannotWrite(str(error).splitlines()[0], path=path) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(path: Path, new: Path) -> None:
+    """A folder in the place of another, which comes back if that fails."""
+    aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:20]}."))
+    os.replace(path, aside / "old")
+    try:
+        os.replace(new, path)
+    except OSError:
+        os.replace(aside / "old", path)
+        raise
+    finally:
+        shutil.rmtree(aside)
 
 
 def _new_file(folder: Path, prefix: str) -> str:

@@ -18,17 +18,17 @@ from npuscope.trace.csv_table import BOM
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
-from npuscope.trace.schema import is_work
+from npuscope.trace.readers.kernel_details import PREDICTED
+from npuscope.trace.schema import COPY_CORE, is_work
 from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
 CORES = {"AIC": "AI_CORE", "AIV": "AI_VECTOR_CORE", "AICPU": "AI_CPU"}  # the profiler's words for our units
-# columns of the profiler's, and of a prediction, that a trace from elsewhere may have
+# columns of the profiler's that a trace from elsewhere may have
 TOLD = (
     "Stream ID", "Name", "Type", "Accelerator Core", "Input Shapes", "Input Data Types", "Input Formats",
     "Output Shapes", "Output Data Types", "Output Formats",
 )  # fmt: skip
-PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
 
 
 def write(trace: Trace, path: Path) -> Counts:
@@ -112,7 +112,7 @@ class _Table:
 
 
 def _foreign_cells(trace: Trace) -> pl.DataFrame:
-    """Device tasks and communication only, sorted by start, as the profiler would list them."""
+    """Device tasks, communication and copies only, sorted by start, as the profiler would list them."""
     rows = trace.slices.filter(is_work())
     if rows.is_empty():
         raise CannotWrite("this trace has no device tasks to list in a kernel table")
@@ -126,6 +126,8 @@ def _foreign_cells(trace: Trace) -> pl.DataFrame:
     core = (
         pl.when(pl.col("kind") == "comm")
         .then(pl.lit("COMMUNICATION"))
+        .when(pl.col("kind") == "copy")
+        .then(pl.lit(COPY_CORE))
         .otherwise(pl.col("unit").replace_strict(CORES, default=None))
     )
     cells = {

@@ -11,8 +11,9 @@ from linted import model, program
 from random_programs import arguments, module, source
 
 import npuscope.tile as pl
-from npuscope.check.flow.dataflow import SAME, Flow, Step, flow_of, flows_of, iterations
+from npuscope.check.flow.dataflow import SAME, Flow, flow_of, flows_of
 from npuscope.tile.record.model import Ref
+from npuscope.tile.record.operands import Step
 from npuscope.tile.record.walk import ops_of
 
 
@@ -47,9 +48,9 @@ def test_what_a_loop_carries_has_the_makers_of_its_first_and_later_turns() -> No
 def test_a_step_knows_its_loops() -> None:
     (flow,) = flows_of(program(summed, ("FP32", 16, 256), ("FP32", 16, 1)))
     for step in only(flow, "row_sum"):
-        (loop,) = step.loops
-        assert (loop.kind, loop.stage, iterations(loop)) == ("pipeline", 2, 4)
-    assert only(flow, "full")[0].loops == ()
+        (around,) = step.around
+        assert (around.loop.kind, around.loop.stage, around.loop.turns) == ("pipeline", 2, 4)
+    assert only(flow, "full")[0].around == ()
 
 
 def test_every_operand_of_real_kernels_is_resolved_to_an_op_that_makes_a_tile() -> None:
@@ -58,7 +59,8 @@ def test_every_operand_of_real_kernels_is_resolved_to_an_op_that_makes_a_tile() 
         stored = list(ops_of(body))
         assert [step.op for step in flow.steps] == [op for op, _ in stored]  # in the order of a group's offsets
         for step in flow.steps:
-            for operand, makers in zip(step.op.operands, step.operands, strict=True):
+            for operand, resolved in zip(step.op.operands, step.operands, strict=True):
+                makers = resolved.makers
                 assert bool(makers) == isinstance(operand, Ref)
                 assert all(flow.steps[maker].op.result is not None for maker in makers)
 
@@ -71,7 +73,8 @@ def test_every_operand_of_random_programs_has_a_maker(random: Random, tmp_path: 
     for body in recording.bodies:
         flow = flow_of(body, recording.sites)
         for step in flow.steps:
-            for operand, makers in zip(step.op.operands, step.operands, strict=True):
+            for operand, resolved in zip(step.op.operands, step.operands, strict=True):
+                makers = resolved.makers
                 assert bool(makers) == isinstance(operand, Ref)
                 assert all(flow.steps[maker].op.result is not None for maker in makers)
                 assert all(step.number in flow.users[maker] for maker in makers)

@@ -220,10 +220,16 @@ def test_the_tilelet_as_found() -> None:
     # zeros of q and attention, of k and v, then q, then k and v: 32, 4, 32 and 4 turns of one, one, one and two tasks
     assert [finding.waste.waits for finding in sequential.values()] == [31, 3, 31, 6]
     assert next(iter(sequential)) == line_of(file, "First zeros, one task") + 1
-    ((line, finding),) = parallel.items()
-    assert line == line_of(file, "for b in pl.parallel(BATCH)")
-    assert finding.waste == Waste(waits=15)  # each row's cache update waits for the row before
-    assert "k_cache and v_cache" in finding.message
+    rows, out_proj, down_proj = parallel.items()
+    assert rows[0] == line_of(file, "for b in pl.parallel(BATCH)")
+    assert rows[1].waste == Waste(waits=15)  # each row's cache update waits for the row before
+    assert "k_cache and v_cache" in rows[1].message
+    # loops that the compiler cut into chunks, each given a tensor that was filled with zeros before
+    assert out_proj[0] == line_of(file, "for block in pl.parallel(0, N_BLOCKS, 1, chunk=8)")
+    assert out_proj[1].waste == Waste(waits=3)
+    assert "first_residual" in out_proj[1].message
+    assert down_proj[0] == line_of(file, "for step in pl.parallel(0, K_BLOCKS, 1, chunk=4)")
+    assert "down_proj" in down_proj[1].message
 
 
 @pytest.mark.parametrize("name", ["qwen3_32b_tilelet", "paged_attention"])

@@ -1,4 +1,4 @@
-"""Ascend's kernel tables: exact times, every cell kept, twins marked, and back again character by character."""
+"""Ascend's kernel tables: exact times, every cell kept, duplicates marked, and back again character by character."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_a_real_table_comes_back_byte_by_byte(shared: Path, tmp_path: Path, name
     assert (tmp_path / "back.csv").read_bytes() == (shared / "ascend" / name).read_bytes()
 
 
-def test_longcat_steps_lanes_and_twins(shared: Path) -> None:
+def test_longcat_steps_lanes_and_duplicates(shared: Path) -> None:
     trace = npuscope.read(shared / "ascend/longcat_910c/kernel_details.csv")
     assert trace.slices["step"].value_counts().sort("step").rows() == [(step, 757) for step in (3, 4, 5, 6, 7)]
-    assert trace.meta.marked == {"collective listed logically and physically": 150, "AI_CPU twin of a kernel": 140}
-    twins = trace.slices.filter(pl.col("duplicate_of").is_not_null())
-    assert twins.filter(pl.col("kind") == "comm")["Stream ID"].unique().to_list() == ["N/A"]
+    assert trace.meta.marked == {"collective listed logically and physically": 150, "AI_CPU row of a kernel": 140}
+    again = trace.slices.filter(pl.col("duplicate_of").is_not_null())
+    assert again.filter(pl.col("kind") == "comm")["Stream ID"].unique().to_list() == ["N/A"]
     # README: the longest row, an all-reduce of 14,061.241 µs, is listed twice; the physical row has its name now
     longest = trace.slices.filter(pl.col("dur") == 14_061_241)
     assert longest["kernel"].to_list() == ["HcomAllReduce_612_0_1"] * 2
     assert sorted(longest["Name"].to_list()) == ["AivKernel", "HcomAllReduce_612_0_1"]
-    # README's table: sum of step 5 without collective twins and AI_CPU, whose 8 Cumsum rows are work of their own
+    # README's table: sum of step 5 without duplicate collectives and AI_CPU, whose 8 Cumsum rows are work of their own
     step = trace.slices.filter((pl.col("step") == 5) & (pl.col("kind") != "comm") | pl.col("duplicate_of").is_null())
     step = step.filter(
         (pl.col("step") == 5) & pl.col("duplicate_of").is_null() & (pl.col("Accelerator Core") != "AI_CPU")
@@ -80,12 +80,12 @@ def test_each_tiling_row_belongs_to_one_attention_of_its_step(shared: Path) -> N
     assert (pairs["start"] < pairs["start_kernel"]).all()
 
 
-def test_ai_cpu_work_with_shapes_is_no_twin(shared: Path) -> None:
+def test_ai_cpu_work_with_shapes_is_no_duplicate(shared: Path) -> None:
     trace = npuscope.read(shared / "ascend/mstt_2023/kernel_details.csv")
     assert trace.slices["duplicate_of"].null_count() == 591  # seven AI_CPU Casts are Casts
 
 
-def test_collectives_that_differ_in_a_nanosecond_are_not_twins(tmp_path: Path) -> None:
+def test_collectives_that_differ_in_a_nanosecond_are_not_duplicates(tmp_path: Path) -> None:
     comm = {"type": "HcomAllReduce", "core": "COMMUNICATION"}
     rows = [
         kernel_row(**comm, name="HcomAllReduce_1", stream="N/A", start="10.000", dur="5.000"),
@@ -98,7 +98,7 @@ def test_collectives_that_differ_in_a_nanosecond_are_not_twins(tmp_path: Path) -
     assert trace.slices["kernel"].to_list() == ["HcomAllReduce_1", "HcomAllReduce_1", "HcomAllReduce_2", "AivKernel"]
 
 
-def test_aicpu_kernels_of_a_collective_are_its_twins(tmp_path: Path) -> None:
+def test_aicpu_kernels_of_a_collective_are_its_duplicates(tmp_path: Path) -> None:
     rows = [
         kernel_row(
             name="allgatherAicpuKernel", type="allgatherAicpuKernel", core="AI_CPU", start="9.000", dur="20.000"
@@ -120,6 +120,30 @@ def test_pypto_launch_rows_point_at_their_kernel(tmp_path: Path) -> None:
         kernel_row(name="aicore_kernel_0", type="aicore_kernel_0", core="MIX_AIC", start="5.000", dur="880"),
     ]
     assert npuscope.read(write_kernel_table(tmp_path / "k.csv", rows)).slices["duplicate_of"].to_list() == [1, None]
+
+
+def test_pypto_launches_in_msprofs_table_count_once(tmp_path: Path) -> None:
+    """Two scheduler threads and the kernel share a name; only the kernel's row has counters. The first thread of the
+    second launch is done before its kernel starts; the last row is alone."""
+    header = [
+        "Op Name",
+        "OP Type",
+        "Task Type",
+        "Task Start Time(us)",
+        "Task Duration(us)",
+        "Stream ID",
+        "aicore_time(us)",
+    ]
+    launches = [(10, 40, "42", "N/A"), (11, 50, "43", "N/A"), (20, 30, "46", "0.0"),
+                (100, 5, "42", "N/A"), (103, 50, "43", "N/A"), (110, 30, "46", "0.0"),
+                (300, 5, "42", "N/A")]  # fmt: skip
+    rows = [
+        dict(zip(header, ["PYPTO_add", "N/A", "N/A", f"{start}.000", f"{dur}.000", stream, counter], strict=True))
+        for start, dur, stream, counter in launches
+    ]
+    trace = npuscope.read(write_kernel_table(tmp_path / "op_summary_0.csv", rows, header))
+    assert trace.slices["duplicate_of"].to_list() == [2, 2, None, 5, 5, None, None]
+    assert trace.meta.marked == {"AI_CPU row with the name of its kernel": 4}
 
 
 def test_op_summary_is_the_same_table_under_other_names(tmp_path: Path) -> None:

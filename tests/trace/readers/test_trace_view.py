@@ -63,3 +63,20 @@ def test_parts_of_a_collective_point_at_the_whole(shared: Path) -> None:
     assert trace.meta.marked["part of a collective that is listed whole"] == 296
     whole = trace.slices.filter(pl.col("task").is_in(trace.slices["duplicate_of"].drop_nulls().implode()))
     assert whole["kernel"].str.starts_with("hcom_allReduce").all()
+
+
+def test_ai_cpu_tasks_with_the_name_of_their_kernel_tell_it_again(tmp_path: Path) -> None:
+    """PyPTO's schedulers run as KERNEL_AICPU under the kernel's name; other AI CPU work is its own."""
+
+    def task(name: str, start: int, dur: int, stream: int, kind: str) -> dict[str, object]:
+        return x(name, f"{start}.0", dur, pid=96, tid=stream, args={"Task Type": kind})
+
+    events = [
+        *named("Ascend Hardware", "Stream 42", pid=96, tid=42),
+        task("PYPTO_add", 0, 40, 42, "KERNEL_AICPU"), task("PYPTO_add", 2, 50, 43, "KERNEL_AICPU"),
+        task("PYPTO_add", 10, 30, 46, "KERNEL_MIX_AIC"),
+        task("aclnnCumsum_CumsumAiCpu_Cumsum", 12, 5, 47, "KERNEL_AICPU"),
+    ]  # fmt: skip
+    trace = npuscope.read(write_events(tmp_path / "msprof_1.json", events))
+    assert trace.slices["duplicate_of"].to_list() == [2, 2, None, None]
+    assert trace.meta.marked == {"AI_CPU row with the name of its kernel": 2}

@@ -204,7 +204,7 @@ def test_a_process_without_metadata_is_refused(tmp_path: Path) -> None:
         npuscope.read(tmp_path)
 
 
-# ---- the pairing, against slow and obvious twins
+# ---- the pairing, against slow and obvious versions
 
 sets_and_resets = st.lists(st.booleans(), max_size=40)
 

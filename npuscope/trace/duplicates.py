@@ -1,6 +1,6 @@
-"""Rows of a kernel table that tell one piece of work twice. They are marked, never dropped.
+"""Rows of a kernel table that tell a piece of work a second time. They are marked, never dropped.
 
-Five kinds are known. In each, `duplicate_of` of the second telling names the `task` of the first:
+Six kinds are known. In each, `duplicate_of` of the second telling names the `task` of the first:
 
 * a collective listed logically (no stream) and physically (`AivKernel` on a stream) with equal start,
   duration and type: the logical row is the duplicate, and the physical row takes its telling name;
@@ -8,7 +8,9 @@ Five kinds are known. In each, `duplicate_of` of the second telling names the `t
 * an `...AicpuKernel` row beside the collective it carries out, whose time includes waiting;
 * an AI_CPU row without shapes, of a type that also ran on a compute core: the tiling of that kernel
   (an AI_CPU row with shapes is work of its own);
-* simpler's AI_CPU launch row around its AICore kernel.
+* simpler's AI_CPU launch row around its AICore kernel;
+* AI CPU rows with the name of the kernel that they schedule: PyPTO's launches have two of them, in msprof's tables
+  without type and core, where only the kernel's row has counters.
 """
 
 from __future__ import annotations
@@ -19,22 +21,25 @@ import polars as pl
 from npuscope.trace.meta import Ledger
 
 AIV = "AivKernel"
+AI_CPUS = ["AI_CPU", "KERNEL_AICPU"]  # task types of AI CPU work, older and newer
+SAME_NAME = "AI_CPU row with the name of its kernel"
 COMPUTE_CORES = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV"]
 
 
-def mark_twins(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
+def mark_duplicates(facts: pl.DataFrame, ledger: Ledger) -> pl.DataFrame:
     """The rows with `duplicate_of` set on every second telling, counted in the ledger.
 
-    `facts` has task (the row's number), start, dur, kernel, kind, type, core, stream and has_shapes; words
-    are null where the table says nothing.
+    `facts` has task (the row's number), start, dur, kernel, kind, type, core, stream, has_shapes and has_counters;
+    words are null where the table says nothing.
     """
     logical = _logical_collectives(facts)
     pairs = {
         "collective listed logically and physically": logical,
-        "AivKernel twin of a collective": _aiv_collectives(facts),
-        "AicpuKernel twin of a collective": _aicpu_collectives(facts),
-        "AI_CPU twin of a kernel": _tilings(facts),
+        "AivKernel row of a collective": _aiv_collectives(facts),
+        "AicpuKernel row of a collective": _aicpu_collectives(facts),
+        "AI_CPU row of a kernel": _tilings(facts),
         "AI_CPU launch row of a PyPTO kernel": _simpler_launches(facts),
+        SAME_NAME: _schedulers(facts),
     }
     # a row can be found twice (an AicpuKernel is on AI_CPU too); the first finding stands
     found = pl.concat(pair.with_columns(pl.lit(reason).alias("reason")) for reason, pair in pairs.items())
@@ -74,12 +79,12 @@ def _aiv_collectives(facts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _aicpu_collectives(facts: pl.DataFrame) -> pl.DataFrame:
-    is_twin = pl.any_horizontal(pl.col("type", "kernel").str.ends_with("AicpuKernel").fill_null(False))
-    twins = facts.filter(is_twin).with_columns(_collective_kind(pl.coalesce("type", "kernel")))
-    real = facts.filter((pl.col("kind") == "comm") & ~is_twin).with_columns(
+    on_ai_cpu = pl.any_horizontal(pl.col("type", "kernel").str.ends_with("AicpuKernel").fill_null(False))
+    again = facts.filter(on_ai_cpu).with_columns(_collective_kind(pl.coalesce("type", "kernel")))
+    real = facts.filter((pl.col("kind") == "comm") & ~on_ai_cpu).with_columns(
         _collective_kind(pl.coalesce("type", "kernel"))
     )
-    return _overlapping(twins, real, by="what")
+    return _overlapping(again, real, by="what")
 
 
 def _collective_kind(name: pl.Expr) -> pl.Expr:
@@ -124,18 +129,41 @@ def _simpler_launches(facts: pl.DataFrame) -> pl.DataFrame:
     return _overlapping(launches, kernels, by="what")
 
 
-def _overlapping(twins: pl.DataFrame, real: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Each twin meets the latest real row that starts before the twin ends, if it overlaps the twin."""
-    if twins.is_empty() or real.is_empty():
+def _schedulers(facts: pl.DataFrame) -> pl.DataFrame:
+    """Rows without type, core and counters, beside one of their name that has counters."""
+    nameless = facts.filter(pl.col("type").is_null() & pl.col("core").is_null() & (pl.col("kind") == "task"))
+    return scheduling(nameless.filter(~pl.col("has_counters")), nameless.filter("has_counters"))
+
+
+def scheduling(on_ai_cpu: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """AI CPU rows meet the kernel of their name that they overlap; else the next one, if others of the name fill the
+    time until it starts: two threads schedule a launch, and one may be done before the kernel starts."""
+    met = _overlapping(on_ai_cpu, kernels, by="kernel")
+    rest = on_ai_cpu.join(met, on="task", how="anti")
+    if rest.is_empty() or kernels.is_empty():
+        return met
+    rows = pl.concat([on_ai_cpu, kernels]).select("task", "kernel", "start", end=pl.col("start") + pl.col("dur"))
+    rows = rows.sort("kernel", "start", "end")
+    reached = pl.col("end").cum_max().shift().over("kernel")
+    rows = rows.with_columns(launch=(pl.col("start") > reached).fill_null(True).cum_sum())
+    is_kernel = pl.col("task").is_in(kernels["task"].implode())
+    kernel = pl.when(is_kernel).then("task").otherwise(None).backward_fill().over("kernel", "launch")
+    missed = rows.with_columns(duplicate_of=kernel).join(rest.select("task"), on="task").drop_nulls("duplicate_of")
+    return pl.concat([met, missed.select("task", "duplicate_of")])
+
+
+def _overlapping(again: pl.DataFrame, real: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Rows that tell something again meet the latest real row that starts before they end, if it overlaps them."""
+    if again.is_empty() or real.is_empty():
         return _NO_PAIRS
-    twins = twins.with_columns(stop=pl.col("start") + pl.col("dur")).sort("stop")
+    again = again.with_columns(stop=pl.col("start") + pl.col("dur")).sort("stop")
     real = real.select(
         by,
         pl.col("task").alias("duplicate_of"),
         pl.col("start").alias("stop"),
         (pl.col("start") + pl.col("dur")).alias("real_stop"),
     ).sort("stop")
-    met = twins.join_asof(real, on="stop", by=by, strategy="backward", check_sortedness=False)
+    met = again.join_asof(real, on="stop", by=by, strategy="backward", check_sortedness=False)
     return met.filter(pl.col("real_stop") > pl.col("start")).select("task", "duplicate_of")
 
 

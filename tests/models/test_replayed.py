@@ -17,8 +17,8 @@ from npuscope.tile.run import execute
 @pytest.mark.parametrize("model", [sized(SMALL, layers=3), sized(QWEN3_14B, layers=2)], ids=["small", "14B"])
 def test_some_layers(step: Any, model: Qwen3, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for together in (True, False):
-        monkeypatch.setattr(execute, "TOGETHER", together)
+    for replays in (True, False):
+        monkeypatch.setattr(execute, "REPLAYS", replays)
         found.append(recorded(step.make_program(model), step.specs(model)))
     assert first_difference(*found) is None
     assert found[0].findings == found[1].findings

@@ -1,4 +1,4 @@
-"""Equal tasks that are run as one leave the record they would have left one by one."""
+"""A task that takes the record of one like it has the record that it would have left itself."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
-def recorded(function: Any, make: Make, together: bool) -> Recording:
+def recorded(function: Any, make: Make, replays: bool) -> Recording:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "TOGETHER", together)
+        patch.setattr(execute, "REPLAYS", replays)
         found: Recording = function.record(*make(), mode="shapes").recording
         return found
 
@@ -83,23 +83,24 @@ def test_random_programs(random: Random, tmp_path: Path) -> None:
     the_same(program.main, arguments)
 
 
+def rows_copied(tasks: int) -> Any:
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.parallel(tasks):
+            row = i * 2
+            with pl.at(level=CORE):
+                for j in pl.range(4):
+                    out = pl.store(pl.load(x, [row, 16 * j], [2, 16]), [row, 16 * j], out)
+        return out
+
+    return main
+
+
 def test_many_tasks_cost_what_two_do(watch: Watch) -> None:
-    def program(tasks: int) -> Any:
-        @pl.jit
-        def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-            for i in pl.parallel(tasks):
-                row = i * 2
-                with pl.at(level=CORE):
-                    for j in pl.range(4):
-                        out = pl.store(pl.load(x, [row, 16 * j], [2, 16]), [row, 16 * j], out)
-            return out
-
-        return main
-
-    assert ops_run(watch, program(32)) == ops_run(watch, program(2)) == 2 * 2
+    assert ops_run(watch, rows_copied(32)) == ops_run(watch, rows_copied(2)) == 2 * 2
 
 
-def test_blocks_of_many_launches_cost_what_one_launch_does(watch: Watch) -> None:
+def test_blocks_of_many_launches_cost_what_two_launches_do(watch: Watch) -> None:
     """Two bodies, by the block: half of the blocks store twice."""
 
     @pl.jit
@@ -112,23 +113,42 @@ def test_blocks_of_many_launches_cost_what_one_launch_does(watch: Watch) -> None
                     out = pl.store(row, [block, 0], out)
         return out
 
-    assert ops_run(watch, main) == 2 * (2 + 3)  # the first launch, and all the others
+    assert ops_run(watch, main) == 2 * (2 + 3)
 
 
-def test_tasks_that_go_another_way_are_found_among_the_others(watch: Watch) -> None:
-    """Every fourth task also clears its row: three bodies' worth of ops for the first task, its like, and the rest."""
+def test_tasks_on_either_side_of_a_bound_are_told_apart(watch: Watch) -> None:
+    """The first task, one of those below 40, the one at 40 and one above it run."""
 
     @pl.jit
     def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
         for i in pl.parallel(64):
             with pl.at(level=CORE):
-                if i % 4 == 0:
+                if i > 40:
                     out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [i, 0], out)
-                out = pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], out)
+                if i != 40:
+                    out = pl.store(pl.load(x, [i, 0], [1, 64]), [i, 0], out)
+        return out
+
+    assert len(the_same(main).bodies) == 3
+    assert ops_run(watch, main) == 2 + 2 + 0 + 4
+
+
+def test_a_number_that_decides_otherwise_is_known_for_itself_alone(watch: Watch) -> None:
+    """Who looks at a remainder knows one number, so the four tasks of one turn run, and those of later turns do not."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for turn in pl.range(5):
+            for i in pl.parallel(4):
+                with pl.at(level=CORE):
+                    if i % 4 == 0:
+                        out = pl.store(pl.full([1, 64], dtype=pl.FP32, value=0.0), [turn, 0], out)
+                    out = pl.store(pl.load(x, [i, 0], [1, 64]), [turn, 0], out)
         return out
 
     assert len(the_same(main).bodies) == 2
-    assert ops_run(watch, main) <= 4 + 4 + 2 + 4  # at once; alone in its pass at worst; like it; the others
+    once = 4 + 3 * 2  # each i for the first time
+    assert ops_run(watch, main) <= 2 * once
 
 
 def test_other_buffers_and_offsets_are_each_task_s_own() -> None:
@@ -190,7 +210,7 @@ def test_a_sum_carried_from_task_to_task() -> None:
 
 
 def test_a_name_that_only_some_tasks_bind(watch: Watch) -> None:
-    """The third task leaves another tensor under the name: then every task runs in its turn."""
+    """The third task leaves another tensor under the name: then every task after it runs in its turn."""
 
     @pl.jit
     def main(x: pl.Tensor, y: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
@@ -204,7 +224,7 @@ def test_a_name_that_only_some_tasks_bind(watch: Watch) -> None:
 
     recording = the_same(main, lambda: (*squares(), np.zeros((64, 64), np.float32)))
     assert [task.arguments[1].buffer for task in recording.tasks] == [2, 2, 2, 1]
-    assert watch.runs == 3  # together, then in turn; and in turn
+    assert watch.runs == 2  # one with replays, one without
 
 
 def test_whole_numbers_that_tasks_write_and_read() -> None:
@@ -245,7 +265,7 @@ def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
 
     once = ops_run(watch, main, make)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "TOGETHER", False)
+        patch.setattr(execute, "REPLAYS", False)
         watch.ops = 0
         main.record(*make(), mode="shapes")
     assert once < watch.ops / 5
@@ -347,9 +367,9 @@ def test_a_mistake_in_a_later_task_is_told_as_if_it_had_run_in_its_turn() -> Non
         raise ValueError("not reached")
 
     messages = []
-    for together in (True, False):
+    for replays in (True, False):
         with pytest.raises(NpuscopeError) as caught:
-            recorded(main, squares, together)
+            recorded(main, squares, replays)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert "90 to 91 of axis 0" in messages[0]

@@ -1,4 +1,4 @@
-"""The reasons of idle time against a twin that asks the definitions of docs/metrics.md for every nanosecond."""
+"""The reasons of idle time against a version that asks the definitions of docs/metrics.md for every nanosecond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from npuscope import analysis
 from npuscope.trace import Trace
 
 
-class Twin:
+class ByDefinition:
     """Slow and obvious."""
 
     def __init__(self, trace: Trace) -> None:
@@ -61,9 +61,9 @@ class Twin:
 
 @given(launches())
 def test_every_nanosecond_has_the_reason_its_definition_gives(trace: Trace) -> None:
-    twin = Twin(trace)
-    window = (min(s["start"] for s in twin.slices), max(s["end"] for s in twin.slices))
-    expected = {(lane, t): r for lane in twin.lanes for t in range(*window) if (r := twin.reason(lane, t))}
+    slow = ByDefinition(trace)
+    window = (min(s["start"] for s in slow.slices), max(s["end"] for s in slow.slices))
+    expected = {(lane, t): r for lane in slow.lanes for t in range(*window) if (r := slow.reason(lane, t))}
     found = {
         (lane, t): reason
         for lane, start, end, reason in analysis.bubbles(trace)

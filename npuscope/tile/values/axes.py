@@ -1,0 +1,124 @@
+"""The loops that a program is in, by lanes: `shapes` mode runs equal iterations of a loop as one (lanes.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.tile.record.frames import Moving, Offset
+
+Array = npt.NDArray[Any]
+
+
+class Axes:
+    """The loops a program is in, by lanes: how many each runs with now, and which pass over which loop each axis is.
+
+    `epoch` counts every change, so that a number made earlier knows to look again at what is left of its lanes.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.passes: tuple[int, ...] = ()
+        self.epoch = 0
+        self._passes = 0
+        self._widths: list[int] = []
+        self._kept: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
+
+    def reset(self) -> None:
+        """No loop is open."""
+        self.epoch += 1
+        self.passes = ()
+        for held in (self.sizes, self._widths, self._kept):
+            held.clear()
+
+    def held(self) -> tuple[list[int], list[int], tuple[int, ...]]:
+        """The loops that are open, for `resume` after other ranks had their turn."""
+        return self.sizes[:], self._widths[:], self.passes
+
+    def resume(self, held: tuple[list[int], list[int], tuple[int, ...]]) -> None:
+        self.sizes[:], self._widths[:], self.passes = held
+        self.epoch += 1
+
+    def open(self, size: int) -> None:
+        """A pass over the next inner loop with this many lanes."""
+        self._passes += 1
+        self.epoch += 1
+        self.sizes.append(size)
+        self._widths.append(size)
+        self.passes = (*self.passes, self._passes)
+
+    def close(self) -> int:
+        """Ends the innermost pass; how many lanes were left of it."""
+        self.epoch += 1
+        kept = self.sizes.pop()
+        if kept != self._widths.pop():
+            self._kept[self.passes[-1]] = kept
+        self.passes = self.passes[:-1]
+        return kept
+
+    def trim(self, values: Array) -> Array:
+        """Cuts away the lanes that were dropped since an array was made in the loops still open."""
+        for k, size in enumerate(self.sizes[: values.ndim]):
+            if values.shape[-1 - k] > size:
+                values = values[(..., slice(size)) + (slice(None),) * k]
+        return values
+
+    def trimmed(self, offsets: Iterable[Offset]) -> list[Offset]:
+        return [self._trimmed(offset) for offset in offsets]
+
+    def _trimmed(self, offset: Offset) -> Offset:
+        if isinstance(offset, np.ndarray):
+            return self.trim(offset)
+        if type(offset) is Moving and isinstance(offset.at, np.ndarray):
+            return Moving(self.trim(offset.at), offset.ways)
+        return offset
+
+    def current(self, values: Array, passes: tuple[int, ...]) -> Array:
+        """An array made in other passes, as of now: of a pass that is over, its last iteration counts, as in Python."""
+        for k in range(values.ndim):
+            if k >= len(self.passes) or passes[k] != self.passes[k]:
+                last = min(self._kept.get(passes[k], values.shape[-1 - k]), values.shape[-1 - k])
+                values = values[(..., slice(last - 1, last)) + (slice(None),) * k]
+        while values.ndim > len(self.sizes):
+            values = values[0]
+        return self.trim(values)
+
+    def settle(self, values: Array) -> Any:
+        """One value for all lanes: the first lane's, after dropping what disagrees with it."""
+        if values.ndim == 0:
+            return values.item()
+        first = values[(0,) * values.ndim]
+        pattern = values == first
+        if pattern.all():
+            return first.item()
+        for k in range(values.ndim):
+            along = np.moveaxis(pattern, -1, 0)
+            same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
+            keep = len(same) if bool(np.all(same)) else int(np.argmin(same))
+            if keep < len(same):
+                self.sizes[k] = keep
+                self.epoch += 1
+            pattern = along[0]
+        return first.item()
+
+    def is_single(self) -> bool:
+        """Whether every open loop runs one lane."""
+        return all(size == 1 for size in self.sizes)
+
+    def keep(self, count: int) -> None:
+        """Goes on with the first lanes of the innermost pass."""
+        if count < self.sizes[-1]:
+            self.sizes[-1] = count
+            self.epoch += 1
+
+    def only_first(self) -> None:
+        """Goes on with the first lane alone."""
+        if not self.is_single():
+            self.sizes[:] = [1] * len(self.sizes)
+            self.epoch += 1
+
+
+AXES = Axes()  # of the run under way; runs do not nest

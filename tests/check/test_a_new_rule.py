@@ -1,0 +1,76 @@
+"""The recipe of docs/architecture.md: a file in check/rules/ is a rule that runs, is documented and can be selected."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from linted import program
+
+import npuscope.tile as pl
+from npuscope.check import rules
+from npuscope.check.checked import CheckOptions, check, rules_of
+from npuscope.report.rules_page import rule_text, rules_page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+IMPORTS = """
+from collections.abc import Iterator
+from math import prod
+
+from npuscope.check.findings import Finding
+from npuscope.check.flow.places import places
+from npuscope.check.rule import Example, Rule
+from npuscope.lower.program import Program
+
+"""
+ID = "one-element-load"
+
+
+@pl.jit
+def element(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="element"):
+        out[0:1, 0:1] = pl.add(x[0:1, 0:1], 1.0)  # one
+    return out
+
+
+@pytest.fixture
+def new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The rule of the page in a folder beside the package's own."""
+    (text,) = re.findall(r'```python\n("""Loads of one element.*?)```', PAGE.read_text(), re.DOTALL)
+    head, body = text.split("\n", 1)
+    (tmp_path / "one_element_load.py").write_text(head + IMPORTS + body)
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
+    rules.all_rules.cache_clear()
+    yield
+    rules.all_rules.cache_clear()
+    sys.modules.pop("npuscope.check.rules.one_element_load", None)
+
+
+@pytest.mark.usefixtures("new_rule")
+def test_a_file_in_the_folder_runs_is_documented_and_can_be_selected() -> None:
+    checked = program(element, ("FP32", 16, 16), ("FP32", 16, 16))
+    # WHEN everything is checked THEN it is among what was found
+    (found,) = [one for one in check(checked).findings if one.finding.id == ID]
+    assert found.finding.message == "loads one element as a tile"
+    assert "# one" in Path(found.finding.file).read_text().splitlines()[found.finding.line - 1]
+    # AND it is selected and left out by its name
+    assert [rule.id for rule in rules_of(CheckOptions(select=(ID,)))] == [ID]
+    only = check(checked, CheckOptions(select=("one-*",)))
+    assert [one.finding.id for one in only.findings] == [ID]
+    assert ID not in {one.finding.id for one in check(checked, CheckOptions(ignore=(ID,))).findings}
+    # AND the page and the terminal explain it
+    assert f"| [{ID}](#{ID}) | hint | a tile of one element |" in rules_page()
+    (rule,) = rules_of(CheckOptions(select=(ID,)))
+    assert "x = pl.read(a, [i, 0])" in rule_text(rule)
+
+
+def test_without_the_file_there_is_no_such_rule() -> None:
+    assert ID not in {rule.id for rule in rules.all_rules()}
+
+
+@pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.id)
+def test_a_rule_is_called_as_its_file(rule: rules.Rule) -> None:
+    assert rule.check.__module__ == f"{rules.__name__}.{rule.id.replace('-', '_')}"
