@@ -46,7 +46,7 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     ran = np.flatnonzero(times.core >= 0)
     is_mixed = job.shape[job.task_of[ran]] == MIX if len(ran) else np.zeros(0, bool)
     mixed = ran[is_mixed]
-    parts = job.parts[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
+    parts = prepared.classes.parts()[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
     share = np.ones(len(ran))
     share[is_mixed] = parts[:, 0]
     cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels, share)

@@ -11,7 +11,24 @@ from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, 
 
 def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
     return Machine(
-        clusters, 3, limit, 100.0, 300.0, 310.0, 50.0, 140.0, 600.0, 290.0, 2450.0, 280.0, 460.0, 330.0, 50.0, 20.0
+        clusters=clusters,
+        threads=3,
+        limit=limit,
+        poll=100.0,
+        dispatch=300.0,
+        dispatch_turn=70.0,
+        complete=310.0,
+        complete_turn=45.0,
+        resolve=50.0,
+        visible=140.0,
+        fin=600.0,
+        pickup=290.0,
+        pickup_first=2450.0,
+        switch=280.0,
+        stage=460.0,
+        dummy=330.0,
+        loop=50.0,
+        release=20.0,
     )
 
 

@@ -63,7 +63,7 @@ def test_a_scalar_read_waits_once_per_line() -> None:
     line = timing["scalar_read"].value * 1e9
     assert every_second - dense == pytest.approx(4 * line)
     # And not much else: two accesses and a turn for each of 64.
-    cycles = timing["scalar_access"].value * 3 * 64 / 1.85
+    cycles = (timing["scalar_access"].value * 2 + timing["scalar_turn"].value) * 64 / 1.85
     assert dense == pytest.approx(4 * line + cycles + timing["block_start"].value * 1e9, rel=0.05)
 
 
@@ -95,8 +95,9 @@ def test_a_phase_ends_with_the_slowest_block_of_its_launch() -> None:
     # Draws in a row depend on one another. A square root of 16 rows of 64 fp32, 16 repeats, takes 14 + 32 + 25 cycles.
     draw = (14 + 2 * 16 + 25) / 1.85
     assert runs[0] + 30 * draw == pytest.approx(runs[1], rel=1e-3)  # it has nobody to wait for after the barrier
-    assert both[0] - alone[0] == pytest.approx(20 * draw)
-    assert runs[1] - alone[1] == pytest.approx(50 * draw)  # 20 waited for, 30 of its own
+    # (Only the first block to load x finds it in HBM and not in L2, which takes some nanoseconds.)
+    assert both[0] - alone[0] == pytest.approx(20 * draw, abs=10)
+    assert runs[1] - alone[1] == pytest.approx(50 * draw, abs=10)  # 20 waited for, 30 of its own
     free, _ = meeting(1, 1, barriers=False)
     assert alone[0] - free[0] >= device.timing["barrier"].value / 1.85
 

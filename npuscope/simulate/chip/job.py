@@ -94,7 +94,6 @@ class Job(NamedTuple):
     waits_host: Ints  # the task that the orchestrator waits for before it submits this one; -1 for none
     run: Floats  # [class, slow-down]
     draws: Floats  # [class, slow-down]
-    parts: Floats  # [class, cube core and the two vector cores]: of a mixed block, the share of its run that each works
     rings: Rings = ENDLESS
 
 

@@ -35,7 +35,6 @@ def prepare(program: Program) -> Prepared:
     blocks = [classes.of(task) if task.groups else np.zeros(0, np.int64) for task in tasks]
     counts = np.array([len(one) for one in blocks], np.int64)
     run, draws = classes.tables() if classes.entries else (np.ones((1, len(SLOW))), np.zeros((1, len(SLOW))))
-    parts = classes.parts() if classes.entries else np.ones((1, 3))
     edges = sorted({(edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0})
     source = np.array([src for src, _ in edges], np.int64)
     target = np.array([dst for _, dst in edges], np.int64)
@@ -66,7 +65,6 @@ def prepare(program: Program) -> Prepared:
         waits_host=_host_waits(program.recording),
         run=run,
         draws=draws,
-        parts=parts,
         rings=rings_of(program, edges),
     )
     return Prepared(program, classes, job, machine_of(program.device))

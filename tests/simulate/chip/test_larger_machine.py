@@ -150,13 +150,13 @@ def test_more_clusters_and_a_later_end_shown_by_hand() -> None:
     #                                                    cube 2  C
     assert two.core.tolist() == [0, 1, 0, 1]
     assert three.core.tolist() == [0, 1, 2, 0]
-    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3 and hands out in 0.3, and the
-    # next thread sees what is left when it is over. A starts at 0.5 + 0.6 + 2.45, its core's first pickup; what waits
-    # behind a block starts 0.28 after its end.
-    assert two.start.tolist() == [3_550, 4_150, 203_550 + 280, 104_150 + 280]
-    assert three.start.tolist() == [3_550, 4_150, 4_750, 203_550 + 280]
-    assert np.max(two.end) == 304_430
-    assert np.max(three.end) == 403_830
+    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3 and hands out in 0.07 + 0.3, and
+    # the next thread sees what is left when it is over. A starts at 0.5 + 0.67 + 2.45, its core's first pickup; what
+    # waits behind a block starts 0.28 after its end.
+    assert two.start.tolist() == [3_620, 4_220, 203_620 + 280, 104_220 + 280]
+    assert three.start.tolist() == [3_620, 4_220, 4_820, 203_620 + 280]
+    assert np.max(two.end) == 304_500
+    assert np.max(three.end) == 403_900
     # and the third cluster would have cost nothing had D been put behind B
     chip = machine(2)
     assert end_with_the_same_choices(made, chip, two, chip.limit) == pytest.approx(np.max(two.finish))
