@@ -115,6 +115,21 @@ def write_swimlane(folder: Path, tasks: list[list[int]], aicpu: list[list[int]] 
     return path
 
 
+def write_nsys(path: Path, strings: dict[int, str], **tables: list[dict[str, Any]]) -> Path:
+    """Nsight Systems' export: tables as lists of rows; ids of text lead into `strings`."""
+    with sqlite3.connect(path) as db:
+        db.execute("create table StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL)")
+        db.executemany("insert into StringIds values (?, ?)", strings.items())
+        for name, rows in tables.items():
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            quoted = ", ".join(f'"{column}"' for column in columns)
+            db.execute(f'create table "{name}" ({quoted})')
+            places = ", ".join("?" * len(columns))
+            db.executemany(f'insert into "{name}" values ({places})', [[r.get(c) for c in columns] for r in rows])
+    db.close()
+    return path
+
+
 def write_database(path: Path, tasks: list[tuple[int, int, int, int]], names: dict[int, str]) -> Path:
     """A profiler database: tasks as (start, end, stream, id of the name)."""
     with sqlite3.connect(path) as db:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.forms import CHANGE, PLAIN, SHARE, TEXT
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waits import PARTS
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.toml_file import read_toml
@@ -30,6 +30,19 @@ PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight
 PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")
 PER_UNIT = ("busy", "idle_us")
 PER_REASON = ("bubble_us", "path_us")
+LIMITS = Columns(
+    "gate.limits",
+    "A limit of the budget, in its order.",
+    (
+        Column("limit", TEXT, "the metric, and what it is of"),
+        Column("value", PLAIN, "the median of the run's captures; null where one of them has none"),
+        Column("allowed", TEXT, "the limit in words"),
+        Column("baseline", PLAIN, "the median of the baseline's captures"),
+        Column("change", CHANGE, "value over baseline, minus one"),
+        Column("noise", SHARE, "by how much single captures differ"),
+        Column("status", TEXT, "ok, within noise or FAIL"),
+    ),
+)
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, repr=False)
 class Gate(Tabular):
-    """`table`: limit, value, allowed, baseline, change, noise, status (ok, within noise, FAIL)."""
+    """A row per limit, with what it came to."""
 
     table: pl.DataFrame
     captures: tuple[int, int]  # of the run, of the baseline
@@ -67,8 +80,8 @@ class Gate(Tabular):
     def passed(self) -> bool:
         return not (self.table["status"] == "FAIL").any()
 
-    def frame(self) -> pl.DataFrame:
-        return self.table
+    def tables(self) -> dict[str, Table]:
+        return {"limits": Table(LIMITS, self.table)}
 
     def title(self) -> str:
         failed = int((self.table["status"] == "FAIL").sum())
@@ -76,8 +89,8 @@ class Gate(Tabular):
         baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
         return f"{told} ({self.captures[0]} capture(s){baseline})"
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"passed": self.passed, "captures": list(self.captures), "limits": self.table.to_dicts()}
+    def as_dict(self) -> dict[str, object]:
+        return {"passed": self.passed, "captures": list(self.captures), **all_rows(self.tables())}
 
 
 def read_budget(path: str | Path) -> Budget:
@@ -124,7 +137,7 @@ def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()
     return Gate(pl.DataFrame(rows, schema=schema, orient="row"), (len(run), len(baseline)))
 
 
-def _row(limit: Limit, noise: float, run: Sequence[Explanation], baseline: Sequence[Explanation]) -> tuple[Any, ...]:
+def _row(limit: Limit, noise: float, run: Sequence[Explanation], baseline: Sequence[Explanation]) -> tuple[object, ...]:
     value, spread = _median(limit, run, noise)
     before, before_spread = _median(limit, baseline, noise)
     spread = max(spread, before_spread if before is not None else 0.0)

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.table import Column, Columns, Table, Tabular, derived
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace, arrays_of, overlaps
 from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
@@ -22,10 +23,53 @@ from npuscope.trace.intervals import Ints
 BINS = 240
 
 
+def _quantile(share: float) -> pl.Expr:
+    """A duration that occurred."""
+    return pl.col("ns").quantile(share, "lower").cast(pl.Int64)
+
+
+# over the slices of a kernel, `ns` being what of a slice lies in the window
+KERNELS = Columns(
+    "",  # a part of `report.kernels` and of `simulate.per_kernel`
+    "A kernel, the one with most core time first.",
+    (
+        Column("kernel", TEXT, "the operator type where the capture has one, else the kernel's name", json="name"),
+        Column("count", COUNT, "slices", of=pl.len()),
+        Column("core_ns", TIME, "sum over cores", of=pl.col("ns").sum()),
+        Column("on_core_ns", TIME, "union: when at least one core ran it", title="on-core"),
+        Column("mean_ns", MEAN_TIME, "of a slice", of=pl.col("ns").mean()),
+        Column("p50_ns", TIME, "half of the slices take at most this", wide=True, of=_quantile(0.5)),
+        Column("p95_ns", TIME, "95 % of the slices take at most this", wide=True, of=_quantile(0.95)),
+        Column("share", SHARE, "of all core time"),
+    ),
+)
+UNITS = Columns(
+    "report.units",
+    "A unit, lanes added up; an object by unit.",
+    (
+        Column("unit", TEXT, "AIC, AIV, AICPU, stream, link or host"),
+        Column("lanes", COUNT, "of the unit"),
+        Column("busy_ns", TIME, "something ran"),
+        Column("idle_ns", TIME, "nothing ran"),
+        Column("share", SHARE, "busy, of both", title="busy"),
+    ),
+)
+LANES = Columns(
+    "report.lanes",
+    "A lane: core, stream or thread.",
+    (
+        Column("lane", COUNT, "its number", only="a number of this trace, which the name tells better"),
+        Column("name", TEXT, "as the capture calls it", title="lane"),
+        Column("unit", TEXT, "as in `units`"),
+        Column("slices", COUNT, "on it"),
+        *(column for column in UNITS if column.key in ("busy_ns", "idle_ns", "share")),
+    ),
+)
+
+
 @dataclass(frozen=True, repr=False)
 class Busy(Tabular):
-    """`lanes`: lane, name, unit, slices, busy_ns, idle_ns, share. `kernels`: kernel, count, core_ns, on_core_ns,
-    mean_ns, p50_ns, p95_ns, share of all core time."""
+    """Per lane and per kernel; LANES and KERNELS tell their columns."""
 
     lanes: pl.DataFrame
     kernels: pl.DataFrame
@@ -40,28 +84,30 @@ class Busy(Tabular):
 
     @property
     def units(self) -> pl.DataFrame:
-        """Sums over the lanes of each unit: unit, lanes, busy_ns, idle_ns, share."""
+        """Sums over the lanes of each unit."""
         sums = self.lanes.group_by("unit", maintain_order=True).agg(
             lanes=pl.len(), busy_ns=pl.col("busy_ns").sum(), idle_ns=pl.col("idle_ns").sum()
         )
         return sums.with_columns(_share("busy_ns", pl.col("busy_ns") + pl.col("idle_ns"))).sort("unit")
 
-    def frame(self) -> pl.DataFrame:
-        return self.kernels
+    def tables(self) -> dict[str, Table]:
+        kernels = Table(KERNELS, self.kernels)
+        return {"kernels": kernels, "units": Table(UNITS, self.units), "lanes": Table(LANES, self.lanes)}
 
     def title(self) -> str:
         told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
         window = f"busy {percent(self.running)} of {microseconds(self.window_ns)} µs with any work running"
         return f"{window}; by unit: {told or 'no lanes'}"
 
-    def as_dict(self) -> dict[str, Any]:
-        units = self.units.select("unit", "lanes", "busy_ns", "idle_ns")
+    def as_dict(self) -> dict[str, object]:
+        tables = self.tables()
         return {
             "window_ns": self.window_ns,
             "core_ns": self.core_ns,
             "on_core_ns": self.on_core_ns,
-            "units": {row.pop("unit"): row for row in units.to_dicts()},
-            "kernels": self.kernels.rename({"kernel": "name"}).to_dicts(),
+            "units": tables["units"].keyed(),
+            "lanes": tables["lanes"].rows(),
+            "kernels": tables["kernels"].rows(),
         }
 
 
@@ -81,22 +127,12 @@ def kernel_table(work: Work) -> pl.DataFrame:
     """One row per kernel, largest core time first."""
     length = work.end - work.start
     on_core = union(Intervals(work.kernel, work.start, work.end)).lengths(len(work.kernels))
-    table = pl.DataFrame({"number": work.kernel, "ns": length})
-    ns = pl.col("ns")
-    rows = table.group_by("number").agg(
-        count=pl.len(),
-        core_ns=ns.sum(),
-        mean_ns=ns.mean(),
-        p50_ns=ns.quantile(0.5, "lower"),
-        p95_ns=ns.quantile(0.95, "lower"),
-    )
+    table = work.slices.with_columns(pl.Series("number", work.kernel), pl.Series("ns", length))
+    rows = table.group_by("number").agg(KERNELS.computed())
     names = pl.DataFrame({"number": range(len(work.kernels)), "kernel": work.kernels, "on_core_ns": on_core},
                          schema={"number": pl.Int64, "kernel": pl.String, "on_core_ns": pl.Int64})  # fmt: skip
     rows = names.join(rows, on="number").with_columns(_share("core_ns", pl.col("core_ns").sum()))
-    rows = rows.with_columns(pl.col("p50_ns", "p95_ns").cast(pl.Int64))
-    return rows.select("kernel", "count", "core_ns", "on_core_ns", "mean_ns", "p50_ns", "p95_ns", "share").sort(
-        "core_ns", "kernel", descending=[True, False]
-    )
+    return rows.select(KERNELS.keys).sort("core_ns", "kernel", descending=[True, False])
 
 
 def _lane_table(work: Work) -> pl.DataFrame:
@@ -151,9 +187,10 @@ class Utilisation(Tabular):
         units = np.array(self.lanes["unit"].cast(pl.String).to_list())
         return {unit: self.share[units == unit].mean(axis=0) for unit in dict.fromkeys(units.tolist())}
 
-    def frame(self) -> pl.DataFrame:
+    def tables(self) -> dict[str, Table]:
+        """One table, with a column of shares per unit."""
         units = {unit: pl.Series(share) for unit, share in self.by_unit().items()}
-        return pl.DataFrame({"start_ns": self.bounds[:-1] - self.bounds[0], **units})
+        return {"units": derived(pl.DataFrame({"start_ns": self.bounds[:-1] - self.bounds[0], **units}))}
 
     def title(self) -> str:
         return f"utilisation by unit in {len(self.bounds) - 1} bins of time"

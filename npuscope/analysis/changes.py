@@ -8,23 +8,28 @@ queue that shortens with the number of tasks; and, without edges, whether lanes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from npuscope import progress
+from npuscope.analysis.forms import TEXT, TIME, microseconds, percent
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import LONGEST, NEVER, Work
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
 DOUBTFUL = 0.1  # replay error from which a result carries a warning
+RUNS = Columns(
+    "whatif.runs",
+    "The wall time as it was, with the change, and between which bounds.",
+    (Column("run", TEXT, "which"), Column("wall_ns", TIME, "its wall")),
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,10 @@ class WhatIf(Tabular):
     def change(self) -> float:
         return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
-    def frame(self) -> pl.DataFrame:
+    def tables(self) -> dict[str, Table]:
         rows = [("as it was", self.measured_ns), ("with the change", self.new_ns)]
         rows += [("at least", self.low_ns), ("at most", self.high_ns)]
-        return pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row")
+        return {"runs": Table(RUNS, pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row"))}
 
     def title(self) -> str:
         between = f"between {microseconds(self.low_ns)} and {microseconds(self.high_ns)} µs"
@@ -75,9 +80,8 @@ class WhatIf(Tabular):
         )
         return "\n".join([told, *self.notes])
 
-    def as_dict(self) -> dict[str, Any]:
-        plain = {**vars(self), "tasks": list(self.tasks), "notes": list(self.notes)}
-        return {**plain, "replay_error": self.replay_error, "change": self.change}
+    def as_dict(self) -> dict[str, object]:
+        return {**asdict(self), "replay_error": self.replay_error, "change": self.change, **all_rows(self.tables())}
 
 
 def whatif(trace: Trace, change: Change) -> WhatIf:

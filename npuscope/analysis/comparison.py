@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, microseconds
 from npuscope.analysis.hidden_exposed import Overlap, overlap_of
 from npuscope.analysis.likeness import differences
 from npuscope.analysis.matching import Match, match_kernels, places
 from npuscope.analysis.path import cover_of
-from npuscope.analysis.table import Tabular, microseconds
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waterfall import Waterfall, waterfall_of
 from npuscope.analysis.work import Work
 from npuscope.errors import NpuscopeError
@@ -23,10 +23,60 @@ from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
 
+GAP = (
+    Column("gap_ns", TIME, "B minus A"),
+    Column("ratio", RATIO, "B over A; null where A has none", title="B / A"),
+)
+KERNELS = Columns(
+    "compare.kernels",
+    "A kernel of A, of B or of both, the largest gap first.",
+    (
+        Column("kernel", TEXT, "its name in A, or in B where A has none", json="name"),
+        Column("in_b", TEXT, "its names in B, where they are others", title="in B", wide=True, optional=True),
+        Column("rule", TEXT, "how the two were matched: name, given, bare name; gone or new", title="matched by"),
+        Column("count_a", COUNT, "slices in A", title="count A"),
+        Column("count_b", COUNT, "slices in B", title="count B"),
+        Column("core_a_ns", TIME, "core time in A", title="core A"),
+        Column("core_b_ns", TIME, "core time in B", title="core B"),
+        Column("on_core_a_ns", TIME, "on-core time in A", title="on-core A", wide=True),
+        Column("on_core_b_ns", TIME, "on-core time in B", title="on-core B", wide=True),
+        Column("mean_a_ns", MEAN_TIME, "of a slice of A", title="mean A", wide=True),
+        Column("mean_b_ns", MEAN_TIME, "of a slice of B", title="mean B", wide=True),
+        *GAP,
+    ),
+)
+GAPS = Columns(
+    "compare.gaps",
+    "A total of both sides: core and on-core time of the kernels asked for, wall.",
+    (
+        Column("metric", TEXT, "core_ns, on_core_ns or wall_ns", only="`total` says it in words"),
+        Column("total", TEXT, "the metric, and of what"),
+        Column("a_ns", TIME, "in A", title="A"),
+        Column("b_ns", TIME, "in B", title="B"),
+        *GAP,
+    ),
+)
+TREND = Columns(
+    "compare.trend",
+    "A trace, in the order given (three and more captures).",
+    (
+        Column("trace", TEXT, "its name"),
+        Column("wall_ns", TIME, "the window"),
+        Column("core_ns", TIME, "core time of the kernels asked for"),
+        Column("on_core_ns", TIME, "on-core time of the kernels asked for", title="on-core"),
+        Column("running", SHARE, "of the window, with any work running"),
+        Column("tasks", COUNT, "task records"),
+        Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
+        Column("in_flight", NUMBER, "tasks in flight"),
+        Column("bound", TEXT, "what bounds the run"),
+        Column("wall to first", NUMBER, "its wall over the first one's"),
+    ),
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Tabular):
-    """`kernels`: kernel, rule, count, core_ns, on_core_ns and mean_ns of A and of B, gap_ns and ratio (B over A)."""
+    """Both sides explained, their totals, kernels and waterfall beside one another."""
 
     a: Explanation
     b: Explanation
@@ -37,13 +87,17 @@ class Comparison(Tabular):
     not_like_for_like: tuple[str, ...]
     overlaps: tuple[Overlap | None, Overlap | None]  # of the kernels asked for, alone and in context side by side
 
-    def frame(self) -> pl.DataFrame:
-        return self.kernels
+    def tables(self) -> dict[str, Table]:
+        own = {"kernels": Table(KERNELS, self.kernels), "gaps": Table(GAPS, self.gaps())}
+        return {**own, **self.waterfall.tables()}
 
     def gaps(self) -> pl.DataFrame:
-        """The totals as a table: metric, A, B, gap, ratio."""
-        rows = [(name, a, b, b - a, b / a if a else None) for name, (a, b) in self.totals.items()]
-        schema = {"metric": pl.String, "A_ns": pl.Int64, "B_ns": pl.Int64, "gap_ns": pl.Int64, "ratio": pl.Float64}
+        """The totals of both sides."""
+        of = "" if self.kernels_asked is None else f" of {self.kernels_asked}"
+        told = {"core_ns": f"core time{of}", "on_core_ns": f"on-core time{of}", "wall_ns": "wall"}
+        rows = [(name, told[name], a, b, b - a, b / a if a else None) for name, (a, b) in self.totals.items()]
+        words, times = ("metric", "total"), ("a_ns", "b_ns", "gap_ns")
+        schema = {**dict.fromkeys(words, pl.String), **dict.fromkeys(times, pl.Int64), "ratio": pl.Float64}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def title(self) -> str:
@@ -51,16 +105,14 @@ class Comparison(Tabular):
         ratio = f"{b / a:.2f}x" if a else "–"
         return f"on-core time of {what}: {microseconds(a)} → {microseconds(b)} µs, {ratio}\n{self.waterfall.title()}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope compare --json` (docs/json.md)."""
         sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
             "verdicts": [self.a.verdict.sentence, self.b.verdict.sentence],
             "kernels_asked": self.kernels_asked,
             "totals": {name: list(pair) for name, pair in self.totals.items()},
-            "kernels": self.kernels.rename({"kernel": "name"}).to_dicts(),
-            "waterfall": self.waterfall.bars.to_dicts(),
-            "waterfall_kernels": self.waterfall.kernels.to_dicts(),
+            **all_rows(self.tables()),
             "waterfall_along": self.waterfall.kind,
             "not_like_for_like": list(self.not_like_for_like),
             "overlap": None if self.kernels_asked is None else sides,

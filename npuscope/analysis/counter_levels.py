@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import SERIES, WHOLE_DEVICE, by_time
+
+LEVEL = replace(NUMBER, show=lambda value: f"{value:,.4g}" if isinstance(value, int | float) else str(value))
+COUNTERS = Columns(
+    "info.counters",
+    "A counter of a lane. A value holds until the next sample.",
+    (
+        Column("name", TEXT, "as the capture calls it", title="counter"),
+        Column("lane", TEXT, "its lane, or whole device"),
+        Column("samples", COUNT, "in the window"),
+        Column("least", LEVEL, "the lowest value"),
+        Column("mean", LEVEL, "over time"),
+        Column("most", LEVEL, "the highest value"),
+        Column("share", SHARE, "of the window that it covers", title="of window", wide=True),
+    ),
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Counters(Tabular):
-    """A row per counter: lane, name, samples, least, mean, most, and the share of the window that it covers."""
+    """A row per counter and lane."""
 
     table: pl.DataFrame
 
-    def frame(self) -> pl.DataFrame:
-        return self.table
+    def tables(self) -> dict[str, Table]:
+        return {"counters": Table(COUNTERS, self.table)}
 
     def title(self) -> str:
         return f"counters: {self.table['samples'].sum():,} samples of {self.table.height:,}"
 
     def as_dict(self) -> dict[str, object]:
-        return {"counters": self.table.to_dicts()}
+        return all_rows(self.tables())
 
 
 def counters(trace: Trace) -> Counters:

@@ -10,10 +10,10 @@ import numpy as np
 
 from npuscope import progress
 from npuscope.analysis.changes import Change, WhatIf, changed_jobs, models_of, whatif
+from npuscope.analysis.forms import percent
 from npuscope.analysis.gains import Gain, Gains, ranked
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.replay import Jobs, replay
-from npuscope.analysis.table import percent
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints

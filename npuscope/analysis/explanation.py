@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from npuscope import progress
+from npuscope.analysis import busy_idle
 from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
 from npuscope.analysis.fan_out import FanOut, fan_out_of
+from npuscope.analysis.forms import TEXT, TIME
 from npuscope.analysis.hidden_exposed import Communication, Copies, Overlap, communication_of, copies_of, overlap_of
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.ledger import Scheduling, scheduling_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.repetition import Steps, steps_of
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.table import Column, Table, Tabular, all_rows
 from npuscope.analysis.verdict import Verdict, verdict_of
 from npuscope.analysis.work import Work
 from npuscope.trace.core import Trace
+
+KERNELS = busy_idle.KERNELS.plus(
+    Column("area", TEXT, "its part of the model (docs/metrics.md)", wide=True),
+    Column("path_ns", TIME, "on the path that decides the end", title="on path"),
+    place="report.kernels",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,14 +64,21 @@ class Explanation(Tabular):
             notes.append(f"{several} devices or ranks share the window; units are summed over them.")
         return tuple(dict.fromkeys(notes))
 
-    def frame(self) -> pl.DataFrame:
-        return self.busy.kernels
+    def tables(self) -> dict[str, Table]:
+        busy = self.busy.tables()
+        area = self.fan_out.kernels.select("kernel", "area").unique("kernel")
+        on_path = self.path.by_kernel().select("kernel", "path_ns")
+        kernels = busy["kernels"].frame.join(area, on="kernel", how="left", maintain_order="left")
+        kernels = kernels.join(on_path, on="kernel", how="left", maintain_order="left")
+        kernels = kernels.with_columns(pl.col("path_ns").fill_null(0))
+        return {**busy, "kernels": Table(KERNELS, kernels), **self.bubbles.tables()}
 
     def title(self) -> str:
         return f"{self.verdict}\n{self.busy.title()}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope report --json` (docs/json.md)."""
+        tables = self.tables()
         return {
             "format": self.trace.meta.format,
             "files": list(self.trace.meta.files),
@@ -74,7 +88,7 @@ class Explanation(Tabular):
             "verdict_numbers": self.verdict.numbers,
             **self.busy.as_dict(),
             "bubbles": self.bubbles.by_reason,
-            "blockers": self.bubbles.blockers().to_dicts(),
+            **all_rows({name: tables[name] for name in ("kernels", "idle", "blockers")}),
             "scheduling": self.scheduling.as_dict(),
             "critical_path": self.path.as_dict(),
             "fan_out": self.fan_out.as_dict(),

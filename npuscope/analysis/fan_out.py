@@ -4,33 +4,56 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from npuscope.analysis.areas import Rules, area_of, area_rules
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT, TIME
 from npuscope.analysis.repetition import Steps, steps_of
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import Work
 from npuscope.trace.core import Trace
+
+COUNTS = (
+    Column("tasks", COUNT, "launches; a task that runs several kernels counts once for each"),
+    Column("blocks", COUNT, "slices"),
+    Column("core_ns", TIME, "sum over cores"),
+)
+AREAS = Columns(
+    "report.fan_out.areas",
+    "A part of the model, the one with most tasks first.",
+    (
+        Column("area", TEXT, "by the kernels' names (docs/metrics.md)"),
+        Column("kernels", COUNT, "distinct kernels"),
+        *COUNTS,
+        Column("tasks per step", NUMBER, "tasks over steps"),
+        Column("tasks per layer", NUMBER, "tasks over layers, where they are known"),
+        Column("share", SHARE, "of all tasks"),
+    ),
+)
+KERNELS = Columns(
+    "report.fan_out.kernels",
+    "A kernel, the one with most tasks first.",
+    (Column("kernel", TEXT, "its name"), Column("area", TEXT, "its part of the model"), *COUNTS),
+)
 
 
 @dataclass(frozen=True, repr=False)
 class FanOut(Tabular):
-    """Both tables have tasks, blocks and core_ns, per area and per kernel, most tasks first.
+    """Per area and per kernel, most tasks first.
 
     Blocks of one task are one launch; a task that runs several kernels (a MIX task) counts once per kernel and area.
     """
 
-    areas: pl.DataFrame  # area, kernels, …, tasks per step, share of tasks
-    kernels: pl.DataFrame  # kernel, area, …
+    areas: pl.DataFrame
+    kernels: pl.DataFrame
     tasks: int
     blocks: int
     steps: int  # 1 where the trace has none
     layers: int | None  # found in a step by repetition
 
-    def frame(self) -> pl.DataFrame:
-        return self.areas
+    def tables(self) -> dict[str, Table]:
+        return {"areas": Table(AREAS, self.areas), "kernels": Table(KERNELS, self.kernels)}
 
     def title(self) -> str:
         steps = "one step" if self.steps == 1 else f"{self.steps} steps"
@@ -38,9 +61,9 @@ class FanOut(Tabular):
         layers = f" of {self.layers} layers" if self.layers else ""
         return f"fan-out: {self.tasks:,} tasks with {self.blocks:,} blocks of {kernels:,} kernels in {steps}{layers}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps, "layers": self.layers}
-        return {**plain, "areas": self.areas.to_dicts(), "kernels": self.kernels.to_dicts()}
+        return {**plain, **all_rows(self.tables())}
 
 
 def fan_out(trace: Trace, rules: str | Path | None = None) -> FanOut:

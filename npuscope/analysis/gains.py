@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.forms import SHARE, TEXT, TIME, microseconds
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 
 Kind = Literal["kernel", "dependency", "scheduler", "memory", "finding"]
+GAINS = Columns(
+    "whatif.gains",
+    "A change alone, the one that buys most first; gains do not add up.",
+    (
+        Column("kind", TEXT, "kernel, dependency, scheduler, memory or finding"),
+        Column("what", TEXT, "what is changed"),
+        Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
+        Column("half_ns", TIME, "the wall with half of it; null where half means nothing", title="at half"),
+        Column("nothing_ns", TIME, "the wall without it", title="at nothing"),
+        Column("gain_ns", TIME, "what of the wall it takes away"),
+        Column("gain", SHARE, "the same as a share of the wall", title="share"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -33,12 +47,14 @@ class Gains(Tabular):
     not_expressed: tuple[tuple[str, str], ...] = ()  # what, and why it cannot be tried
     notes: tuple[str, ...] = ()
 
-    def frame(self) -> pl.DataFrame:
-        rows = [(g.kind, g.what, g.half_ns, g.nothing_ns, self.wall_ns - g.nothing_ns) for g in self.gains]
-        names = {"kind": pl.String, "what": pl.String, "at half_ns": pl.Int64, "at nothing_ns": pl.Int64}
-        frame = pl.DataFrame(rows, schema={**names, "gain_ns": pl.Int64}, orient="row")
-        share = pl.Series("share", [percent(round(self.share(gain), 3) + 0.0) for gain in self.gains], dtype=pl.String)
-        return frame.with_columns(share)
+    def tables(self) -> dict[str, Table]:
+        rows = [(g.kind, g.what, g.how, g.half_ns, g.nothing_ns) for g in self.gains]
+        schema = {"kind": pl.String, "what": pl.String, "how": pl.String, "half_ns": pl.Int64, "nothing_ns": pl.Int64}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        gains = pl.Series("gain", [self.share(gain) for gain in self.gains], dtype=pl.Float64)
+        return {
+            "gains": Table(GAINS, frame.with_columns((self.wall_ns - pl.col("nothing_ns")).alias("gain_ns"), gains))
+        }
 
     def share(self, gain: Gain) -> float:
         """What of the wall time it takes away."""
@@ -47,10 +63,10 @@ class Gains(Tabular):
     def title(self) -> str:
         return f"what if: {microseconds(self.wall_ns)} µs, and with one thing at half its cost or at none"
 
-    def as_dict(self) -> dict[str, Any]:
-        rows = [{**vars(g), "gain_ns": self.wall_ns - g.nothing_ns, "gain": self.share(g)} for g in self.gains]
+    def as_dict(self) -> dict[str, object]:
         cannot = [{"what": what, "why": why} for what, why in self.not_expressed]
-        return {"wall_ns": self.wall_ns, "gains": rows, "not_expressed": cannot, "notes": list(self.notes)}
+        rows = all_rows(self.tables())
+        return {"wall_ns": self.wall_ns, **rows, "not_expressed": cannot, "notes": list(self.notes)}
 
 
 def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:

@@ -8,19 +8,31 @@ episodes, on every lane of the units it uses, time is the set's own run, other k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds, percent, short
 from npuscope.analysis.readiness import Readiness, readiness
-from npuscope.analysis.table import Tabular, microseconds, percent, short
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, one_group, union
 from npuscope.trace.intervals import Ints, largest
+
+UNITS = Columns(
+    "report.overlap.units",
+    "A unit while the kernels asked for are under way; an object by unit. The three times sum to lanes × that time.",
+    (
+        Column("unit", TEXT, "that the kernels use"),
+        Column("lanes", COUNT, "of the unit"),
+        Column("run_ns", TIME, "the kernels ran", title="own run"),
+        Column("hidden_ns", TIME, "other kernels ran"),
+        Column("exposed_ns", TIME, "nothing ran"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +55,7 @@ class PingPong:
 
 @dataclass(frozen=True, repr=False)
 class Overlap(Tabular):
-    """`units`: unit, lanes, run_ns, hidden_ns, exposed_ns during the set's episodes; they sum to lanes × episodes."""
+    """How much of a kernel set's waiting other kernels covered, unit by unit, during its episodes."""
 
     kernels: tuple[str, ...]
     slices: int
@@ -62,8 +74,8 @@ class Overlap(Tabular):
         hidden, exposed = int(self.units["hidden_ns"].sum()), int(self.units["exposed_ns"].sum())
         return hidden / (hidden + exposed) if hidden + exposed else None
 
-    def frame(self) -> pl.DataFrame:
-        return self.units
+    def tables(self) -> dict[str, Table]:
+        return {"units": Table(UNITS, self.units)}
 
     def title(self) -> str:
         names = ", ".join(short(name, 40) for name in self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
@@ -76,7 +88,7 @@ class Overlap(Tabular):
             lines.append(ping_pong_sentence(self.ping_pong))
         return "\n".join([*lines, *self.notes])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         pong = self.ping_pong
         return {
             "kernels": list(self.kernels),
@@ -87,8 +99,8 @@ class Overlap(Tabular):
             "episode_ns": self.episode_ns,
             "alone_ns": self.alone_ns,
             "hidden_share": self.hidden_share,
-            "units": {row.pop("unit"): row for row in self.units.to_dicts()},
-            "ping_pong": None if pong is None else {**vars(pong), "serial_ns": pong.serial_ns},
+            "units": self.heart().keyed(),
+            "ping_pong": None if pong is None else {**asdict(pong), "serial_ns": pong.serial_ns},
             "notes": list(self.notes),
         }
 

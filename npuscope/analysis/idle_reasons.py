@@ -20,13 +20,36 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent, short
 from npuscope.analysis.readiness import Readiness, readiness
-from npuscope.analysis.table import Tabular, microseconds, percent, short
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.waits import Pieces, add_after_data, add_without_edges, coarse_reasons, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, outside, union
 from npuscope.trace.intervals import Ints
+
+IDLE = Columns(
+    "report.idle",
+    "A reason for idle time, the largest first.",
+    (
+        Column("reason", TEXT, "why the core lanes were idle"),
+        Column("idle_ns", TIME, "over all core lanes"),
+        Column("pieces", COUNT, "stretches of idle time", title="stretches"),
+        Column("share", SHARE, "of all core time", title="of core time"),
+    ),
+)
+BLOCKERS = Columns(
+    "report.blockers",
+    "Who waited for whom: the three longest of each reason.",
+    (
+        Column("reason", TEXT, "why"),
+        Column("kernel", TEXT, "what ran next on the lane that was idle", title="kernel that waited"),
+        Column("blocker", TEXT, "what it waited for; null where it was no kernel", title="for"),
+        Column("idle_ns", TIME, "of all such stretches"),
+        Column("pieces", COUNT, "such stretches", title="stretches"),
+    ),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,14 +69,17 @@ class Bubbles(Tabular):
     @property
     def by_reason(self) -> dict[str, int]:
         """Reason -> nanoseconds over all core lanes, largest first."""
-        return {str(reason): int(ns) for reason, ns in self.frame().select("reason", "idle_ns").iter_rows()}
+        return {str(reason): int(ns) for reason, ns in self._reasons().select("reason", "idle_ns").iter_rows()}
 
-    def frame(self) -> pl.DataFrame:
+    def tables(self) -> dict[str, Table]:
+        return {"idle": Table(IDLE, self._reasons()), "blockers": Table(BLOCKERS, self.blockers())}
+
+    def _reasons(self) -> pl.DataFrame:
         length = pl.col("end") - pl.col("start")
         table = self.segments.group_by("reason").agg(idle_ns=length.sum(), pieces=pl.len())
         whole = self.lanes * self.window_ns
-        share = (pl.col("idle_ns") / whole).alias("share of core time") if whole else pl.lit(0.0)
-        return table.with_columns(share).sort("idle_ns", "reason", descending=[True, False])
+        share = (pl.col("idle_ns") / whole) if whole else pl.lit(0.0)
+        return table.with_columns(share=share).sort("idle_ns", "reason", descending=[True, False])
 
     def by_lane(self) -> pl.DataFrame:
         """Nanoseconds per lane and reason."""
@@ -61,7 +87,7 @@ class Bubbles(Tabular):
         return self.segments.group_by("lane", "reason").agg(idle_ns=length.sum()).sort("lane", "reason")
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
-        """Who waited for whom: the longest of each reason; reason, kernel, blocker, idle_ns, pieces of gaps."""
+        """Who waited for whom: the longest of each reason."""
         told = self.segments.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
         table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())

@@ -8,22 +8,82 @@ dispatch→finish; and cores × window = run + one column of reasons, each with 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.analysis.busy_idle import scheduler_lanes
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, microseconds, percent
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waits import PARTS
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace, arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
 
 MOST_CORES = 1_000_000  # a capture that claims more is not believed
+
+LEDGER = Columns(
+    "report.scheduling.ledger",
+    "Where core time went: run, or a reason for idle time. Core times sum to cores × window, path times to the window.",
+    (
+        Column("part", TEXT, "run, or a reason", title="where core time went"),
+        Column("core_ns", TIME, "over all cores"),
+        Column("share", SHARE, "of all cores' time", title="of all cores"),
+        Column("path_ns", TIME, "of the window, along the path that decides the end", title="on path"),
+        Column("path_share", SHARE, "of the window", title="of window"),
+    ),
+)
+THREADS = Columns(
+    "report.scheduling.threads",
+    "What a thread of the AICPU did.",
+    (
+        Column("thread", TEXT, "as the capture calls it"),
+        Column("role", TEXT, "scheduler or orchestrator, where told"),
+        Column("phase", TEXT, "what it did"),
+        Column("count", COUNT, "times"),
+        Column("self_ns", TIME, "without phases inside it"),
+        Column("share", SHARE, "of the window", title="of window"),
+    ),
+)
+SPMD = Columns(
+    "report.scheduling.spmd",
+    "A kernel whose launches have several blocks; means over its launches.",
+    (
+        Column("kernel", TEXT, "its name", title="SPMD kernel"),
+        Column("launches", COUNT, "with several blocks"),
+        Column("blocks", NUMBER, "of a launch"),
+        Column("width", NUMBER, "cores that a launch used", title="cores"),
+        Column("waves", NUMBER, "the most blocks that a core got"),
+        Column("tail_ns", MEAN_TIME, "from the first core with nothing left to the last block's end"),
+        Column("tail_share", SHARE, "the tails, of the launches' time", title="tail"),
+        Column("efficiency", SHARE, "run time, of cores × time of the launches"),
+    ),
+)
+FACTS = Columns(
+    "report.scheduling",
+    "Means over task records that have the stamps; null where none has.",
+    (
+        Column("tasks", COUNT, "task records: one per block on a core"),
+        Column("launches", COUNT, "distinct tasks"),
+        Column("cores", COUNT, "of the device"),
+        Column("cores_seen", COUNT, "in the capture", wide=True),
+        Column("window_ns", TIME, "the window"),
+        Column("stamped", COUNT, "task records with dispatch and finish", wide=True),
+        Column("mean_dispatch_to_start_ns", MEAN_TIME, "handed out to started", title="dispatch → start"),
+        Column("mean_queued_ns", MEAN_TIME, "of that, behind a running task", title="of it queued"),
+        Column("mean_run_ns", MEAN_TIME, "the run", title="start → end (run)"),
+        Column("mean_end_to_finish_ns", MEAN_TIME, "until the scheduler saw the end", title="end → finish"),
+        Column("mean_dispatch_to_finish_ns", MEAN_TIME, "all of it", title="dispatch → finish"),
+        Column("overhead", SHARE, "1 − run / (dispatch → finish)", title="overhead, 1 − run / (dispatch → finish)"),
+        Column("queued", SHARE, "of dispatch → finish, behind a running task", wide=True),
+        Column("tasks_per_second", NUMBER, "over the window"),
+        Column("in_flight", NUMBER, "by Little's law: tasks per second × dispatch → finish", title="tasks in flight"),
+    ),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,9 +103,9 @@ class Scheduling(Tabular):
     mean_dispatch_to_finish_ns: float | None
     overhead: float | None  # 1 - run / (dispatch -> finish)
     in_flight: float | None  # Little's law: tasks per second × mean dispatch -> finish
-    ledger: pl.DataFrame  # part, core_ns, share, path_ns, path_share
-    threads: pl.DataFrame  # thread, role, phase, count, self_ns, share
-    spmd: pl.DataFrame  # kernel, launches, blocks, width, waves, tail_ns, tail_share, efficiency
+    ledger: pl.DataFrame
+    threads: pl.DataFrame
+    spmd: pl.DataFrame
     notes: tuple[str, ...]
 
     @property
@@ -63,8 +123,13 @@ class Scheduling(Tabular):
     def tasks_per_second(self) -> float:
         return self.tasks / (self.window_ns / 1e9) if self.window_ns else 0.0
 
-    def frame(self) -> pl.DataFrame:
-        return self.ledger
+    def tables(self) -> dict[str, Table]:
+        ledger, threads = Table(LEDGER, self.ledger), Table(THREADS, self.threads)
+        return {"ledger": ledger, "threads": threads, "spmd": Table(SPMD, self.spmd)}
+
+    def facts(self) -> Table:
+        """The counts and means, in one row."""
+        return Table(FACTS, pl.DataFrame({name: [getattr(self, name)] for name in FACTS.keys}))
 
     def title(self) -> str:
         told = [
@@ -76,16 +141,8 @@ class Scheduling(Tabular):
             told.append(f"{self.in_flight:.1f} tasks in flight on {self.cores} cores")
         return "\n".join(["; ".join(told), *self.notes])
 
-    def as_dict(self) -> dict[str, Any]:
-        plain = {name: value for name, value in vars(self).items() if not isinstance(value, pl.DataFrame)}
-        tables = {name: getattr(self, name).to_dicts() for name in ("ledger", "threads", "spmd")}
-        return {
-            **plain,
-            "tasks_per_second": self.tasks_per_second,
-            "queued": self.queued,
-            "notes": list(self.notes),
-            **tables,
-        }
+    def as_dict(self) -> dict[str, object]:
+        return {**self.facts().rows()[0], "notes": list(self.notes), **all_rows(self.tables())}
 
 
 def scheduling(trace: Trace, cores: int | None = None) -> Scheduling:
@@ -146,7 +203,7 @@ def _queued(work: Work) -> Ints:
     return np.maximum(queued, 0)
 
 
-def _mean(values: Any, known: Any) -> float | None:
+def _mean(values: Ints, known: NDArray[np.bool_]) -> float | None:
     return float(values[known].mean()) if known.any() else None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.forms import short
 from npuscope.analysis.matching import Match
 from npuscope.analysis.summary import NOT_TOLD, TYPES
-from npuscope.analysis.table import short
 from npuscope.trace.tensors import source_column
 
 MOST = 5  # kernels named per difference

@@ -9,14 +9,14 @@ communication, and idle time with the reason of what ended it. Both add up to th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent
 from npuscope.analysis.readiness import Readiness, readiness
-from npuscope.analysis.table import Tabular, microseconds, percent
-from npuscope.analysis.waits import Columns, Pieces, add_after_data, add_without_edges, kernel_names
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
+from npuscope.analysis.waits import PieceArrays, Pieces, add_after_data, add_without_edges, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import gaps, one_group, outside, union
@@ -24,6 +24,21 @@ from npuscope.trace.intervals import Ints
 
 LINKS = ("dependency", "core", "none")  # why a slice of the path began no earlier: its producer, its core, neither
 NO_LINK = LINKS.index("none")
+ON_PATH = (
+    Column("segments", COUNT, "stretches of the path; null for waits"),
+    Column("path_ns", TIME, "on the path: the end can fall by this at most", title="on path"),
+    Column("share", SHARE, "of the window", title="of window"),
+)
+PATH = Columns(
+    "report.critical_path.table",
+    "A kernel or a wait on the path that decides the end, the longest first; they sum to the window.",
+    (Column("what", TEXT, "a kernel's name, or `wait:` and the reason", title="kernel or wait"), *ON_PATH),
+)
+PATH_KERNELS = Columns(
+    "report.critical_path.kernels",
+    "A kernel that runs on the path.",
+    (Column("kernel", TEXT, "its name", json="name"), *ON_PATH),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,8 +61,8 @@ class CriticalPath(Tabular):
         return {str(part): int(ns) for part, ns in table.iter_rows()}
 
     def by_kernel(self) -> pl.DataFrame:
-        """What each kernel runs on the path: kernel, segments, path_ns, share. The end can fall by path_ns at most
-        if the kernel costs nothing and every task stays on its core in its order."""
+        """What each kernel runs on the path. The end can fall by path_ns at most if the kernel costs nothing and every
+        task stays on its core in its order."""
         run = self.segments.filter(pl.col("part") == "run")
         table = run.group_by("kernel").agg(segments=pl.len(), path_ns=(pl.col("end") - pl.col("start")).sum())
         share = pl.col("path_ns") / self.window_ns if self.window_ns else pl.lit(0.0)
@@ -59,8 +74,15 @@ class CriticalPath(Tabular):
         table = run.group_by("link").agg(ns=(pl.col("end") - pl.col("start")).sum())
         return {str(link): int(ns) for link, ns in table.iter_rows()}
 
-    def frame(self) -> pl.DataFrame:
-        return self.by_kernel()
+    def tables(self) -> dict[str, Table]:
+        return {"kernels": Table(PATH_KERNELS, self.by_kernel()), "table": Table(PATH, self._kernels_and_waits())}
+
+    def _kernels_and_waits(self) -> pl.DataFrame:
+        waits = [(f"wait: {part}", ns) for part, ns in self.by_part().items() if part != "run"]
+        frame = pl.DataFrame(waits, schema={"what": pl.String, "path_ns": pl.Int64}, orient="row")
+        frame = frame.with_columns(share=pl.col("path_ns") / max(self.window_ns, 1))
+        both = pl.concat([self.by_kernel().rename({"kernel": "what"}), frame], how="diagonal_relaxed")
+        return both.sort("path_ns", "what", descending=[True, False])
 
     def title(self) -> str:
         what = "critical path" if self.kind == "chain" else "cover of the timeline (no edges, so no critical path)"
@@ -68,14 +90,14 @@ class CriticalPath(Tabular):
         lines = [f"{what}: {self.slices:,} slices over {microseconds(self.window_ns)} µs; {parts}"]
         return "\n".join([*lines, *self.notes])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "kind": self.kind,
             "slices": self.slices,
             "window_ns": self.window_ns,
             "parts": self.by_part(),
             "run_by_link": self.by_link(),
-            "kernels": self.by_kernel().rename({"kernel": "name"}).to_dicts(),
+            **all_rows(self.tables()),
             "bound": {"kernels": dict(self.by_kernel().select("kernel", "path_ns").iter_rows()),
                       "reasons": {part: ns for part, ns in self.by_part().items() if part != "run"}},
             "notes": list(self.notes),
@@ -95,7 +117,7 @@ def path_of(work: Work, ready: Readiness) -> CriticalPath:
     return cover_of(work, ready)
 
 
-def _close(work: Work, kind: str, found: Columns, link: Ints, notes: tuple[str, ...]) -> CriticalPath:
+def _close(work: Work, kind: str, found: PieceArrays, link: Ints, notes: tuple[str, ...]) -> CriticalPath:
     """Pieces in time order, with `link` per slice of the work, as a path."""
     lanes = pl.concat([work.lanes["lane"], pl.Series([None], dtype=pl.UInt32)])
     tasks = pl.concat([work.slices["task"], pl.Series([None], dtype=pl.Int64)])

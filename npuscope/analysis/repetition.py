@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import COUNT, FLAG, TIME
 from npuscope.analysis.summary import kernel_group
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, union
@@ -32,12 +32,25 @@ OUTLIER = 1.5  # times the median span
 MOST_SHARED = 0.5  # of a stretch's span with the next one
 SEARCHED = 200_000  # slices of a sequence looked at
 
+STEPS = Columns(
+    "report.steps.table",
+    "A step, in order. Sums and unions are of all rows, core times of those that count once.",
+    (
+        Column("step", COUNT, "its number"),
+        Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
+        Column("span_ns", TIME, "first start to last end"),
+        Column("slices", COUNT, "rows"),
+        Column("sum_ns", TIME, "of all rows", wide=True),
+        Column("union_ns", TIME, "of all rows", wide=True),
+        Column("core_ns", TIME, "sum of what counts once"),
+        Column("on_core_ns", TIME, "union of what counts once", title="on-core"),
+        Column("outlier", FLAG, "longer than 1.5 times the median"),
+    ),
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Steps(Tabular):
-    """`table`: step, start, span_ns, slices, sum_ns and union_ns over all rows, core_ns and on_core_ns over those
-    that count once, outlier."""
-
     table: pl.DataFrame
     source: str  # "column", "repetition" or "none"
     layers: int | None  # repeats found inside a typical step
@@ -57,8 +70,8 @@ class Steps(Tabular):
         """Steps longer than 1.5 times the median of all."""
         return [int(step) for step in self.table.filter("outlier")["step"]]
 
-    def frame(self) -> pl.DataFrame:
-        return self.table
+    def tables(self) -> dict[str, Table]:
+        return {"table": Table(STEPS, self.table)}
 
     def title(self) -> str:
         if self.source == "none":
@@ -75,14 +88,14 @@ class Steps(Tabular):
             told.append(f"{self.unassigned:,} slices belong to none")
         return "; ".join(told)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "source": self.source,
             "first_penalty": self.first_penalty,
             "outliers": self.outliers,
             "layers": self.layers,
             "unassigned": self.unassigned,
-            "table": self.table.to_dicts(),
+            **all_rows(self.tables()),
         }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 import polars as pl
 
-from npuscope.analysis.counter_levels import counters
+from npuscope.analysis.counter_levels import COUNTERS, counters
+from npuscope.analysis.forms import COUNT, TEXT, TIME
+from npuscope.analysis.table import Column, Columns, Table, all_rows
 from npuscope.trace.core import Trace
 from npuscope.trace.schema import is_work
 
@@ -16,6 +17,15 @@ TOP = 10
 TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
 CORES = ("Accelerator Core", "Task Type", "taskType")  # columns with the kind of core, likewise
 NOT_TOLD = ["N/A", ""]
+TOP_KERNELS = Columns(
+    "info.top_kernels",
+    "A kernel of device lanes, the largest sum first, at most ten; what is told twice counts once.",
+    (
+        Column("kernel", TEXT, "the operator type where the capture has one, else the name"),
+        Column("count", COUNT, "slices"),
+        Column("total_ns", TIME, "a sum: lanes that overlap count each", title="sum"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -25,18 +35,6 @@ class KernelTotal:
     kernel: str
     count: int
     total_ns: int
-
-
-@dataclass(frozen=True)
-class CounterLevel:
-    """One counter of one lane; `mean` is over time. `lane` is "whole device" where the counter has none."""
-
-    lane: str
-    name: str
-    samples: int
-    least: float
-    mean: float
-    most: float
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,20 @@ class Summary:
     step_ids: tuple[int, ...]
     edges: int
     samples: int
-    counters: tuple[CounterLevel, ...]
+    counters: pl.DataFrame
     merged: Mapping[str, int]
     marked: Mapping[str, int]
     repaired: Mapping[str, int]
     dropped: Mapping[str, int]
     unknown: Mapping[str, int]
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def tables(self) -> dict[str, Table]:
+        kernels = pl.DataFrame(self.top_kernels, schema=TOP_KERNELS.keys, orient="row")
+        return {"top_kernels": Table(TOP_KERNELS, kernels), "counters": Table(COUNTERS, self.counters)}
+
+    def as_dict(self) -> dict[str, object]:
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**plain, **all_rows(self.tables())}
 
 
 def kernel_group(slices: pl.DataFrame) -> pl.Expr:
@@ -116,7 +119,7 @@ def summarise(trace: Trace) -> Summary:
         step_ids=steps,
         edges=trace.edges.height,
         samples=trace.counters.height,
-        counters=tuple(CounterLevel(*row) for row in counters(trace).table.drop("share").iter_rows()),
+        counters=counters(trace).table,
         merged=meta.merged,
         marked=meta.marked,
         repaired=meta.repaired,

@@ -1,69 +1,154 @@
-"""Results that print as a table, show as one in a notebook, and convert to a Polars frame."""
+"""Tables: columns declared once beside a result, which text, Markdown, pages and JSON all follow.
+
+A result gives its `tables()`. Each is a frame with its `Columns`: what a column is called in the frame and in JSON,
+what people read above it, how its cells read, and where it is shown. Text leaves out what is `wide` unless it is asked
+for; Markdown and pages have room for all; JSON also has what is `only` for programs. To add a column, add a `Column`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
-from math import ceil
 
 import polars as pl
 
-WIDEST = 56  # characters of a text cell
-LEVELS = " ▁▂▃▄▅▆▇█"
+from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, short
+
 MOST = 20  # rows printed of a long table
 
 
-class Tabular(ABC):
-    """A result whose heart is one table. Subclasses are frozen dataclasses with `repr=False`."""
+@dataclass(frozen=True)
+class Column:
+    """One column, for every output. `meaning` is what docs/columns.md says of it."""
 
-    @abstractmethod
-    def frame(self) -> pl.DataFrame:
-        """The result as a Polars frame; times are integer nanoseconds."""
+    key: str  # in the frame
+    form: Form
+    meaning: str
+    title: str = ""  # the heading without its unit; made from the key where it says enough
+    json: str = ""  # the key in JSON where it is another one
+    wide: bool = False  # only where there is room: left out of text unless asked for
+    only: str = ""  # why only programs get it
+    optional: bool = False  # people do not see it where no row has it
+    absent: str = NOTHING  # what people read where a row has none
+    of: pl.Expr | None = field(default=None, compare=False, repr=False)  # how it is computed over the rows it sums up
 
-    def title(self) -> str:
-        """One line above the table."""
-        return type(self).__name__
+    @property
+    def name(self) -> str:
+        return self.json or self.key
 
-    def __str__(self) -> str:
-        return "\n".join([self.title(), *frame_lines(self.frame())])
+    @property
+    def heading(self) -> str:
+        """What people read above it, with the unit."""
+        title = self.title or self.key.removesuffix("_ns").replace("_", " ")
+        return f"{title} {self.form.unit}" if self.form.unit else title
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.title())}</p>{self.frame()._repr_html_()}"
-
-
-def frame_lines(frame: pl.DataFrame, most: int = MOST) -> list[str]:
-    """A frame as aligned text. Columns that end in `_ns` are shown in microseconds, floats as they are read."""
-    names = [heading(name) for name in frame.columns]
-    rows = [
-        [short(cell(name, value)) for name, value in zip(frame.columns, row, strict=True)]
-        for row in frame.head(most).rows()
-    ]
-    numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    lines = aligned([names, *rows], numeric)
-    if frame.height > most:
-        lines.append(f"  … and {frame.height - most:,} more rows")
-    return lines
+    def cell(self, value: object) -> str:
+        return self.absent if value is None or value != value else self.form.show(value)
 
 
-def heading(column: str) -> str:
-    """A column's name as people read it, with its unit."""
-    return column[:-3] + " µs" if column.endswith("_ns") else column
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table in order. `place` is where JSON has it (`report.kernels`), `about` says what a row is."""
+
+    place: str
+    about: str
+    columns: tuple[Column, ...]
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def plus(self, *more: Column, place: str = "") -> Columns:
+        """These, and further ones; of a table somewhere else where `place` is given."""
+        return replace(self, columns=(*self.columns, *more), place=place or self.place)
+
+    def titled(self, **titles: str) -> Columns:
+        """With other headings, by key."""
+        return replace(self, columns=tuple(replace(c, title=titles.get(c.key, c.title)) for c in self.columns))
+
+    def computed(self) -> list[pl.Expr]:
+        """The columns that are an expression over the rows they sum up."""
+        return [column.of.alias(column.key) for column in self.columns if column.of is not None]
+
+    @property
+    def keys(self) -> list[str]:
+        return [column.key for column in self.columns]
 
 
-def cell(column: str, value: object) -> str:
-    """A value as people read it, in the unit of its column's heading."""
-    if value is None:
-        return "–"
-    if column.endswith("_ns") and isinstance(value, int | float):
-        return microseconds(value)
-    if isinstance(value, float):
-        return f"{value:,.3f}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
+@dataclass(frozen=True)
+class Table:
+    """A frame and what its columns are. A column that the frame does not have is nowhere."""
+
+    columns: Columns
+    frame: pl.DataFrame
+
+    @property
+    def there(self) -> list[Column]:
+        return [column for column in self.columns if column.key in self.frame.columns]
+
+    def shown(self, wide: bool = True) -> list[Column]:
+        """The columns for people."""
+        return [column for column in self.there if self._is_shown(column, wide)]
+
+    def _is_shown(self, column: Column, wide: bool) -> bool:
+        absent = column.optional and self.frame[column.key].null_count() == self.frame.height
+        return not column.only and (wide or not column.wide) and not absent
+
+    def rows(self) -> list[dict[str, object]]:
+        """The rows as JSON has them."""
+        there = self.there
+        return self.frame.select(pl.col(column.key).alias(column.name) for column in there).to_dicts()
+
+    def keyed(self) -> dict[str, dict[str, object]]:
+        """The same as an object: the first column's value -> the others."""
+        first = self.there[0].name
+        return {str(row.pop(first)): row for row in self.rows()}
+
+    def cells(self, most: int | None = None, wide: bool = True) -> list[list[str]]:
+        """The rows as people read them."""
+        shown = self.shown(wide)
+        rows = self.frame.head(self.frame.height if most is None else most).select(c.key for c in shown)
+        return [[column.cell(value) for column, value in zip(shown, row, strict=True)] for row in rows.iter_rows()]
+
+    def lines(self, most: int = MOST, wide: bool = False) -> list[str]:
+        """As aligned text."""
+        shown = self.shown(wide)
+        rows = [[short(cell) for cell in row] for row in self.cells(most, wide)]
+        lines = aligned([[column.heading for column in shown], *rows], [column.form.right for column in shown])
+        if self.frame.height > most:
+            lines.append(f"  … and {self.frame.height - most:,} more rows")
+        return lines
+
+    def heads(self) -> list[dict[str, object]]:
+        """The columns as page/table.js takes them, beside `rows()`."""
+        return [{"key": c.name, "title": c.heading, "show": c.form.name, "right": c.form.right} for c in self.shown()]
+
+    def facts(self) -> Table:
+        """One row upright: a line per column with its name and its value."""
+        values = self.cells(1)[0]
+        pairs = [(c.heading, value) for c, value in zip(self.shown(), values, strict=True) if value != NOTHING]
+        return Table(FACTS, pl.DataFrame(pairs, schema={"what": pl.String, "value": pl.String}, orient="row"))
+
+    def sorted_by(self, key: str) -> Table:
+        return replace(self, frame=self.frame.sort(key, descending=True, nulls_last=True, maintain_order=True))
+
+
+FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
+
+
+def derived(frame: pl.DataFrame) -> Table:
+    """A frame whose columns nobody can declare beforehand: `_ns` are times, the rest reads as its type tells."""
+    columns = (
+        Column(name, _form(name, dtype), "", title=name.removesuffix("_ns")) for name, dtype in frame.schema.items()
+    )
+    return Table(Columns("", "", tuple(columns)), frame)
+
+
+def _form(name: str, dtype: pl.DataType) -> Form:
+    if name.endswith("_ns"):
+        return TIME
+    return NUMBER if dtype.is_numeric() else TEXT
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Iterable[bool]) -> list[str]:
@@ -76,30 +161,33 @@ def aligned(rows: Sequence[Sequence[str]], right: Iterable[bool]) -> list[str]:
     ]
 
 
-def printable(text: str) -> str:
-    """Names come from captures: what would move a terminal's cursor is shown, not obeyed."""
-    return "".join(c if c.isprintable() else "�" for c in text)
+class Tabular(ABC):
+    """A result of tables, the first of which is its heart. Subclasses are frozen dataclasses with `repr=False`."""
+
+    @abstractmethod
+    def tables(self) -> Mapping[str, Table]:
+        """Every table by the key that JSON has it under; times are integer nanoseconds."""
+
+    def heart(self) -> Table:
+        return next(iter(self.tables().values()))
+
+    def frame(self) -> pl.DataFrame:
+        """The heart as a Polars frame."""
+        return self.heart().frame
+
+    def title(self) -> str:
+        """One line above the table."""
+        return type(self).__name__
+
+    def __str__(self) -> str:
+        return "\n".join([self.title(), *self.heart().lines()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.title())}</p>{self.frame()._repr_html_()}"
 
 
-def short(text: str, width: int = WIDEST) -> str:
-    """A name that fits a table."""
-    return printable(text if len(text) <= width else text[: width - 1] + "…")
-
-
-def microseconds(ns: float | None) -> str:
-    """Nanoseconds as microseconds with three decimals; a dash for none."""
-    return "–" if ns is None or ns != ns else f"{ns / 1000:,.3f}"
-
-
-def percent(share: float | None) -> str:
-    return "–" if share is None or share != share else f"{share:.1%}"
-
-
-def levels(shares: Iterable[float]) -> str:
-    """Shares of one as a row of bars, a character each; what is not nothing can be seen."""
-    most = len(LEVELS) - 1
-    return "".join(LEVELS[min(max(ceil(share * most - 0.01), 0), most)] for share in shares)
-
-
-def times(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}x"
+def all_rows(tables: Mapping[str, Table]) -> dict[str, object]:
+    """Tables as JSON has them."""
+    return {name: table.rows() for name, table in tables.items()}

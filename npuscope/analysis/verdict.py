@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import microseconds, percent, short
 from npuscope.analysis.hidden_exposed import Communication, Copies, when_ran
 from npuscope.analysis.ledger import Scheduling
 from npuscope.analysis.path import CriticalPath
-from npuscope.analysis.table import microseconds, percent, short
 from npuscope.analysis.waits import SCHEDULING
 from npuscope.analysis.work import CORES, Work
 

@@ -33,7 +33,7 @@ _ON_CORES = ("dependency+FIN+dispatch+starved", "pickup", "dependency+FIN+dispat
 _ON_STREAMS = ("dispatch", "dependency+pickup", "dependency+dispatch+pickup")
 
 
-class Columns(NamedTuple):
+class PieceArrays(NamedTuple):
     """Pieces of time: a group (a lane, say), start, end, the row of the slice it belongs to, the part's number, and the
     row of the slice that was waited for (NONE where nobody was)."""
 
@@ -53,19 +53,19 @@ class Pieces:
     """Pieces of time, gathered as they are found. Empty ones are left out."""
 
     def __init__(self) -> None:
-        self._found: list[Columns] = []
+        self._found: list[PieceArrays] = []
 
     def add(self, part: str, group: Ints, start: Ints, end: Ints, row: Ints, blocker: Ints | None = None) -> None:
         kept = end > start
         number = np.full(int(kept.sum()), PARTS.index(part))
         blocking = np.full(len(number), NONE) if blocker is None else blocker[kept]
-        self._found.append(Columns(group[kept], start[kept], end[kept], row[kept], number, blocking))
+        self._found.append(PieceArrays(group[kept], start[kept], end[kept], row[kept], number, blocking))
 
-    def in_order(self) -> Columns:
+    def in_order(self) -> PieceArrays:
         """All pieces by group, then start."""
         columns = [np.concatenate(column) for column in zip(*self._found, strict=True)]
         order = np.lexsort((columns[1], columns[0]))
-        return Columns(*(column[order] for column in columns))
+        return PieceArrays(*(column[order] for column in columns))
 
 
 def add_after_data(pieces: Pieces, ready: Readiness, group: Ints, start: Ints, end: Ints, row: Ints) -> None:

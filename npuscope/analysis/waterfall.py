@@ -16,9 +16,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import TEXT, TIME, microseconds
 from npuscope.analysis.matching import Match
 from npuscope.analysis.path import CriticalPath
-from npuscope.analysis.table import Tabular, microseconds
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.traffic import tensor_bytes
 from npuscope.analysis.waits import REASONS
 from npuscope.analysis.work import Work
@@ -34,10 +35,30 @@ TASKS, SIZE, SPEED, PLACE = (
 UNATTRIBUTED = "not attributed"
 _UNTOLD = {"edge", *(reason for reason in REASONS if "dependency+" in reason)}  # reasons that name no single cause
 
+BARS = Columns(
+    "compare.waterfall",
+    "A part of the gap; they sum to the wall of B minus that of A.",
+    (
+        Column("part", TEXT, "where the time comes from"),
+        Column("ns", TIME, "more (or less) time in B", title="gap"),
+    ),
+)
+KERNELS = Columns(
+    "compare.waterfall_kernels",
+    "A kernel whose time on the path differs, the most changed first; what its parts sum to is the kernel's gap.",
+    (
+        Column("kernel", TEXT, "its name in A, or in B where A has none"),
+        Column("tasks_ns", TIME, TASKS),
+        Column("size_ns", TIME, SIZE),
+        Column("speed_ns", TIME, SPEED),
+        Column("place_ns", TIME, PLACE, title="onto/off path"),
+    ),
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Waterfall(Tabular):
-    """`bars`: part, ns; they sum to B's wall minus A's. `kernels`: kernel and its four parts."""
+    """`bars` sum to B's wall minus A's; `kernels` has four parts of each kernel's share of it."""
 
     bars: pl.DataFrame
     kernels: pl.DataFrame
@@ -48,8 +69,8 @@ class Waterfall(Tabular):
     def gap_ns(self) -> int:
         return self.wall[1] - self.wall[0]
 
-    def frame(self) -> pl.DataFrame:
-        return self.bars.rename({"ns": "gap_ns"})
+    def tables(self) -> dict[str, Table]:
+        return {"waterfall": Table(BARS, self.bars), "waterfall_kernels": Table(KERNELS, self.kernels)}
 
     def title(self) -> str:
         a, b = (microseconds(wall) for wall in self.wall)

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import short
 from npuscope.analysis.summary import kernel_group
-from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -36,14 +36,15 @@ def command(
     unit: Annotated[str | None, typer.Option(help="Of that column: ns, us, ms or s.")] = None,
     html: HtmlFile = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, names_of, pairs_of, reproduce, write_reports
     from npuscope.forward.align import align
     from npuscope.forward.align.plain_csv import Wanted, read_side
     from npuscope.forward.passes.choose import one_pass
-    from npuscope.report.align_page import align_page
-    from npuscope.report.align_text import align_markdown, align_text
+    from npuscope.report.align import align as report
+    from npuscope.report.document import as_markdown, as_page
 
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")
@@ -55,12 +56,15 @@ def command(
         theirs = one_pass(read_side(measured), step, number, measured)
         result = align(ours, theirs, pairs, process=process)
         written = write_reports(
-            {html: lambda: align_page(both, result), md: lambda: align_markdown(both, result, reproduce())}
+            {
+                html: lambda: as_page(f"{both[0]} against {both[1]}", report(both, result)),
+                md: lambda: as_markdown(report(both, result), reproduce()),
+            }
         )
     if json:
         print_json(result.as_dict())
     else:
-        print_text(align_text(both, result), written)
+        print_report(report(both, result, wide), written)
 
 
 def _named(name: str, step: int | None, number: int | None) -> str:

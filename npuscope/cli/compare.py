@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -28,15 +28,16 @@ def command(
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
     html: HtmlFile = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.analysis.comparison import compare_explained, trend_of
     from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.report.explain_text import compare_text, trend_text
+    from npuscope.report import explain as reports
+    from npuscope.report.document import as_markdown
     from npuscope.report.html import compare_page
-    from npuscope.report.markdown import compare_markdown
 
     if len(paths) < 2:
         raise NpuscopeError("comparing needs at least two captures")
@@ -52,14 +53,17 @@ def command(
             if json:
                 print_json({"trend": table.to_dicts()})
             else:
-                print(trend_text(table, kernels))
+                print_report(reports.trend(table, kernels))
             return
         result = compare_explained(explained[0], explained[1], kernels, pairs)
         both = (names[0], names[1])
         written = write_reports(
-            {html: lambda: compare_page(both, result), md: lambda: compare_markdown(both, result, reproduce())}
+            {
+                html: lambda: compare_page(both, result),
+                md: lambda: as_markdown(reports.compare(both, result), reproduce()),
+            }
         )
     if json:
         print_json(result.as_dict())
     else:
-        print_text(compare_text(both, result), written)
+        print_report(reports.compare(both, result, wide), written)

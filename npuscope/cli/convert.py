@@ -28,7 +28,7 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis.table import printable
+    from npuscope.analysis.forms import printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 

@@ -19,9 +19,9 @@ def command(
     from pathlib import Path
 
     from npuscope.analysis import explain
-    from npuscope.cli.output import write_texts
+    from npuscope.cli.output import print_report, write_texts
     from npuscope.llm.example import write_config
-    from npuscope.report.explain_text import report_text
+    from npuscope.report.explain import report
     from npuscope.report.html import report_page
     from npuscope.trace import read
     from npuscope.trace.example import write_decode_steps
@@ -35,7 +35,7 @@ def command(
         write_decode_run(folder / "slow_scheduler", hand_out=2 * HAND_OUT)
         write_config(folder / "qwen3_32b.json")
         explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
-        print(report_text("run", explained))
+        print_report(report("run", "run", explained))
         if keep is not None:
             write_texts({str(folder / "report.html"): report_page("decode run", explained)})
             print(f"\nkept run, slow_scheduler, kernel_details.csv, qwen3_32b.json and report.html in {folder}")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, print_json
+from npuscope.cli.output import JsonFlag, print_json, print_report
 
 app = typer.Typer(no_args_is_help=True, help=__doc__, rich_markup_mode=None)
 Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of your own.")]
@@ -26,16 +26,14 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 @app.command("list")
 def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and whether programs can be checked and simulated on them."""
-    from npuscope.analysis.table import aligned
     from npuscope.device.chip import load, names
+    from npuscope.report.device import chips
 
-    chips = [load(name) for name in names()]
+    table = chips([load(name) for name in names()])
     if json:
-        print_json([{"name": c.name, "title": c.title, "programs": bool(c.space and c.timing)} for c in chips])
-        return
-    able = ["tile programs" if chip.space and chip.timing else "kernels of captures" for chip in chips]
-    rows = [[chip.name, chip.title, what] for chip, what in zip(chips, able, strict=True)]
-    print("\n".join(aligned([["name", "chip", "for"], *rows], (False, False, False))))
+        print_json(table.rows())
+    else:
+        print("\n".join(table.lines(table.frame.height)))
 
 
 @app.command()
@@ -48,7 +46,7 @@ def show(
     from npuscope.device.chip import load
     from npuscope.device.listing import listed
     from npuscope.errors import NpuscopeError
-    from npuscope.report.device_text import device_dict, device_text
+    from npuscope.report.device import device, device_dict
 
     chip = load(name)
     rows = listed(chip, prefix)
@@ -58,7 +56,7 @@ def show(
     if json:
         print_json(device_dict(chip, rows))
     else:
-        print(device_text(chip, rows))
+        print_report(device(chip, rows))
 
 
 @app.command()
@@ -66,11 +64,11 @@ def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
     """The constants in which two chips differ."""
     from npuscope.device.chip import load
     from npuscope.device.listing import differences
-    from npuscope.report.device_text import diff_dict, diff_text
+    from npuscope.report import device
 
     chips = load(a), load(b)
     found = differences(*chips)
     if json:
-        print_json(diff_dict(*chips, found))
+        print_json(device.diff_dict(*chips, found))
     else:
-        print(diff_text(*chips, found))
+        print_report(device.diff(*chips, found))

@@ -9,13 +9,13 @@ Examples:
 
 from __future__ import annotations
 
-from npuscope.cli.output import CapturePath, JsonFlag, print_json
+from npuscope.cli.output import CapturePath, JsonFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
     from npuscope.analysis.doctor import diagnose
-    from npuscope.report.terminal import doctor_text
+    from npuscope.report.info import doctor
     from npuscope.trace import read
 
     with progress_bar():
@@ -24,4 +24,4 @@ def command(path: CapturePath, json: JsonFlag = False) -> None:
     if json:
         print_json({"format": trace.meta.format, "slices": trace.slices.height, **diagnosis.as_dict()})
     else:
-        print(doctor_text(path, trace.meta.format, trace.slices.height, diagnosis))
+        print_report(doctor(path, trace.meta.format, trace.slices.height, diagnosis))

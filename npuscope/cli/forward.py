@@ -21,7 +21,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, print_json, print_text
+from npuscope.cli.output import HtmlFile, JsonFlag, MdFile, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -47,18 +47,18 @@ def command(
     jobs: Annotated[int | None, typer.Option(min=1, help="Ranks at a time; all cores unless given.")] = None,
     html: HtmlFile = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from pathlib import Path
 
-    from npuscope.analysis.table import printable
+    from npuscope.analysis.forms import printable
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.forward.passes.export import metadata_of
     from npuscope.forward.passes.ranks import Wanted, forward, is_table
-    from npuscope.report.forward_markdown import forward_markdown
-    from npuscope.report.forward_page import forward_page
-    from npuscope.report.forward_text import forward_text
+    from npuscope.report.document import as_markdown, as_page
+    from npuscope.report.forward import forward as report
 
     if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")
@@ -76,12 +76,15 @@ def command(
     with progress_bar():
         result = forward(place, wanted, engine, jobs)
         pages = write_reports(
-            {html: lambda: forward_page(result), md: lambda: forward_markdown(result, reproduce())}
-        )  # fmt: skip
+            {
+                html: lambda: as_page("Forward passes", report(result)),
+                md: lambda: as_markdown(report(result), reproduce()),
+            }
+        )
     if json:
         print_json(result.as_dict())
         return
-    print_text(forward_text(result), [*pages, *([perfetto] if perfetto else [])])
+    print_report(report(result, wide), [*pages, *([perfetto] if perfetto else [])])
     if out is not None:
         tables = sum(".csv" in name for name in result.written)
         print(f"wrote {tables} {'pass' if tables == 1 else 'passes'} to {printable(out)}")

@@ -30,14 +30,15 @@ def command(
 ) -> None:
     from npuscope.analysis import gate, read_budget
     from npuscope.cli.output import check_outputs, write_texts
-    from npuscope.report.markdown import gate_markdown
+    from npuscope.report.document import as_markdown
+    from npuscope.report.explain import gate as report
     from npuscope.trace import read
 
     check_outputs([*paths, *(baseline or []), budget], md)
     limits = read_budget(budget)
     with progress_bar():
         result = gate([read(path) for path in paths], limits, [read(path) for path in baseline or []])
-    text = gate_markdown(result)
+    text = as_markdown(report(result))
     if md is not None:
         write_texts({md: text})
     if json:

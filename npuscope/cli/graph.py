@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, ProgramNumber, print_json, print_text
+from npuscope.cli.output import AreasFile, HtmlFile, JsonFlag, ProgramNumber, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -42,6 +42,7 @@ def command(
     trace: Annotated[str | None, typer.Option("--trace", help="Write a trace without times here (.npu).")] = None,
     html: HtmlFile = None,
     areas: AreasFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from json import dumps
@@ -49,7 +50,7 @@ def command(
 
     from npuscope.analysis.areas import area_rules
     from npuscope.cli.output import check_outputs, write_texts
-    from npuscope.report.graph_text import graph_text
+    from npuscope.report.graph import graph as report
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.deps_json import deps_document, name_map
     from npuscope.tile.graph.dot import dot as dot_text
@@ -81,18 +82,18 @@ def command(
         if trace is not None:
             timeless_trace(recording, graph).write(trace)
     if html is not None:
-        from npuscope.report.graph_page import graph_page
-        from npuscope.report.graph_text import VERDICTS
+        from npuscope.report.document import as_page
+        from npuscope.report.graph import drawn_graph
         from npuscope.tile.graph.by_kernel import kernel_graph
 
         drawn = [
             (recording.program, kernel_graph(recording, graph), count_graphs([recording], [graph], rules))
             for recording, graph in zip(recordings, graphs, strict=True)
         ]
-        write_texts({html: graph_page(file, VERDICTS[run.passed], drawn)})
+        write_texts({html: as_page(f"Graph of {file}", drawn_graph(file, run.passed, drawn))})
     if json:
         print_json({"passed": run.passed, **counts.as_dict()})
     else:
-        print_text(graph_text(file, run.passed, counts), filter(None, (deps, names, dot, trace, html)))
+        print_report(report(file, run.passed, counts, wide), filter(None, (deps, names, dot, trace, html)))
     if run.passed is False:
         raise typer.Exit(run.exit_code or 1)

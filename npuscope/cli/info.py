@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, sources
+from npuscope.cli.output import CapturePath, JsonFlag, check_outputs, print_json, print_report, sources
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -25,9 +25,9 @@ def command(
     out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
 ) -> None:
     from npuscope.analysis.doctor import diagnose
+    from npuscope.analysis.forms import printable
     from npuscope.analysis.summary import summarise
-    from npuscope.analysis.table import printable
-    from npuscope.report.terminal import info_text
+    from npuscope.report.info import info
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 
@@ -42,6 +42,6 @@ def command(
     if json:
         print_json({**summary.as_dict(), "doctor": diagnosis.verdict})
         return
-    print(info_text(path, summary, diagnosis))
+    print_report(info(path, summary, diagnosis))
     if out is not None:
         print(f"wrote {printable(out)} ({target})")

@@ -19,7 +19,16 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, ProgramNumber, RingSlots, print_json, print_text
+from npuscope.cli.output import (
+    DeviceName,
+    HtmlFile,
+    JsonFlag,
+    ProgramNumber,
+    RingSlots,
+    WideFlag,
+    print_json,
+    print_report,
+)
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -35,6 +44,7 @@ def command(
         str | None, typer.Option("--dump", help="Write --kernel's bodies before and after every pass here; - prints.")
     ] = None,
     html: HtmlFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.check.fit import fits_of
@@ -42,9 +52,9 @@ def command(
     from npuscope.errors import NpuscopeError
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.lower.lowering import LoweringOptions
+    from npuscope.report.lowering import lowering_text
+    from npuscope.report.memory import memory, memory_dict
     from npuscope.report.memory_page import memory_page
-    from npuscope.report.memory_text import memory_dict, memory_text
-    from npuscope.report.passes_text import passes_text
 
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")
@@ -59,14 +69,14 @@ def command(
         written = write_reports(
             {
                 html: lambda: memory_page(file, chip, fits),
-                to_file: lambda: passes_text(fits),
+                to_file: lambda: lowering_text(fits),
             }
         )
     if dump == "-":
-        print(passes_text(fits), end="")
+        print(lowering_text(fits), end="")
     elif json:
         print_json(memory_dict(file, chip.name, fits, kernel is not None))
     else:
-        print_text(memory_text(file, chip.name, fits, kernel is not None), written)
+        print_report(memory(file, chip.name, fits, kernel is not None, wide), written)
     if any(fit.errors for fit in fits):
         raise typer.Exit(1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from npuscope.report.document import Part
     from npuscope.trace import Trace
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
@@ -32,6 +33,7 @@ Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on th
 PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
+WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (docs/columns.md).")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
 
 SetOption = Annotated[
@@ -65,14 +67,14 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None) ->
     return trace
 
 
-def print_json(data: Any) -> None:
+def print_json(data: object) -> None:
     """One JSON document on stdout."""
     import json
 
     print(json.dumps(_finite(data), indent=2, ensure_ascii=False, default=str, allow_nan=False))
 
 
-def _finite(data: Any) -> Any:
+def _finite(data: object) -> object:
     """The data with null for what is no number: JSON has no NaN."""
     if isinstance(data, float):
         return data if data - data == 0 else None
@@ -83,9 +85,16 @@ def _finite(data: Any) -> Any:
     return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
+def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
+    """A report as text on stdout, then the files that were written."""
+    from npuscope.report.document import as_text
+
+    print_text(as_text(parts), written)
+
+
 def print_text(text: str, written: Iterable[str] = ()) -> None:
     """Text on stdout, then the files that were written."""
-    from npuscope.analysis.table import printable
+    from npuscope.analysis.forms import printable
 
     print(text)
     for path in written:
@@ -232,7 +241,7 @@ def counts_of(options: list[str], option: str) -> dict[str, int]:
 
 def names_of(paths: list[str]) -> list[str]:
     """Short names of captures that still differ."""
-    from npuscope.analysis.table import short
+    from npuscope.analysis.forms import short
 
     parts = [path.rstrip("/").split("/") for path in paths]
     for length in range(1, max(map(len, parts)) + 1):

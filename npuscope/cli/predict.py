@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, print_json, print_text
+from npuscope.cli.output import JsonFlag, MdFile, WideFlag, print_json, print_report
 
 
 def command(
@@ -36,6 +36,7 @@ def command(
         str | None, typer.Option(help="Also write the pass as a trace: .npu, .csv, .json, .pftrace.")
     ] = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, reproduce, write_reports
@@ -43,7 +44,8 @@ def command(
     from npuscope.llm.config import read_config
     from npuscope.llm.prediction import predict
     from npuscope.llm.run import run_of
-    from npuscope.report.predict_text import predict_markdown, predict_text
+    from npuscope.report.document import as_markdown
+    from npuscope.report.predict import predict as report
     from npuscope.trace.writers import check_target
 
     check_outputs([config], out, md)
@@ -56,8 +58,8 @@ def command(
         from npuscope.llm.predicted_trace import predicted_trace
 
         predicted_trace(prediction).write(out)
-    written = [*([out] if out else []), *write_reports({md: lambda: predict_markdown(prediction, reproduce())})]
+    posted = write_reports({md: lambda: as_markdown(report(prediction), reproduce())})
     if json:
         print_json(prediction.as_dict())
     else:
-        print_text(predict_text(prediction), written)
+        print_report(report(prediction, wide), [*([out] if out else []), *posted])

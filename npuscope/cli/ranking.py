@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any  # a context: typer's own or click's, by its version
 
 import typer
 from typer.core import TyperCommand
@@ -16,11 +16,12 @@ from npuscope.cli.output import (
     ProgramNumber,
     RingSlots,
     print_json,
-    print_text,
+    print_report,
 )  # fmt: skip
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
+    from npuscope.report.document import Part
     from npuscope.simulate.variants import Variant
 
 AFTER = "npuscope.after"
@@ -66,10 +67,12 @@ def command(
     from npuscope.analysis.comparison import compare_explained
     from npuscope.analysis.explanation import explain
     from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.report.document import Say, as_page
     from npuscope.report.html import compare_page
-    from npuscope.report.rank_page import rank_page
-    from npuscope.report.rank_text import rank_text, title_of, why_text
+    from npuscope.report.rank import rank, title_of
+    from npuscope.report.rank import why as why_it_wins
     from npuscope.simulate.programs import chip_to_time
+    from npuscope.simulate.results import variant_rows
     from npuscope.simulate.variants import Variant, outcomes, ranked, simulated
 
     chip = chip_to_time(device)
@@ -81,7 +84,7 @@ def command(
         order = ranked(found)
         able = [one for one in order if one.error is None]
         title = title_of(files, chip.name, found)
-        pages = {plot: lambda: rank_page(title, order, found[0], variants)}
+        pages = {plot: lambda: as_page("Variants", rank(title, order, found[0], top, variants))}
         comparison = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
@@ -93,14 +96,14 @@ def command(
         written = write_reports(pages)
     if json:
         settings = {variant.name: dict(variant.settings) for variant in variants}
-        print_json([{**one.as_dict(), "settings": settings[one.variant]} for one in order])
+        print_json(variant_rows(order, found[0], settings))
     else:
-        text = rank_text(title, order, found[0], top, variants)
+        parts: list[Part] = [*rank(title, order, found[0], top, variants)]
         if comparison is not None and why:
-            text += f"\n\n{why_text(slower[0], able[0], comparison)}"
+            parts += why_it_wins(slower[0], able[0], comparison)
         if html is not None and comparison is None:
-            text += "\n\nNothing to compare: fewer than two variants run, or all take equally long."
-        print_text(text, written)
+            parts.append(Say("Nothing to compare: fewer than two variants run, or all take equally long."))
+        print_report(parts, written)
     if not able:
         raise typer.Exit(1)
 

@@ -26,8 +26,9 @@ from npuscope.cli.output import (
     MdFile,
     PassOption,
     StepOption,
+    WideFlag,
     print_json,
-    print_text,
+    print_report,
 )
 from npuscope.cli.progress_bar import progress_bar
 
@@ -39,6 +40,7 @@ def command(
     number: PassOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
     areas: AreasFile = None,
     cores: Annotated[
@@ -47,18 +49,21 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
-    from npuscope.report.explain_text import report_text
+    from npuscope.report.document import as_markdown
+    from npuscope.report.explain import report
     from npuscope.report.html import report_page
-    from npuscope.report.markdown import report_markdown
 
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():
         explained = explain(read_steps(path, step, number), kernels, areas, cores)
         written = write_reports(
-            {html: lambda: report_page(name, explained), md: lambda: report_markdown(name, explained, reproduce())}
+            {
+                html: lambda: report_page(name, explained),
+                md: lambda: as_markdown(report(path, name, explained), reproduce()),
+            }
         )
     if json:
         print_json(explained.as_dict())
     else:
-        print_text(report_text(path, explained), written)
+        print_report(report(path, name, explained, wide), written)

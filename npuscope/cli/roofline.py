@@ -18,7 +18,17 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import CapturePath, HtmlFile, JsonFlag, MdFile, PassOption, StepOption, print_json, print_text
+from npuscope.cli.output import (
+    CapturePath,
+    HtmlFile,
+    JsonFlag,
+    MdFile,
+    PassOption,
+    StepOption,
+    WideFlag,
+    print_json,
+    print_report,
+)
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -32,12 +42,13 @@ def command(
     number: PassOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.forward.roofline import roofline
-    from npuscope.report.roofline_page import roofline_page
-    from npuscope.report.roofline_text import roofline_markdown, roofline_text
+    from npuscope.report.document import as_markdown, as_page
+    from npuscope.report.roofline import roofline as report
 
     check_outputs([path], html, md)
     (name,) = names_of([path])
@@ -46,9 +57,12 @@ def command(
             read_steps(path, step, number), device, context=context, ranks=ranks, tokens_per_expert=tokens_per_expert
         )
         written = write_reports(
-            {html: lambda: roofline_page(name, result), md: lambda: roofline_markdown(name, result, reproduce())}
+            {
+                html: lambda: as_page("Roofline", report(name, result)),
+                md: lambda: as_markdown(report(name, result), reproduce()),
+            }
         )
     if json:
         print_json(result.as_dict())
     else:
-        print_text(roofline_text(path, result), written)
+        print_report(report(path, result, wide), written)

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, JsonFlag, print_json
+from npuscope.cli.output import AreasFile, JsonFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -28,7 +28,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis.areas import area_rules
-    from npuscope.report.run_text import run_text
+    from npuscope.report.graph import run as report
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.script.run import run_script
@@ -41,9 +41,10 @@ def command(
     if json:
         findings = [finding for recording in run.recordings for finding in recording.findings]
         failures = [result.error for result in run.results if not result.passed]
-        report = {"passed": run.passed, "failures": failures, **counts.as_dict()}
-        print_json({**report, "findings": [f.message for f in findings]})
+        told = {"passed": run.passed, "failures": failures, **counts.as_dict()}
+        print_json({**told, "findings": [f.message for f in findings]})
     else:
-        print(run_text(file, run, counts))
+        print()  # apart from what the program printed
+        print_report(report(file, run, counts))
     if run.passed is False:
         raise typer.Exit(run.exit_code or 1)

@@ -27,8 +27,9 @@ from npuscope.cli.output import (
     ProgramNumber,
     RingSlots,
     SetOption,
+    WideFlag,
     print_json,
-    print_text,
+    print_report,
 )
 from npuscope.cli.progress_bar import progress_bar
 
@@ -53,6 +54,7 @@ def command(
     jitter: Jitter = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import explain
@@ -61,8 +63,10 @@ def command(
     from npuscope.errors import NpuscopeError
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.html import report_page
-    from npuscope.report.pipes_text import pipes_dict, pipes_text
-    from npuscope.report.simulate_text import brief_text, refused_dict, refused_text, simulate_dict, simulate_text
+    from npuscope.report.pipes import pipes as pipes_report
+    from npuscope.report.pipes import pipes_dict
+    from npuscope.report.simulate import refused, refused_dict, simulate_dict
+    from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.bound import bound_of
     from npuscope.simulate.inside import inside
     from npuscope.simulate.jitter import with_jitter
@@ -84,7 +88,7 @@ def command(
             if json:
                 print_json(refused_dict(file, chip.name, errors))
             else:
-                print(refused_text(file, chip.name, errors))
+                print_report(refused(file, chip.name, errors))
             raise typer.Exit(1)
         simulated = simulate(subject)
         if pipes is not None:
@@ -95,7 +99,7 @@ def command(
             if json:
                 print_json(pipes_dict(file, block))
             else:
-                print_text(pipes_text(file, block), [*([out] if out else []), *written])
+                print_report(pipes_report(file, block), [*([out] if out else []), *written])
             return
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
@@ -107,7 +111,5 @@ def command(
     written = [*([out] if out else []), *written]
     if json:
         print_json(simulate_dict(file, simulated, bound, explained.busy))
-    elif report:
-        print_text(simulate_text(file, simulated, bound, explained), written)
     else:
-        print_text(brief_text(file, simulated, bound, explained.busy), written)
+        print_report(simulate_report(file, simulated, bound, explained, brief=not report, wide=wide), written)

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, print_json, print_text
+from npuscope.cli.output import AreasFile, DeviceName, JsonFlag, WideFlag, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -33,6 +33,7 @@ def command(
     areas: AreasFile = None,
     history: Annotated[str | None, typer.Option(help="Append the result to this file, a JSON line each.")] = None,
     plot: Annotated[str | None, typer.Option(help="Draw the history over commits as a page here.")] = None,
+    wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
     from dataclasses import replace
@@ -43,8 +44,10 @@ def command(
     from npuscope.llm.programs import areas_beside, program_file
     from npuscope.llm.tpot import Decoding, tpot
     from npuscope.llm.tpot_history import append, check_place, entry_of, read_history
-    from npuscope.report.tpot_page import tpot_page
-    from npuscope.report.tpot_text import since_text, tpot_text
+    from npuscope.report.document import Say, as_page
+    from npuscope.report.tpot import history as drawn_history
+    from npuscope.report.tpot import since
+    from npuscope.report.tpot import tpot as report
     from npuscope.simulate.programs import chip_to_time
 
     if plot is not None and history is None:
@@ -61,9 +64,9 @@ def command(
         entry = entry_of(result, file)
         append(history, entry)
         if plot is not None:
-            write_texts({plot: tpot_page(history, [*known, entry])})
+            write_texts({plot: as_page("Time per token", drawn_history(history, [*known, entry]))})
     if json:
         print_json(result.as_dict())
     else:
-        text = tpot_text(result) if history is None else f"{tpot_text(result)}\n{since_text(known, entry)}"
-        print_text(text, filter(None, (history, plot)))
+        told = [] if history is None else [Say(since(known, entry))]
+        print_report([*report(result, wide), *told], filter(None, (history, plot)))

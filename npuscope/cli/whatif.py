@@ -50,7 +50,8 @@ def command(
     from npuscope.analysis.each_change import whatif_each
     from npuscope.cli.output import counts_of, numbers_of
     from npuscope.errors import NpuscopeError
-    from npuscope.report.gains_text import gains_text
+    from npuscope.report.document import as_text
+    from npuscope.report.gains import gains as report
     from npuscope.trace import read
 
     change = Change(
@@ -78,10 +79,10 @@ def command(
             base = _simulated(path, arguments, setting, device, program)
             found = check(base.prepared.program, CheckOptions(races=False)).findings
             gains = simulated_each(base, [one.finding for one in found])
-            told, text = gains.as_dict(), gains_text(gains)
+            told, text = gains.as_dict(), as_text(report(gains))
         else:
             unchanged, gains = whatif_each(read(path))
-            told, text = {**unchanged.as_dict(), **gains.as_dict()}, gains_text(gains)
+            told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))
     if json:
         print_json(told)
     else:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
-from npuscope.analysis.table import Tabular, microseconds, percent
+from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.forward.calls import Call
 from npuscope.forward.estimate import Estimate, estimate
@@ -20,6 +20,31 @@ from npuscope.llm.memory import Memory, memory
 from npuscope.llm.run import Run
 
 SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
+ROLES = Columns(
+    "predict.roles",
+    "A role and kernel type, the largest total first; null where not known.",
+    (
+        Column("part", TEXT, "head, layer or tail of the pass", wide=True),
+        Column("role", TEXT, "what it does in the model"),
+        Column("kernel", TEXT, "its type"),
+        Column("count", COUNT, "calls"),
+        Column("each_ns", MEAN_TIME, "of a call"),
+        Column("total_ns", TIME, "of all calls"),
+        Column("efficiency", SHARE, "the chip's limit over the time", title="of limit"),
+        Column("source", TEXT, "where the time comes from: MEASURED, INTERPOLATED, ANALYTIC or UNKNOWN"),
+        Column("extrapolated", FLAG, "outside the sizes that its family was calibrated on", title="outside its range"),
+    ),
+)
+UNKNOWN = Columns(
+    "predict.unknown",
+    "Kernels without a price.",
+    (
+        Column("role", TEXT, "what they do in the model"),
+        Column("kernel", TEXT, "their type"),
+        Column("calls", COUNT, "of them"),
+        Column("why", TEXT, "the reason"),
+    ),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,8 +62,11 @@ class Prediction(Tabular):
         """Sum of all times that are known."""
         return sum(e.ns or 0 for e in self.estimates)
 
-    def frame(self) -> pl.DataFrame:
-        """A row per role and kernel type, the costliest first. Efficiency is the chip's limit over the time."""
+    def tables(self) -> dict[str, Table]:
+        return {"roles": Table(ROLES, self.roles()), "unknown": Table(UNKNOWN, self._without_price())}
+
+    def roles(self) -> pl.DataFrame:
+        """A row per role and kernel type, the costliest first."""
         return (
             self.calls()
             .group_by("part", "role", "kernel", "source", "extrapolated", maintain_order=True)
@@ -92,12 +120,19 @@ class Prediction(Tabular):
         """What the pass needs on one rank."""
         return memory(self.model, self.run, self.kernels, self.device)
 
-    def unknown(self) -> list[dict[str, Any]]:
+    def _without_price(self) -> pl.DataFrame:
         """Kernels without a price, with the reason."""
         found = Counter(
             (k.role, k.call.type, e.why) for k, e in zip(self.kernels, self.estimates, strict=True) if e.ns is None
         )
-        return [{"role": r, "kernel": t, "calls": n, "why": why} for (r, t, why), n in found.items()]
+        rows = [(role, kernel, calls, why) for (role, kernel, why), calls in found.items()]
+        schema = {"role": pl.String, "kernel": pl.String, "calls": pl.Int64, "why": pl.String}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    @property
+    def unknown(self) -> int:
+        """Calls that have no price."""
+        return sum(e.ns is None for e in self.estimates)
 
     def title(self) -> str:
         return f"{self.model.title} {self.run.phase} on {self.device.name}: {microseconds(self.total_ns)} µs"
@@ -120,7 +155,7 @@ class Prediction(Tabular):
             told.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
         return told
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain data for JSON."""
         shares = {source: {"calls": calls, "ns": ns} for source, (calls, ns) in self.by_source().items()}
         return {
@@ -132,8 +167,7 @@ class Prediction(Tabular):
             "calls": len(self.kernels),
             "sources": shares,
             "extrapolated": {"calls": self.extrapolated[0], "ns": self.extrapolated[1]},
-            "unknown": self.unknown(),
-            "roles": self.frame().to_dicts(),
+            **all_rows(self.tables()),
             "assumptions": self.assumptions(),
         }
 
@@ -145,9 +179,8 @@ class Prediction(Tabular):
         calls, ns = self.extrapolated
         if calls:
             told.append(f"Outside the calibrated range: {calls:,} calls, {percent(ns / total)} of the time.")
-        if unknown := self.unknown():
-            count = sum(int(row["calls"]) for row in unknown)
-            told.append(f"{count:,} kernels have no price and are not in the sum.")
+        if self.unknown:
+            told.append(f"{self.unknown:,} kernels have no price and are not in the sum.")
         return told
 
 

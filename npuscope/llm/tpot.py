@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from npuscope import progress
 from npuscope.analysis.areas import Rules
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.llm.decode_step import Step, groups_by_area, record, simulated_step
@@ -27,6 +27,48 @@ from npuscope.tile.record.model import Recording
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
 MEANS = ("mean_run_us", "mean_dispatch_to_finish_us", "overhead", "orchestrator_busy", "schedulers_busy")
+STEP_TITLES = ("run µs", "dispatch→finish µs", "overhead", "orchestrator busy", "schedulers busy")
+MEASURES = (
+    Column("mean_run_us", NUMBER, "of a record", title="mean run µs"),
+    Column("mean_dispatch_to_finish_us", NUMBER, "of a record", title="mean dispatch→finish µs"),
+    Column("overhead", SHARE, "1 − run / dispatch→finish", title="overhead (1 − run / dispatch→finish)"),
+    Column("orchestrator_busy", SHARE, "of the step", title="AICPU: orchestrator busy"),
+    Column("schedulers_busy", SHARE, "of the step, mean of the threads", title="AICPU: scheduler threads busy, mean"),
+)
+STEPS = Columns(
+    "tpot.simulated",
+    "A step that was simulated.",
+    (
+        Column("length", COUNT, "tokens of a row, the new one included", title="tokens of a row"),
+        Column("ms", NUMBER, "the step's time"),
+        Column("tasks", COUNT, "that do work"),
+        Column("blocks", COUNT, "of them", wide=True),
+        Column("records", COUNT, "blocks on cores: a mixed block has three"),
+        *(replace(c, title=t, wide=c.form is SHARE) for c, t in zip(MEASURES, STEP_TITLES, strict=True)),
+    ),
+)
+BASIS = Columns(
+    "tpot",
+    "The measurement basis: means over all steps.",
+    (
+        Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
+        Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
+        Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
+        Column("tasks_per_step", COUNT, "tasks that do work"),
+        Column("blocks_per_step", COUNT, "their blocks"),
+        Column("records_per_step", COUNT, "a mixed block has three", title="AICore task records per step"),
+        *MEASURES,
+    ),
+)
+GROUPS = Columns(
+    "tpot.group_table",
+    "A part of the model, the one with most tasks first; per layer, or per step where the program takes no --layers.",
+    (
+        Column("area", TEXT, "by the kernels' names"),
+        Column("groups", COUNT, "tasks"),
+        Column("share", SHARE, "of all of them"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -70,9 +112,21 @@ class Tpot(Tabular):
     def mean(self, measure: str) -> float:
         return float(np.mean(self.over_tokens(measure)))
 
-    def frame(self) -> pl.DataFrame:
-        """The steps that were simulated."""
-        return pl.DataFrame([asdict(step) for step in self.simulated])
+    def tables(self) -> dict[str, Table]:
+        total = sum(self.groups.values()) or 1
+        groups = [(area, count, count / total) for area, count in self.groups.items()]
+        schema = {"area": pl.String, "groups": pl.Int64, "share": pl.Float64}
+        return {
+            "simulated": Table(STEPS, pl.DataFrame([asdict(step) for step in self.simulated])),
+            "group_table": Table(GROUPS, pl.DataFrame(groups, schema=schema, orient="row")),
+        }
+
+    def basis(self) -> Table:
+        """The measurement basis, in one row."""
+        token_ms = self.over_tokens("ms")
+        ends = {"ms_per_token": self.mean("ms"), "first_ms": token_ms[0], "last_ms": token_ms[-1]}
+        counts = {f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS}
+        return Table(BASIS, pl.DataFrame([{**ends, **counts, **{name: self.mean(name) for name in MEANS}}]))
 
     def title(self) -> str:
         d, layers = self.decoding, "" if self.layers is None else f", layers {self.layers}"
@@ -81,25 +135,20 @@ class Tpot(Tabular):
             f"context {d.context:,} to {d.context + d.tokens:,}{layers}"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The JSON contract of `npuscope tpot`."""
-        token_ms = self.over_tokens("ms")
         return {
             "model": self.model,
             "arguments": list(self.arguments),
             "device": self.device,
             **asdict(self.decoding),
             "layers": self.layers,
-            "ms_per_token": self.mean("ms"),
-            "first_ms": token_ms[0],
-            "last_ms": token_ms[-1],
-            **{f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS},
-            **{name: self.mean(name) for name in MEANS},
+            **self.basis().rows()[0],
             "groups": self.groups,
             "notes": list(self.notes),
             "groups_per": "step" if self.layers is None else "layer",
-            "simulated": self.frame().to_dicts(),
-            "token_ms": token_ms,
+            **all_rows(self.tables()),
+            "token_ms": self.over_tokens("ms"),
         }
 
 
@@ -141,7 +190,7 @@ def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike
     return tuple(found)
 
 
-def _work(recording: Recording) -> tuple[Any, ...]:
+def _work(recording: Recording) -> tuple[object, ...]:
     """What its tasks do, wherever their data lies."""
     tasks = [(t.kernel, t.deps, [(g.body, len(g.blocks)) for g in t.groups]) for t in recording.tasks]
     return tasks, recording.bodies

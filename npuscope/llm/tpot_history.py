@@ -5,19 +5,35 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
+import polars as pl
+
+from npuscope.analysis.forms import TEXT
+from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
-from npuscope.llm.tpot import Tpot
+from npuscope.llm.tpot import BASIS, Tpot
 
+Entry: TypeAlias = dict[str, object]  # a line of a history; other versions may have written other fields
 SETTINGS = ("model", "arguments", "device", "batch", "context", "tokens", "layers")
-LEFT_OUT = ("simulated", "token_ms")  # too much for a line that is kept for ever
+LEFT_OUT = ("simulated", "token_ms", "group_table")  # too much for a line that is kept for ever
+HISTORY = Columns(
+    "tpot --history",
+    "A run, the newest first.",
+    (
+        Column("date", TEXT, "when"),
+        Column("commit", TEXT, "of the program's project; a plus where files differed from it"),
+        Column("model", TEXT, "the program"),
+        *(column for column in BASIS if column.key not in ("first_ms", "last_ms")),
+    ),
+)
 
 
-def read_history(path: str | Path) -> list[dict[str, Any]]:
+def read_history(path: str | Path) -> list[Entry]:
     """The entries, oldest first; none where there is no file yet."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -28,7 +44,7 @@ def read_history(path: str | Path) -> list[dict[str, Any]]:
     return [_entry(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
+def _entry(line: str, number: int, path: str | Path) -> Entry:
     try:
         entry = json.loads(line)
         if not isfinite(float(entry["ms_per_token"])) or not isinstance(entry.get("arguments", []), list):
@@ -40,7 +56,7 @@ def _entry(line: str, number: int, path: str | Path) -> dict[str, Any]:
             line=number,
             remedy="Name another file, or mend the line.",
         ) from None
-    found: dict[str, Any] = entry
+    found: Entry = entry
     return found
 
 
@@ -51,14 +67,14 @@ def check_place(path: str | Path) -> None:
         raise CannotWrite("not a file that can be written", path=path, remedy="Name another file.")
 
 
-def entry_of(result: Tpot, file: str) -> dict[str, Any]:
+def entry_of(result: Tpot, file: str) -> Entry:
     """A line of the history: when, at which commit of the program's project, and what came out."""
     commit, changed = commit_of(Path(file).resolve().parent)
     told = {name: value for name, value in result.as_dict().items() if name not in LEFT_OUT}
     return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "changed": changed, **told}
 
 
-def append(path: str | Path, entry: dict[str, Any]) -> None:
+def append(path: str | Path, entry: Entry) -> None:
     """One more line, in one write, also after a last line that was left without an end."""
     line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
     try:
@@ -85,22 +101,39 @@ def _git(folder: Path, *words: str) -> str | None:
     return run.stdout.strip()
 
 
-def series(entries: list[dict[str, Any]]) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+def series(entries: Sequence[Entry]) -> dict[str, list[tuple[int, Entry]]]:
     """Entries of the same model and settings, each with its place in the history."""
-    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    found: dict[str, list[tuple[int, Entry]]] = {}
     for place, entry in enumerate(entries):
         found.setdefault(settings_told(entry), []).append((place, entry))
     return found
 
 
-def settings_told(entry: dict[str, Any]) -> str:
+def settings_told(entry: Entry) -> str:
     """Model and settings in words."""
-    arguments = " ".join(map(str, entry.get("arguments") or []))
+    given = entry.get("arguments")
+    arguments = " ".join(map(str, given)) if isinstance(given, list | tuple) else ""
     model = str(entry.get("model", "?")) + (f" {arguments}" if arguments else "")
     sizes = [f"{name} {entry[name]}" for name in SETTINGS[3:] if entry.get(name) is not None]
     return ", ".join([model, *sizes, str(entry.get("device", "?"))])
 
 
-def commit_told(entry: dict[str, Any]) -> str:
+def ms_of(entry: Entry) -> float:
+    """The time per token."""
+    return float(str(entry["ms_per_token"]))
+
+
+def history_table(entries: Sequence[Entry]) -> Table:
+    """Newest first; what other versions did not write is a dash."""
+    rows = [{**entry, "commit": commit_told(entry)} for entry in reversed(entries)]
+    columns = {name: [_number_or_word(row.get(name)) for row in rows] for name in HISTORY.keys}
+    return Table(HISTORY, pl.DataFrame({name: pl.Series(name, told, strict=False) for name, told in columns.items()}))
+
+
+def _number_or_word(value: object) -> object:
+    return value if value is None or isinstance(value, int | float) else str(value)
+
+
+def commit_told(entry: Entry) -> str:
     """A commit, with a plus where files differed from it."""
     return f"{entry.get('commit') or '–'}{'+' if entry.get('changed') else ''}"

@@ -7,15 +7,15 @@ import os
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import Any
 
 from npuscope import __version__
 from npuscope.check.checked import Checked
+from npuscope.check.columns import cost_text
 from npuscope.check.findings import Finding, Severity
 from npuscope.check.rule import Rule
 from npuscope.check.rules.race import race_finding
 from npuscope.lower.source import read
-from npuscope.report.check_text import cost_text, shown_path
+from npuscope.report.check_text import shown_path
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "hint": "note"}
@@ -37,7 +37,7 @@ def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
@@ -49,10 +49,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, cost: str, index: int) -> dict[str, Any]:
+def _result(finding: Finding, cost: str, index: int) -> dict[str, object]:
     parts = [_sentence(finding.message), f"Costs {cost}." if cost else "", finding.fix]
     parts.append(f"Changed: {finding.change}" if finding.change else "")
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "ruleId": finding.id,
         "ruleIndex": index,
         "level": LEVELS[finding.severity],
@@ -67,7 +67,7 @@ def _result(finding: Finding, cost: str, index: int) -> dict[str, Any]:
     return result
 
 
-def _location(file: str, line: int) -> dict[str, Any]:
+def _location(file: str, line: int) -> dict[str, object]:
     near = shown_path(file)
     place = {"uri": Path(file).as_uri()} if os.path.isabs(near) else {"uri": _uri(near), "uriBaseId": "SRCROOT"}
     return {"physicalLocation": {"artifactLocation": place, "region": {"startLine": max(line, 1)}}}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from npuscope.analysis.table import aligned, printable
+from npuscope.analysis.forms import printable
+from npuscope.analysis.table import aligned
 from npuscope.check.checked import Checked
-from npuscope.check.findings import SEVERITIES, Finding, Waste
+from npuscope.check.columns import about, cost_text
+from npuscope.check.findings import SEVERITIES, Finding
 from npuscope.check.races.model import Difference, Race
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import Found
 from npuscope.check.source.sections import Section
+from npuscope.report.counted import many
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope
@@ -74,7 +77,7 @@ def _must_be_seen(one: Found) -> bool:
 
 def _heading(section: Section, found: Sequence[Found]) -> str:
     total = sum(one.seconds for one in found)
-    cost = f", together about {microseconds(total)}" if total else ""
+    cost = f", together about {about(total)}" if total else ""
     place = f"{printable(shown_path(section.file))}{lines_of(section)}"
     return f"{printable(section.title)} ({place}): {many(len(found), 'finding')}{cost}"
 
@@ -122,39 +125,6 @@ def _changes(changes: Sequence[Difference]) -> list[str]:
         where = f"{one.elements:,} of {one.of:,} elements, first at {list(one.first)}"
         told.append(f"{printable(one.output)} differs{by} in {where}")
     return told or ["every output stays the same"]
-
-
-def cost_text(cost: Waste, seconds: float) -> str:
-    """A cost in the units it has, with the estimate that ranks it."""
-    parts = []
-    if cost.bytes:
-        parts.append(f"{amount(cost.bytes)}B of GM traffic")
-    if cost.flops:
-        parts.append(f"{amount(cost.flops)}FLOP")
-    if cost.tasks:
-        parts.append(many(cost.tasks, "task"))
-    if cost.waits:
-        parts.append(f"{many(cost.waits, 'task')} waiting")
-    return ", ".join(parts) + (f", about {microseconds(seconds)}" if parts else "")
-
-
-def amount(number: int) -> str:
-    """A number to three figures with its prefix: 1.05 M."""
-    value = float(number)
-    for prefix in ("", "k", "M", "G"):
-        if abs(value) < 1000:
-            return f"{value:.3g} {prefix}"
-        value /= 1000
-    return f"{value:,.4g} T"
-
-
-def microseconds(seconds: float) -> str:
-    micro = seconds * 1e6
-    return f"{micro:,.0f} µs" if micro >= 100 else f"{micro:.3g} µs"
-
-
-def many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def lines_of(section: Section) -> str:

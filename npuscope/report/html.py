@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.table import Table
 from npuscope.report.scripted_page import scripted_page
 from npuscope.report.timeline import timeline
 
@@ -26,37 +26,46 @@ def report_page(name: str, explained: Explanation, links: Links = ()) -> str:
 def compare_page(names: tuple[str, str], comparison: Comparison) -> str:
     """The page of two traces, left and right on one time axis."""
     sides = _sides(names, (comparison.a, comparison.b))
-    return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, comparison.as_dict(), ())
+    told = {**comparison.as_dict(), "columns": _heads(comparison.tables().values())}
+    return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, told, ())
 
 
-def _sides(names: Sequence[str], explained: Sequence[Explanation]) -> list[dict[str, Any]]:
+def _sides(names: Sequence[str], explained: Sequence[Explanation]) -> list[dict[str, object]]:
     """What the page knows of each trace; a kernel has one colour on all of them, by the first that has it."""
     kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
     ranks = {kernel: rank for rank, kernel in enumerate(kernels)}
     return [
-        {"name": name, "report": _trimmed(e.as_dict()), "timeline": timeline(e, ranks)}
+        {"name": name, "report": _trimmed(e), "columns": _heads(_tables(e)), "timeline": timeline(e, ranks)}
         for name, e in zip(names, explained, strict=True)
     ]
 
 
-def _trimmed(report: dict[str, Any]) -> dict[str, Any]:
+def _tables(e: Explanation) -> Iterable[Table]:
+    parts = (e, e.scheduling, e.path, e.fan_out, e.steps)
+    return [*(table for part in parts for table in part.tables().values()), e.scheduling.facts()]
+
+
+def _heads(tables: Iterable[Table]) -> dict[str, object]:
+    """The columns of tables that the page's script fills, by their place in JSON."""
+    return {table.columns.place: table.heads() for table in tables}
+
+
+def _trimmed(e: Explanation) -> dict[str, object]:
     """The report without the rows that a page's tables would not show anyway; the page says how many there are."""
-    path, fan_out = report["critical_path"], report["fan_out"]
-    hidden = len(report["kernels"]) - MOST_ROWS
-    notes = [*report["notes"], f"{hidden:,} kernels with the least core time are left out of the tables."]
+    path, fan_out = e.path.as_dict(), e.fan_out.as_dict()
+    kernels = e.heart().rows()
+    hidden = len(kernels) - MOST_ROWS
+    left_out = [f"{hidden:,} kernels with the least core time are left out of the tables."] if hidden > 0 else []
+    first = {name: table.rows()[:MOST_ROWS] for name, table in e.path.tables().items()}
     return {
-        **report,
-        "kernels": report["kernels"][:MOST_ROWS],
-        "critical_path": {
-            **path,
-            "kernels": path["kernels"][:MOST_ROWS],
-            "bound": {"reasons": path["bound"]["reasons"]},
-        },
-        "fan_out": {**fan_out, "kernels": fan_out["kernels"][:MOST_ROWS]},
-        "notes": notes if hidden > 0 else report["notes"],
+        **e.as_dict(),
+        "kernels": kernels[:MOST_ROWS],
+        "critical_path": {**path, **first, "bound": None},
+        "fan_out": {**fan_out, "kernels": e.fan_out.tables()["kernels"].rows()[:MOST_ROWS]},
+        "notes": [*e.notes, *left_out],
     }
 
 
-def _page(title: str, subtitle: str, sides: list[dict[str, Any]], comparison: Any, links: Links) -> str:
+def _page(title: str, subtitle: str, sides: list[dict[str, object]], comparison: object, links: Links) -> str:
     data = {"title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links)}
     return scripted_page(MODULES, data, "`npuscope report --md` makes one without.")

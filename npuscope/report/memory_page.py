@@ -5,18 +5,18 @@ from __future__ import annotations
 import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import prod
 
-from npuscope.analysis.table import printable
+from npuscope.analysis.forms import printable
+from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
 from npuscope.device.chip import Device
 from npuscope.lower.memory.line import Line, line_of
-from npuscope.lower.memory.plan import Slot, Tenant
+from npuscope.lower.memory.plan import Tenant
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.report.memory_text import in_flight, place_of, ring
+from npuscope.report.memory import program_name, ring, shallow
 from npuscope.report.scripted_page import scripted_page
-from npuscope.tile.record.names import short_name
 
 MODULES = ("format", "colors", "table", "theme", "memory_map", "memory")  # each after its imports
 LONGEST = 120  # characters of a line of source
@@ -28,6 +28,7 @@ def memory_page(file: str, device: Device, fits: Sequence[Fit]) -> str:
     data = {
         "title": f"Memory of {name}",
         "subtitle": f"{device.title}, {device.name}",
+        "columns": table_of(MEMORY, (usage_row(usage) for fit in fits for usage in fit.used)).heads(),
         "programs": [_program(fit) for fit in fits],
     }
     return scripted_page(MODULES, data, "`npuscope memory` prints the same as text.")
@@ -38,7 +39,7 @@ class _Bodies:
     """The lines of instructions that a page shows, each once."""
 
     program: Program
-    lines: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, object]] = field(default_factory=list)
     known: dict[int, int] = field(default_factory=dict)  # id of a Kernel -> its line
 
     def of(self, body: PlannedBody) -> int:
@@ -47,8 +48,8 @@ class _Bodies:
             self.lines.append(self._line(line_of(body.lowered)))
         return self.known[id(body)]
 
-    def _line(self, line: Line) -> dict[str, Any]:
-        places = [None if one is None else [one.name, place_of(self.program, one.site)] for one in line.places]
+    def _line(self, line: Line) -> dict[str, object]:
+        places = [None if one is None else [one.name, place_of(self.program.site(one.site))] for one in line.places]
         loops = [
             {
                 "start": span.start,
@@ -62,26 +63,26 @@ class _Bodies:
         return {"places": places, "loops": loops}
 
 
-def _program(fit: Fit) -> dict[str, Any]:
+def _program(fit: Fit) -> dict[str, object]:
     bodies = _Bodies(fit.program)
-    functions: dict[str, list[dict[str, Any]]] = {}
+    functions: dict[str, list[dict[str, object]]] = {}
     for usage in fit.used:
         functions.setdefault(usage.function, []).append(_space(usage, fit, bodies))
     return {
-        "name": short_name(fit.program.recording.program),
+        "name": program_name(fit),
         "functions": [{"name": name, "spaces": spaces} for name, spaces in functions.items()],
         "bodies": bodies.lines,
-        "errors": [
-            {"place": f"{error.file.rpartition('/')[2]}:{error.line}", "message": error.message, "fix": error.fix}
-            for error in fit.errors
-        ],
+        "errors": [{"place": place_of(error), "message": error.message, "fix": error.fix} for error in fit.errors],
     }
 
 
-def _space(usage: Usage, fit: Fit, bodies: _Bodies) -> dict[str, Any]:
-    space = usage.space
-    shallow = [f"{one.value.name}: {one.wanted} turns are in flight, room for {one.got}" for one in space.shallow]
+def _space(usage: Usage, fit: Fit, bodies: _Bodies) -> dict[str, object]:
+    space, table = usage.space, tile_table(usage, fit.program)
+    keys = [column.name for column in table.shown()]  # the others would tell where the file lies
+    tenants = [tenant for slot in space.slots for tenant in slot.tenants]
     return {
+        "row": usage_row(usage),
+        "columns": table.heads(),
         "space": space.space,
         "core": "cube core" if space.unit == "AIC" else "vector core",
         "used": space.used,
@@ -90,28 +91,21 @@ def _space(usage: Usage, fit: Fit, bodies: _Bodies) -> dict[str, Any]:
         "ring": ring(usage),
         "bodies": sum(body.kernel == usage.body.kernel for body in fit.bodies),
         "body": bodies.of(usage.body),
-        "tiles": [_tile(slot, tenant, fit.program) for slot in space.slots for tenant in slot.tenants],
-        "shallow": shallow,
+        "tiles": [
+            {**{key: row[key] for key in keys}, **_drawn(tenant, fit.program)}
+            for row, tenant in zip(table.rows(), tenants, strict=True)
+        ],
+        "shallow": shallow(usage),
     }
 
 
-def _tile(slot: Slot, tenant: Tenant, program: Program) -> dict[str, Any]:
-    value, site = tenant.value, program.site(tenant.value.site)
-    copies = 1
-    for _, _, depth in tenant.turns:
-        copies *= depth
+def _drawn(tenant: Tenant, program: Program) -> dict[str, object]:
+    """What a tile has in the map and not in the table."""
+    site = program.site(tenant.value.site)
     return {
-        "storage": value.storage,
-        "name": value.name,
-        "shape": list(value.shape),
-        "dtype": value.dtype,
-        "bytes": value.bytes,
-        "address": slot.address,
-        "room": slot.bytes,
-        "place": place_of(program, value.site),
+        "storage": tenant.value.storage,
         "source": printable(linecache.getline(site.file, site.line).strip())[:LONGEST],
         "first": tenant.first,
         "last": tenant.last,
-        "flight": in_flight(tenant),
-        "copies": copies,
+        "copies": prod(depth for _, _, depth in tenant.turns),
     }

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 import orjson
 
 
-def scripted_page(modules: Sequence[str], data: Any, without: str) -> str:
+def scripted_page(modules: Sequence[str], data: object, without: str) -> str:
     """A page of modules, each after its imports; `without` says what to do where scripts are switched off."""
     text = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
     # inside a script element only "<" could end it or open a comment

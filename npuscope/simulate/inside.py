@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT
+from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.block_classes import STEPS
 from npuscope.simulate.chip.job import SLOW, Floats
@@ -22,6 +24,32 @@ from npuscope.trace.meta import Meta
 
 FORMAT = "pipes"
 NAMES = tuple(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True))
+PIPE = Column("pipe", TEXT, "unit and pipe")
+WAITED = Column("waited_ns", MEAN_TIME, "it was free and its next instruction could not start", title="waited")
+PIPE_TABLE = Columns(
+    "simulate.pipes",
+    "A pipe that did something. Times have fractions.",
+    (
+        PIPE,
+        Column("instructions", COUNT, "on it"),
+        Column("busy_ns", MEAN_TIME, "it worked"),
+        Column("share", SHARE, "busy, of the block"),
+        WAITED,
+        Column("waited_for", TEXT, "for what, with the microseconds of each", title="for (µs)"),
+    ),
+)
+WAIT_TABLE = Columns(
+    "simulate.waits",
+    "Instructions of one line that waited, all turns together, the longest first.",
+    (
+        PIPE,
+        Column("name", TEXT, "the instruction"),
+        Column("source", TEXT, "file and line"),
+        Column("for", TEXT, "a pipe's result, its issue, or a free slot"),
+        Column("times", COUNT, "so often"),
+        WAITED,
+    ),
+)
 AWAITED = (*NAMES, *REASONS[ISSUING:])  # what an instruction can wait for: a pipe's result, its issue, a free slot
 
 
@@ -61,8 +89,11 @@ class Inside:
             schema_overrides={"for": pl.String, "pipe": pl.String, "name": pl.String, "source": pl.String},
         )
 
+    def tables(self) -> dict[str, Table]:
+        return {"pipes": Table(PIPE_TABLE, self.pipes()), "waits": Table(WAIT_TABLE, self.waits())}
+
     def pipes(self) -> pl.DataFrame:
-        """Of every pipe that did something: instructions, busy_ns, share of the block, waited_ns and for what."""
+        """Every pipe that did something."""
         rows = []
         counts = np.bincount(self.lane.pipe, minlength=len(NAMES))
         for n, name in enumerate(NAMES):
@@ -76,7 +107,7 @@ class Inside:
         told = [", ".join(f"{n} {ns / 1000:.3g}" for n, ns in sorted(r[5].items(), key=lambda w: -w[1])) for r in rows]
         return frame.with_columns(
             pl.Series("waited_ns", [row[4] for row in rows], dtype=pl.Float64),
-            pl.Series("for (µs)", told, dtype=pl.String),
+            pl.Series("waited_for", told, dtype=pl.String),
         )
 
     def over_time(self, bins: int) -> dict[str, Floats]:

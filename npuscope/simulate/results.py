@@ -8,17 +8,52 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
+import polars as pl
 
+from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
+from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
 
 OURS = b'{"variant": "'
+
+
+def _fullest(value: object) -> str:
+    """`Mat 98.4% (gate_aic)`."""
+    if not isinstance(value, dict):
+        return str(value)
+    function = f" ({value['function']})" if value["function"] else ""
+    return f"{value['space']} {percent(value['share'])}{function}"
+
+
+def _third(value: object) -> str:
+    return f"{value:.3f}x" if isinstance(value, float) else str(value)
+
+
+VARIANTS = Columns(
+    "rank",
+    "A variant, the fastest first and those that cannot run last. What there is not is left out.",
+    (
+        Column("rank", COUNT, "its place"),
+        Column("variant", TEXT, "file and settings"),
+        Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
+        Column("wall_ns", TIME, "simulated wall time"),
+        Column("to_first", Form("ratio", "number", _third), "its wall over that of the variant named first"),
+        Column("tasks", COUNT, "submitted"),
+        Column("blocks", COUNT, "run"),
+        Column("bound", TEXT, "memory, cube, vector, scheduler, orchestrator or dependency"),
+        Column("memory", Form("text", "object", _fullest, right=False), "the fullest: `{function, space, share}`",
+               title="fullest memory"),
+        Column("error", TEXT, "why it cannot run", only="listed below the table, once for all that have it"),
+        Column("settings", TEXT, "object: name -> value, as text", only="they are the variant's name"),
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,8 +78,8 @@ class Outcome:
     memory: Fullest | None = None
     error: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """The contract of `rank` and `sweep --json`: what there is."""
+    def as_dict(self) -> dict[str, object]:
+        """A line of `--results`: what there is."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
@@ -52,6 +87,23 @@ class Outcome:
         if self.error is not None:
             return self.wall_ns is None
         return self.wall_ns is not None and self.wall_ns >= 0 and None not in (self.tasks, self.blocks, self.bound)
+
+
+def variant_table(found: Sequence[Outcome], baseline: Outcome) -> Table:
+    """Ranked variants; `baseline` is the one named first."""
+    walls = [one.wall_ns / baseline.wall_ns if one.wall_ns and baseline.wall_ns else None for one in found]
+    ranks = ({"rank": number, "to_first": wall} for number, wall in enumerate(walls, 1))
+    rows = [{**asdict(one), **rank} for one, rank in zip(found, ranks, strict=True)]
+    return Table(VARIANTS, pl.DataFrame(rows, infer_schema_length=None))
+
+
+def variant_rows(
+    found: Sequence[Outcome], baseline: Outcome, settings: Mapping[str, object]
+) -> list[dict[str, object]]:
+    """The contract of `rank` and `sweep --json`: what there is; `settings` by variant."""
+    rows = variant_table(found, baseline).rows()
+    told = ({name: value for name, value in row.items() if value is not None} for row in rows)
+    return [{**row, "settings": settings[str(row["variant"])]} for row in told]
 
 
 @contextmanager

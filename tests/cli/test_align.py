@@ -48,8 +48,8 @@ def test_the_verdict_comes_first(predicted: Path, measured: Path) -> None:
         "prediction, 1 extra in it; honest ratio 1.000. Errors cancel: families are 35.000 µs too long and 53.000 µs "
         "too short, first of all MatMul (+30.000 µs) against Attention (-30.000 µs)."
     )
-    assert "missing from the prediction: 2 calls" in lines
-    assert "extra in the prediction: 1 calls" in lines
+    assert "Missing from the prediction: 2 calls" in lines
+    assert "Extra in the prediction: 1 calls" in lines
     assert any("the measured pass has 2 calls, 23.000 µs, after the last shared call" in line for line in lines)
 
 
@@ -140,7 +140,7 @@ def test_reports_are_written(predicted: Path, measured: Path, tmp_path: Path) ->
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines()[-2:] == [f"wrote {html}", f"wrote {md}"]
     text = md.read_text()
-    assert "| MatMul | 1 | 0 | 0 | 70.000 | 40.000 | 30.000 | +75.0% | 0.000 |" in text
+    assert "| MatMul | 1 | 0 | 0 | 70.000 | 40.000 | 30.000 | 30.000 | 30.000 | +75.0% | +75.0% | 0.000 | no |" in text
     assert "| MatMul | 30.000 | Attention | -30.000 | 30.000 |" in text
     page = Page()
     page.feed(html.read_text())

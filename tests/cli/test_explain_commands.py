@@ -56,8 +56,8 @@ def test_report_as_json_keeps_its_contract(run: Path) -> None:
     assert data["verdict"].startswith("dependency-bound")
     assert data["bound"] == "dependency"
     assert data["units"] == {
-        "AIC": {"lanes": 2, "busy_ns": 112_000, "idle_ns": 88_000},
-        "AIV": {"lanes": 2, "busy_ns": 17_000, "idle_ns": 183_000},
+        "AIC": {"lanes": 2, "busy_ns": 112_000, "idle_ns": 88_000, "share": 0.56},
+        "AIV": {"lanes": 2, "busy_ns": 17_000, "idle_ns": 183_000, "share": 0.085},
     }
     assert data["bubbles"] == {
         "edge": 167_000, "dependency": 48_000, "starved": 25_000, "dispatch": 14_000, "pickup": 10_000, "FIN": 7_000,
@@ -85,7 +85,8 @@ def test_report_writes_markdown_to_post_and_a_page(run: Path, tmp_path: Path) ->
         "# Profiling report: run",
         "4 channels; lanes with device work: 2 AIC, 2 AIV.",
         "**dependency-bound: 63.0%",
-        "| gate | 1 | 30.000 | 30.000 | 30.000 | 23.3% |",
+        "| gate | 1 | 30.000 | 30.000 | 30.000 | 30.000 | 30.000 | 23.3% | MLP | 0.000 |",
+        "| wait: dispatch | – | 9.000 | 9.0% |",
         "| overhead, 1 − run / (dispatch → finish) | 16.8% |",
         "| AIC | 2 | 20.000 | 25.000 | 19.000 |",
         "## How to reproduce",
@@ -115,7 +116,7 @@ def test_compare_two_runs(tmp_path: Path) -> None:
     assert (told.returncode, told.stderr) == (0, "")
     line = next(line for line in told.stdout.splitlines() if "on-core time of qk|softmax|sv" in line)
     assert line.split()[-4:] == ["26.000", "52.000", "26.000", "2.00x"]
-    assert "| on-core time | 26.000 | 52.000 | 26.000 | 2.00x |" in (tmp_path / "c.md").read_text()
+    assert r"| on-core time of qk\|softmax\|sv | 26.000 | 52.000 | 26.000 | 2.00x |" in (tmp_path / "c.md").read_text()
     data = json.loads(npuscope("compare", a, b, "--json").stdout)
     assert data["totals"] == {
         "core_ns": [129_000, 258_000],

@@ -96,6 +96,8 @@ def test_a_sweep_is_resumed(add: Path, tmp_path: Path) -> None:
         "ROWS=512",
         "ROWS=4",
     ]
+    ranks = {one["variant"]: one.pop("rank") for one in (*first, *again)}
+    assert ranks["ROWS=512"] == 3  # behind the new one, too
     assert [one for one in again if one["variant"] != "ROWS=4"] == first
     # and a changed program is run again, while a changed file of results is taken at its word
     results.write_text(results.read_text().replace(f'"wall_ns": {first[0]["wall_ns"]}', '"wall_ns": 1'))

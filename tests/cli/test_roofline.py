@@ -25,7 +25,7 @@ def test_text_json_markdown_and_page(tmp_path: Path) -> None:
     assert "16,5120;5120,768" in run.stdout
     assert "<svg" in page.read_text()
     assert "http://" not in page.read_text()
-    assert "| MatMulV2 | 16,5120;5120,768 | 1 | 10.000 |" in md.read_text()
+    assert "| MatMulV2 | 16,5120;5120,768 | gemm | 1 | 1 | 10.000 | 10.000 |" in md.read_text()
     told = json.loads(npuscope("roofline", path, "--device", "a3", "--json").stdout)
     (row,) = told["kernels"]
     assert (row["kernel"], row["flops"], row["bound"]) == ("MatMulV2", 2 * 16 * 5120 * 768, "memory")

@@ -64,8 +64,12 @@ def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None
     assert told["tasks"] == 4
     # 4 tasks read and write 16 x 128 fp32 each
     nbytes = 64 * 128 * 4
-    kernel = {"tasks": 4, "blocks": 4, "unit": "AIV", "ops": 12, "flops": 0, "gm_read": nbytes, "gm_written": nbytes}
-    assert told["kernels"] == {"double": kernel}
+    assert told["kernels"] == {
+        "double": {
+            "area": "other", "unit": "AIV", "tasks": 4, "blocks": 4, "ops": 12, "flops": 0, "gm_read": nbytes,
+            "gm_written": nbytes, "waits": 0,
+        }
+    }  # fmt: skip
     assert set(told["edges"]) == {"creator", "raw", "waw", "explicit"}
     assert told["findings"] == []
 

@@ -15,6 +15,7 @@ from written_passes import a_pass
 import npuscope
 from npuscope import NpuscopeError, Trace
 from npuscope.forward.align.alignment import align
+from npuscope.forward.align.errors import CancellingPair
 from npuscope.forward.align.model_metrics import m6_denominator
 from npuscope.forward.align.sides import side_of
 
@@ -76,7 +77,7 @@ def test_errors_that_cancel_are_shown_as_such() -> None:
     c = found.cancelling
     assert (c.net_ns, c.over_ns, c.under_ns, c.cancels_ns, c.absolute_ns) == (0, 30 * US, 30 * US, 30 * US, 60 * US)
     assert c.pairs == (
-        {"over": "MatMul", "over_ns": 30 * US, "under": "Attention", "under_ns": -30 * US, "cancels_ns": 30 * US},
+        CancellingPair("MatMul", over_ns=30 * US, under="Attention", under_ns=-30 * US, cancels_ns=30 * US),
     )
     assert found.m6_honest == 1.0
     assert "Errors cancel" in found.verdict()
@@ -204,7 +205,7 @@ def test_turned_around_missing_is_extra_and_everything_adds_up(a, b) -> None:
     total = (sum(us for _, us, _ in a) - sum(us for _, us, _ in b)) * US
     assert one.cancelling.net_ns == total == one.families["error_ns"].sum()
     assert one.cancelling.over_ns - one.cancelling.under_ns == total
-    assert sum(pair["cancels_ns"] for pair in one.cancelling.pairs) == one.cancelling.cancels_ns
+    assert sum(pair.cancels_ns for pair in one.cancelling.pairs) == one.cancelling.cancels_ns
 
 
 @given(KERNELS, st.data())
@@ -434,7 +435,7 @@ def test_the_peers_decode_pass_errs_as_published() -> None:
     assert f"{found.as_dict()['families']['Attention']:+.0%}" == "-40%"
     # what the matmuls are too long is paid for by others
     assert found.cancelling.over_ns == found.families.filter(family="MatMul")["error_ns"].item()
-    assert "MatMul" in found.cancelling.pairs[0]["over"]
+    assert "MatMul" in found.cancelling.pairs[0].over
 
 
 def test_sides_without_device_work_are_refused() -> None:

@@ -59,7 +59,7 @@ def test_a_device_without_calibration_gives_its_limit() -> None:
     result = predicted("qwen3_32b", device="ascend910b1", batch=16, context=4096, tp=8)
     assert set(result.by_source()) == {"ANALYTIC", "UNKNOWN"}
     # what it computes is not known, and on this device nobody measured it
-    assert [row["kernel"] for row in result.unknown()] == ["DSARandomUniform"]
+    assert result.tables()["unknown"].frame["kernel"].to_list() == ["DSARandomUniform"]
     assert result.total_ns == sum(e.limit_ns or 0 for e in result.estimates)
 
 
@@ -70,7 +70,7 @@ def test_every_family_is_priced_whole_but_for_what_it_lists(name: str, phase: st
     tokens = None if phase == "decode" else 512
     result = predicted(name, phase, batch=4, context=1000, tokens=tokens, tp=4, quant=quant)
     assert result.total_ns > 0
-    assert result.unknown() == []
+    assert result.unknown == 0
     for e in result.estimates:
         assert e.ns is not None
         assert e.limit_ns is not None

@@ -13,8 +13,8 @@ from npuscope.errors import NpuscopeError
 from npuscope.llm.decode_step import Step
 from npuscope.llm.tpot import Decoding, Tpot
 from npuscope.llm.tpot_history import append, check_place, commit_of, entry_of, read_history
-from npuscope.report.tpot_page import tpot_page, verdict
-from npuscope.report.tpot_text import since_text
+from npuscope.report.document import as_page
+from npuscope.report.tpot import history, since
 
 RESULT = Tpot(
     "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1),), 4, {"MLP": 3}
@@ -58,8 +58,8 @@ def test_a_last_line_without_an_end_stays_a_line_of_its_own(tmp_path: Path) -> N
 
 def test_a_run_is_told_beside_those_before_it() -> None:
     before = [entry("aaa", 10.0), entry("bbb", 5.0, batch=32)]
-    assert since_text(before, entry("ccc", 8.0)) == "Since aaa: 10.000 → 8.000 ms/token (-20.0%); runs so far █▇"
-    assert since_text(before, entry("ccc", 8.0, batch=64)) == "The history has no earlier run with these settings."
+    assert since(before, entry("ccc", 8.0)) == "Since aaa: 10.000 → 8.000 ms/token (-20.0%); runs so far █▇"
+    assert since(before, entry("ccc", 8.0, batch=64)) == "The history has no earlier run with these settings."
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,10 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pat
         check_place("/dev/full")  # reading it would never end
 
 
+def tpot_page(name: str, entries: list[dict[str, Any]]) -> str:
+    return as_page("Time per token", history(name, entries))
+
+
 def entry(commit: str, ms: float, **more: Any) -> dict[str, Any]:
     return {"model": "m", "batch": 16, "device": "chip", "commit": commit, "ms_per_token": ms, **more}
 
@@ -95,6 +99,6 @@ def test_the_page_draws_a_line_per_settings_and_escapes_what_it_read() -> None:
 
 
 def test_an_empty_history_and_entries_of_other_versions_are_drawn() -> None:
-    assert verdict([]) == "Nothing measured yet."
+    assert "Nothing measured yet." in tpot_page("h", [])
     assert "<svg" in tpot_page("h", [])
     assert "1.000 ms/token" in tpot_page("h", [json.loads('{"ms_per_token": 1, "commit": 7, "overhead": "much"}')])

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from npuscope.check.columns import BAR, bar
 from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.report.memory_text import BAR, bar, memory_dict, memory_text
-from npuscope.report.passes_text import passes_text
+from npuscope.report.document import as_text
+from npuscope.report.lowering import lowering_text
+from npuscope.report.memory import memory, memory_dict
 from tests.report.memory_programs import written
 
 CHIP = chip_to_lower_for("910b1")
@@ -21,9 +23,9 @@ def planned(path: Path, kernel: str | None = None) -> tuple[Fit, ...]:
 
 def test_every_function_with_its_share_and_what_does_not_fit_first(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py", tk=512, tn=512)
-    lines = memory_text(str(path), CHIP.name, planned(path)).splitlines()
+    lines = as_text(memory(str(path), CHIP.name, planned(path))).splitlines()
     # 512·512·2 of weights and 16·512·2 of activations, each in two turns
-    assert lines[2].split() == ["function", "space", "used", "limit", "share"]
+    assert lines[2].split() == ["function", "space", "used", "B", "limit", "B", "share", "fits"]
     assert lines[3].split()[:5] == ["gate_aic", "Mat", "1,081,344", "524,288", "206.2%"]
     assert lines[3].endswith("does not fit")
     assert sum("does not fit" in line for line in lines) == 1
@@ -37,7 +39,7 @@ def test_every_function_with_its_share_and_what_does_not_fit_first(tmp_path: Pat
 
 def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    text = memory_text(str(path), CHIP.name, planned(path, "gate_aic"), tiles=True)
+    text = as_text(memory(str(path), CHIP.name, planned(path, "gate_aic"), tiles=True))
     assert "norm" not in text
     assert "gate_aiv" not in text
     assert "gate_aic Mat: 139,264 of 524,288 bytes" in text
@@ -49,7 +51,7 @@ def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) 
 
 def test_a_ring_at_the_head_of_a_memory_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    text = memory_text(str(path), CHIP.name, planned(path, "gate"), tiles=True)
+    text = as_text(memory(str(path), CHIP.name, planned(path, "gate"), tiles=True))
     assert "ring C2V, 2 slots of 16,384" in text  # the sum [16, 256] FP32 on its way to the vector cores
 
 
@@ -67,7 +69,7 @@ def test_the_same_as_data(tmp_path: Path) -> None:
 
 def test_a_kernel_before_and_after_every_pass(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    text = passes_text(planned(path, "gate"))
+    text = lowering_text(planned(path, "gate"))
     steps = [line for line in text.splitlines() if line.startswith("---")]
     assert steps[0] == "--- recorded"
     assert "--- casts: no change" in steps

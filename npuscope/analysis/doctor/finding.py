@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis import table
+from npuscope.analysis import forms
+from npuscope.analysis.forms import COUNT, TEXT
+from npuscope.analysis.table import Column, Columns, Table
 from npuscope.trace.core import Trace
 
+PARAGRAPH = "a finding is told as a paragraph, not as a row"
+FINDINGS = Columns(
+    "doctor.findings",
+    "One thing found, warnings first.",
+    (
+        Column("id", TEXT, "as docs/doctor.md lists them", only=PARAGRAPH),
+        Column("severity", TEXT, "warning or note", only=PARAGRAPH),
+        Column("what", TEXT, "was found", only=PARAGRAPH),
+        Column("count", COUNT, "how often", only=PARAGRAPH),
+        Column("effect", TEXT, "on the numbers", only=PARAGRAPH),
+        Column("example", TEXT, "one of them", only=PARAGRAPH),
+    ),
+)
 Severity = Literal["warning", "note"]  # a warning makes some number wrong if ignored; a note is worth knowing
 
 
@@ -44,8 +59,11 @@ class Diagnosis:
         more = f"; and {len(warnings) - 3} more" if len(warnings) > 3 else ""
         return f"{_counted(len(warnings), 'warning')}: {told}{more}"
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"verdict": self.verdict, "findings": [asdict(f) for f in self.findings]}
+    def table(self) -> Table:
+        return Table(FINDINGS, pl.DataFrame([asdict(f) for f in self.findings], infer_schema_length=None))
+
+    def as_dict(self) -> dict[str, object]:
+        return {"verdict": self.verdict, "findings": self.table().rows()}
 
 
 def describe(trace: Trace, row: int) -> str:
@@ -56,7 +74,7 @@ def describe(trace: Trace, row: int) -> str:
 
 
 def microseconds(nanoseconds: int) -> str:
-    return f"{table.microseconds(nanoseconds)} µs"
+    return f"{forms.microseconds(nanoseconds)} µs"
 
 
 def _counted(count: int, word: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.doctor.finding import Finding, Severity, describe, microseconds
-from npuscope.analysis.table import printable
+from npuscope.analysis.forms import printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.table import Tabular, microseconds
-from npuscope.forward.align import errors
+from npuscope.analysis.forms import microseconds
+from npuscope.analysis.table import Table, Tabular, all_rows
+from npuscope.forward.align import columns, errors
 from npuscope.forward.align.errors import Cancelling
 from npuscope.forward.align.model_metrics import ModelMetrics, model_metrics
 from npuscope.forward.align.pairing import Pairing, pair_calls, perhaps_renamed
@@ -41,7 +41,7 @@ class Scope:
     after: tuple[int, int]
     left_out: Mapping[str, tuple[int, int]]  # reason -> rows, nanoseconds: not looked at on any count but M6's
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         edges = {side: dict(zip(("calls", "ns"), getattr(self, side), strict=True)) for side in ("before", "after")}
         left_out = {reason: {"rows": n, "ns": ns} for reason, (n, ns) in self.left_out.items()}
         sums = {name: getattr(self, name) for name in ("calls", "sum_ns", "union_ns", "span_ns", "window_ns")}
@@ -69,8 +69,21 @@ class Alignment(Tabular):
     renamed: tuple[tuple[str, str, int], ...]
     times: tuple[pl.DataFrame, pl.DataFrame]  # start and dur of the calls of both sides, for drawings
 
-    def frame(self) -> pl.DataFrame:
-        return self.pairs
+    def tables(self) -> dict[str, Table]:
+        grouped = {
+            "missing_by_shape": Table(columns.MISSING_GROUPS, errors.grouped(self.missing, "measured_ns")),
+            "extra_by_shape": Table(columns.EXTRA_GROUPS, errors.grouped(self.extra, "predicted_ns")),
+        }
+        return {
+            "kernels": Table(columns.PAIRS, self.pairs),
+            "family_table": Table(columns.FAMILIES, self.families),
+            "layers": Table(columns.LAYERS, self.layers),
+            "by_shape": Table(columns.BY_SHAPE, errors.by_shape(self.pairs)),
+            "communication": Table(columns.COMMUNICATION, self.communication),
+            "missing": Table(columns.MISSING, self.missing),
+            "extra": Table(columns.EXTRA, self.extra),
+            **grouped,
+        }
 
     def title(self) -> str:
         return self.verdict()
@@ -87,15 +100,15 @@ class Alignment(Tabular):
         )
         if c.cancels_ns > WORTH_A_WORD * b.sum_ns:
             pair = c.pairs[0]
-            longer, shorter = microseconds(pair["over_ns"]), microseconds(pair["under_ns"])
+            longer, shorter = microseconds(pair.over_ns), microseconds(pair.under_ns)
             text += (
                 f". Errors cancel: families are {microseconds(c.over_ns)} µs too long and "
                 f"{microseconds(c.under_ns)} µs too short, first of all "
-                f"{pair['over']} (+{longer} µs) against {pair['under']} ({shorter} µs)"
+                f"{pair.over} (+{longer} µs) against {pair.under} ({shorter} µs)"
             )
         return text + "."
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope align --json` (docs/json.md)."""
         names = ("m1", "m2", "m3", "m4", "m5", "m6")
         scopes = {"predicted": self.predicted.as_dict(), "measured": self.measured.as_dict()}
@@ -103,15 +116,9 @@ class Alignment(Tabular):
             "verdict": self.verdict(),
             "matched": self.pairs.height,
             "moved": int(self.pairs["moved"].sum()),
-            "missing": self.missing.drop("comm", "source").to_dicts(),
-            "extra": self.extra.drop("comm").to_dicts(),
+            **all_rows(self.tables()),
             "families": dict(self.families.filter(pl.col("error").is_not_null()).select("family", "error").rows()),
-            "family_table": self.families.to_dicts(),
-            "layers": self.layers.to_dicts(),
             "layers_from": self.layer_source,
-            "kernels": self.pairs.to_dicts(),
-            "by_shape": errors.by_shape(self.pairs).to_dicts(),
-            "communication": self.communication.to_dicts(),
             "cancelling": self.cancelling.as_dict(),
             **{name: getattr(self.metrics, name) for name in names},
             "m6_numerator_ns": self.metrics.m6_numerator_ns,

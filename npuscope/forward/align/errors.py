@@ -7,11 +7,12 @@ predicted) and `extra` (predicted, not measured) calls along, so that they add u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.table import Table
+from npuscope.forward.align.columns import CANCELLING
 from npuscope.forward.align.pairing import Pairing
 from npuscope.forward.align.sides import Side
 from npuscope.kernels import landmark_of
@@ -102,6 +103,12 @@ def left_over(side: Side, rows: Ints, families: list[str], layers: Ints, ns: str
     )
 
 
+def grouped(left: pl.DataFrame, ns: str) -> pl.DataFrame:
+    """The calls of one side that have no partner, those of one kernel and shapes together."""
+    groups = left.group_by("kernel", "shapes").agg(calls=pl.len(), **{ns: pl.col(ns).sum()})
+    return groups.sort(ns, "kernel", "shapes", descending=[True, False, False], nulls_last=True)
+
+
 def _layer_column(layers: Ints) -> pl.Series:
     column = pl.Series(layers, dtype=pl.Int64)
     return column.set(column == OUTSIDE, None)
@@ -174,6 +181,17 @@ def communication(measured: Side, families: list[str]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
+class CancellingPair:
+    """A family that is too long beside one that is too short."""
+
+    over: str
+    over_ns: int
+    under: str
+    under_ns: int  # below zero
+    cancels_ns: int
+
+
+@dataclass(frozen=True)
 class Cancelling:
     """Errors of families against one another: what is too long (`over`), too short (`under`), and what cancels."""
 
@@ -181,20 +199,23 @@ class Cancelling:
     over_ns: int
     under_ns: int
     absolute_ns: int  # over single calls, missing and extra ones with all their time
-    pairs: tuple[dict[str, Any], ...]
+    pairs: tuple[CancellingPair, ...]
 
     @property
     def cancels_ns(self) -> int:
         return min(self.over_ns, self.under_ns)
 
-    def as_dict(self) -> dict[str, Any]:
+    def table(self) -> Table:
+        return Table(CANCELLING, pl.DataFrame(list(self.pairs), schema=CANCELLING.keys))
+
+    def as_dict(self) -> dict[str, object]:
         return {
             "net_ns": self.net_ns,
             "over_ns": self.over_ns,
             "under_ns": self.under_ns,
             "cancels_ns": self.cancels_ns,
             "absolute_ns": self.absolute_ns,
-            "pairs": list(self.pairs),
+            "pairs": self.table().rows(),
         }
 
 
@@ -207,11 +228,10 @@ def cancelling(families: pl.DataFrame) -> Cancelling:
     while above and below:
         (long, x), (short, y) = above[0], below[0]
         both = min(x, y)
-        pairs.append({"over": long, "over_ns": dict(over)[long], "under": short, "under_ns": -dict(under)[short],
-                      "cancels_ns": both})  # fmt: skip
+        pairs.append(CancellingPair(long, dict(over)[long], short, -dict(under)[short], both))
         above[0], below[0] = (long, x - both), (short, y - both)
         above, below = [a for a in above if a[1]], [b for b in below if b[1]]
-    pairs.sort(key=lambda pair: -int(pair["cancels_ns"]))
+    pairs.sort(key=lambda pair: -pair.cancels_ns)
     return Cancelling(
         net_ns=int(families["error_ns"].sum()),
         over_ns=sum(ns for _, ns in over),

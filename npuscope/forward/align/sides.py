@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import short
 from npuscope.analysis.summary import CORES, NOT_TOLD, TYPES
-from npuscope.analysis.table import short
 from npuscope.analysis.work import device_rows
 from npuscope.errors import NpuscopeError
 from npuscope.forward.align.kernel_names import families_of

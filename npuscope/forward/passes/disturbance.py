@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import microseconds
 from npuscope.analysis.repetition import OUTLIER
-from npuscope.analysis.table import microseconds
 from npuscope.trace.intervals import Ints
 
 SHARE = 0.2  # of a typical pass of its kind

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -104,7 +103,7 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
         raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
     with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
         write_table(_part(found.trace, rows), path)
-        file.write(_json(_about(found, found.as_dict()["passes"][number], window, len(rows), _learned(found))))
+        file.write(_json(_about(found, found.heart().rows()[number], window, len(rows), _learned(found))))
     return [path, beside]
 
 
@@ -120,7 +119,7 @@ def is_export(folder: Path) -> bool:
 
 def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:
     """Write passes and their index into a folder that is there."""
-    learned, told = _learned(found), found.as_dict()
+    learned, told = _learned(found), found.heart().rows()
     numbers = numbers[:1] if window == "capture" else numbers
     rows = [np.sort(part) for part in rows_of(found, numbers, window)]
     whole = window == "capture"
@@ -128,10 +127,10 @@ def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Pa
     tables = [place / name for name in names]
     write_parts(found.trace, list(zip(rows, tables, strict=True)))
     for number, part, table in zip(numbers, rows, tables, strict=True):
-        about = _about(found, told["passes"][number], window, len(part), learned)
+        about = _about(found, told[number], window, len(part), learned)
         table.with_suffix(".json").write_bytes(_json(about))
     paths = [path for table in tables for path in (table, table.with_suffix(".json"))]
-    (place / INDEX).write_bytes(_json(told))
+    (place / INDEX).write_bytes(_json(found.as_dict()))
     return [*paths, place / INDEX]
 
 
@@ -140,14 +139,16 @@ def _part(trace: Trace, rows: Ints) -> Trace:
     return replace(trace, slices=trace.slices[ordered], edges=trace.edges.clear())
 
 
-def _learned(found: Passes) -> dict[str, Any]:
+def _learned(found: Passes) -> dict[str, object]:
     """The sequence of layers, where a complete pass taught one."""
     if not found.table["complete"].any():
         return {"sequences": []}
     return {"sequences": statistics(found).as_dict()["sequences"]}
 
 
-def _about(found: Passes, told: dict[str, Any], window: str, rows: int, learned: dict[str, Any]) -> dict[str, Any]:
+def _about(
+    found: Passes, told: dict[str, object], window: str, rows: int, learned: dict[str, object]
+) -> dict[str, object]:
     meta = found.trace.meta
     limits = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
     whole = window == "capture"
@@ -165,5 +166,5 @@ def _about(found: Passes, told: dict[str, Any], window: str, rows: int, learned:
     }
 
 
-def _json(data: Any) -> bytes:
+def _json(data: object) -> bytes:
     return json.dumps(data, indent=2, ensure_ascii=False, default=str).encode()

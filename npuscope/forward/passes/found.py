@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.table import Tabular, microseconds
+from npuscope.analysis.forms import microseconds
+from npuscope.analysis.table import Table, Tabular
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.boundaries import stretches
+from npuscope.forward.passes.columns import PASSES
 from npuscope.forward.passes.completeness import complete_and_draft
 from npuscope.forward.passes.cuts import bounds
 from npuscope.forward.passes.disturbance import PassTotals, disturbances
@@ -50,10 +51,13 @@ class Passes(Tabular):
     outside: int  # rows that count and are in no pass
     outside_ns: int  # their device time
 
-    def frame(self) -> pl.DataFrame:
-        shown = ("index", "step", "phase", "tokens", "layers", "attentions", "complete", "disturbed")
-        times = ("sum_ns", "union_ns", "comm_ns", "excluded_anchor")
-        return self.table.select(*shown, (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"), *times)
+    def tables(self) -> dict[str, Table]:
+        told = self.table.with_columns(
+            (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
+            pl.struct(anchor="excluded_anchor", full=pl.lit(0.0), capture=pl.lit(0.0)).alias("excluded"),
+            pl.Series("reasons", [list(reasons) for reasons in self.reasons], dtype=pl.List(pl.String)),
+        )
+        return {"passes": Table(PASSES, told)}
 
     def title(self) -> str:
         told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
@@ -75,19 +79,13 @@ class Passes(Tabular):
         counted = pl.col("in_pass").is_not_null() & pl.col("on_device")
         return frame.filter(counted).sort("start", maintain_order=True)
 
-    def as_dict(self) -> dict[str, Any]:
-        passes = []
-        for index, row in enumerate(self.table.rows(named=True)):
-            del row["excluded_anchor"]
-            passes.append({**row, "excluded": self.excluded(index), "reasons": list(self.reasons[index])})
-        return {
-            "rule": self.rule,
-            "anchor": self.anchor,
-            "attentions_per_layer": self.attentions_per_layer,
-            "outside": self.outside,
-            "outside_ns": self.outside_ns,
-            "passes": passes,
-        }
+    def about(self) -> dict[str, object]:
+        """What is told of all passes together."""
+        names = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
+        return {name: getattr(self, name) for name in names}
+
+    def as_dict(self) -> dict[str, object]:
+        return {**self.about(), "passes": self.heart().rows()}
 
 
 def passes(trace: Trace, anchor: str | None = None) -> Passes:
@@ -231,7 +229,7 @@ def _phases(trace: Trace, sequence: Sequence, first: Ints) -> list[Phase]:
     return [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
 
 
-def _told(cut: _Cut) -> dict[str, Any]:
+def _told(cut: _Cut) -> dict[str, list[str] | pl.Series]:
     """The phases as columns; a draft's pass is called so."""
     names = ["draft" if draft else phase.name for phase, draft in zip(cut.phases, cut.draft.tolist(), strict=True)]
     tokens, sequences = (

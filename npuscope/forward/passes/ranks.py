@@ -54,20 +54,20 @@ class Ranks:
     def skew(self) -> Skew | None:
         return skew(self.ranks) if len(self.ranks) > 1 else None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """All passes in one list, each with its rank; what concerns a whole rank under `ranks`."""
         skewed = self.skew
         return {
             "passes": [
-                {"rank": rank.rank, "device": rank.device, **told} for rank in self.ranks for told in rank.passes
+                {"rank": rank.rank, "device": rank.device, **told} for rank in self.ranks for told in rank.passes.rows()
             ],
             "ranks": [
                 {
                     "rank": rank.rank,
                     "device": rank.device,
                     "path": rank.path,
-                    **{name: value for name, value in rank.told.items() if name != "passes"},
-                    **({} if rank.statistics is None else {"statistics": rank.statistics}),
+                    **rank.about,
+                    **({} if rank.statistics is None else {"statistics": rank.statistics.as_dict()}),
                 }
                 for rank in self.ranks
             ],
@@ -208,9 +208,10 @@ def _told(found: Passes, path: str, rank: int | None, device: int | None, wanted
     counted = None if wanted.select is None else list(shown)
     told = None
     if wanted.statistics and (counted or found.table["complete"].any()):
-        told = statistics(found, numbers=counted).as_dict()
+        told = statistics(found, numbers=counted)
     return RankPasses(
-        rank, device, path, found.as_dict(), tuple(parts[:count]), tuple(shown), told, tuple(map(str, written))
+        rank, device, path, found.about(), found.frame(), tuple(parts[:count]), tuple(shown), told,
+        tuple(map(str, written)),
     )  # fmt: skip
 
 

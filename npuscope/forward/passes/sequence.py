@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import short
 from npuscope.analysis.summary import kernel_group, on_ai_cpu
-from npuscope.analysis.table import short
 from npuscope.errors import NpuscopeError
 from npuscope.kernels import Landmark, landmark_of
 from npuscope.trace.core import Trace

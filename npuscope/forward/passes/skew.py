@@ -6,36 +6,38 @@ its wait; the rank others wait for is the slow one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.table import Table, Tabular, all_rows
+from npuscope.forward.passes.columns import PASSES, SKEW
+from npuscope.forward.passes.statistics import Statistics
 
 MOST_SHIFTS = 2000  # passes that captures of ranks may begin apart
 
 
 @dataclass(frozen=True)
 class RankPasses:
-    """One rank's passes as plain data; `collectives` holds the durations of each pass's collectives in order."""
+    """One rank's passes without its trace; `collectives` holds the durations of each pass's collectives in order."""
 
     rank: int | None
     device: int | None  # where one capture holds several
     path: str
-    told: dict[str, Any]
+    about: Mapping[str, object]  # rule, anchor and what else is told of all passes together
+    every: pl.DataFrame  # all passes, as PASSES tells
     collectives: tuple[NDArray[np.int64], ...]
     shown: tuple[int, ...]  # numbers of the passes to show
-    statistics: dict[str, Any] | None = None
+    statistics: Statistics | None = None
     written: tuple[str, ...] = ()
 
     @property
-    def passes(self) -> list[dict[str, Any]]:
+    def passes(self) -> Table:
         """The passes to show."""
-        return [self.told["passes"][number] for number in self.shown]
+        return Table(PASSES, self.every[list(self.shown)])
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,8 +48,8 @@ class Skew(Tabular):
     passes: int  # that every rank has
     left_out: int  # of them, passes whose collectives differ in number
 
-    def frame(self) -> pl.DataFrame:
-        return self.table
+    def tables(self) -> dict[str, Table]:
+        return {"table": Table(SKEW, self.table)}
 
     def title(self) -> str:
         if not self.passes or self.table.is_empty():
@@ -61,15 +63,15 @@ class Skew(Tabular):
         told = f"ranks over {self.passes} common passes: the others wait for rank {slow}, up to {widest:,.1f} µs a pass"
         return told + (f"; {self.left_out} passes whose collectives differ in number left out" if self.left_out else "")
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"passes": self.passes, "left_out": self.left_out, "table": self.table.to_dicts()}
+    def as_dict(self) -> dict[str, object]:
+        return {"passes": self.passes, "left_out": self.left_out, **all_rows(self.tables())}
 
 
 def skew(ranks: Iterable[RankPasses]) -> Skew:
     """How much each rank waits for the others, over the passes all of them have."""
     ranks = list(ranks)
-    common = _common([rank.told["passes"] for rank in ranks])
-    rows: list[dict[str, Any]] = []
+    common = _common([rank.every for rank in ranks])
+    rows: list[dict[str, float | None]] = []
     waits, last, counted = np.zeros(len(ranks)), np.zeros(len(ranks), dtype=np.int64), 0
     for numbers in common:
         each = [rank.collectives[number] for rank, number in zip(ranks, numbers, strict=True)]
@@ -81,28 +83,29 @@ def skew(ranks: Iterable[RankPasses]) -> Skew:
         waits += waited
         last[int(np.argmin(waited))] += 1
     for place, rank in enumerate(ranks):
-        mine = [rank.told["passes"][numbers[place]] for numbers in common]
-        mean = {name: float(np.mean([p[name] for p in mine])) if mine else None for name in ("union_ns", "comm_ns")}
+        mine = rank.every[[numbers[place] for numbers in common]]
+        mean = {name: float(mine[name].to_numpy().mean()) if len(mine) else None for name in ("union_ns", "comm_ns")}
         compute = None if mean["union_ns"] is None else mean["union_ns"] - (mean["comm_ns"] or 0.0)
         wait = float(waits[place]) / counted if counted else None
         rows.append({"rank": rank.rank, **mean, "compute_ns": compute, "wait_ns": wait, "last": int(last[place])})
     return Skew(pl.DataFrame(rows, infer_schema_length=None), len(common), len(common) - counted)
 
 
-def _common(of_ranks: list[list[dict[str, Any]]]) -> list[list[int]]:
+def _common(of_ranks: list[pl.DataFrame]) -> list[list[int]]:
     """Numbers of passes that belong together: of one step where steps are marked, else in order and overlapping."""
-    if all(p["step"] is not None for passes_ in of_ranks for p in passes_):
-        by_step = [{(p["step"], p["phase"]): p["index"] for p in reversed(passes_)} for passes_ in of_ranks]
+    if all(passes["step"].null_count() == 0 for passes in of_ranks):
+        keyed = [passes.select("step", "phase", "index").reverse() for passes in of_ranks]
+        by_step = [{(step, phase): index for step, phase, index in passes.iter_rows()} for passes in keyed]
         return [[numbers[key] for numbers in by_step] for key in by_step[0] if all(key in n for n in by_step)][::-1]
-    spans = [np.array([[p["start_ns"], p["end_ns"]] for p in passes_]).reshape(-1, 2) for passes_ in of_ranks]
-    sizes = [[p["attentions"] for p in passes_] for passes_ in of_ranks]
+    spans = [passes.select("start_ns", "end_ns").to_numpy() for passes in of_ranks]
+    sizes = [passes["attentions"].to_list() for passes in of_ranks]
     # ranks that ran the same passes met in order, whatever their clocks say
     shifts = [0 if own == sizes[0] else _shift(spans[0], span) for own, span in zip(sizes, spans, strict=True)]
     groups = []
-    for number, first in enumerate(of_ranks[0]):
+    for number, first in enumerate(sizes[0]):
         group = [number + shift for shift in shifts]
-        there = all(0 <= n < len(passes_) for n, passes_ in zip(group, of_ranks, strict=True))
-        if there and all(p[n]["attentions"] == first["attentions"] for n, p in zip(group, of_ranks, strict=True)):
+        there = all(0 <= n < len(own) for n, own in zip(group, sizes, strict=True))
+        if there and all(own[n] == first for n, own in zip(group, sizes, strict=True)):
             groups.append(group)
     return groups
 

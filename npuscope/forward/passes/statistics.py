@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from npuscope.analysis.repetition import OUTLIER
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.table import Table, Tabular, all_rows
 from npuscope.errors import NpuscopeError
+from npuscope.forward.passes.columns import LAYERS, POSITIONS
 from npuscope.forward.passes.found import Passes
 
 TAUGHT_BY = 32  # passes that tell the sequence of a layer
@@ -22,7 +22,7 @@ TAUGHT_BY = 32  # passes that tell the sequence of a layer
 
 @dataclass(frozen=True, repr=False)
 class Statistics(Tabular):
-    """`layers`: per layer its kernels' summed time over the passes. `positions`: part, kernel, nth and its time."""
+    """Times of layers and positions over the passes; LAYERS and POSITIONS tell their columns."""
 
     phase: str
     passes: tuple[int, ...]
@@ -30,20 +30,19 @@ class Statistics(Tabular):
     positions: pl.DataFrame
     sequences: tuple[LayerKind, ...]
 
-    def frame(self) -> pl.DataFrame:
-        return self.positions
+    def tables(self) -> dict[str, Table]:
+        return {"positions": Table(POSITIONS, self.positions), "layers": Table(LAYERS, self.layers)}
 
     def title(self) -> str:
         odd = self.layers.filter("odd")["layer"].to_list()
         told = f"{self.phase}: {self.layers.height} layers over {len(self.passes)} passes"
         return told + (f"; odd layers {', '.join(map(str, odd))}" if odd else "; no odd layer")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "phase": self.phase,
             "passes": list(self.passes),
-            "layers": self.layers.to_dicts(),
-            "positions": self.positions.to_dicts(),
+            **all_rows(self.tables()),
             "sequences": [{"layers": kind.layers, "kernels": list(kind.kernels)} for kind in self.sequences],
         }
 

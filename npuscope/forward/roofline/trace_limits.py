@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
 from npuscope import device as devices
-from npuscope.analysis.table import Tabular, frame_lines, microseconds, percent
+from npuscope.analysis.forms import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
 from npuscope.forward.roofline.rows import Rows, rows_of
@@ -22,11 +22,67 @@ from npuscope.forward.work import Work, limit_ns, work_of
 from npuscope.trace.core import Trace
 
 _TENSOR_FLOAT = re.compile(r"tf32|s1688|s16816gemm_f32|_TF32")
-CALLS: dict[str, Any] = {
+CALLS: dict[str, type[pl.DataType]] = {
     "kernel": pl.String, "name": pl.String, "shapes": pl.String, "family": pl.String, "flops": pl.Float64,
     "bytes": pl.Int64, "limit_ns": pl.Float64, "bound": pl.String, "peak": pl.Float64, "floor": pl.Boolean,
     "why": pl.String,
 }  # fmt: skip
+PER_STEP = Column("calls", NUMBER, "per step; of the capture where it marks no steps")
+OF_LIMIT = Column("efficiency", SHARE, "the limit over the measured time", title="of limit")
+KERNELS = Columns(
+    "roofline.kernels",
+    "A distinct call, the largest loss first, those without a price last; people see those that have one.",
+    (
+        Column("kernel", TEXT, "type, or the operator on GPUs"),
+        Column("name", TEXT, "the longest GPU kernel of the operator, else null", wide=True, optional=True),
+        Column("shapes", TEXT, "of its inputs, as the capture writes them", title="inputs"),
+        Column("family", TEXT, "what kind of work it is", wide=True),
+        Column("count", COUNT, "calls in the capture", wide=True),
+        PER_STEP,
+        Column("measured_ns", TIME, "of all calls", wide=True),
+        Column("mean_ns", MEAN_TIME, "of one call"),
+        Column("flops", COUNT, "of one call", title="FLOP", wide=True),
+        Column("bytes", COUNT, "of one call; of a collective the message", wide=True),
+        Column("limit_ns", MEAN_TIME, "the least time the chip needs for one call"),
+        Column("bound", TEXT, "cube, vector, memory or link"),
+        OF_LIMIT,
+        Column("lost_ns", MEAN_TIME, "measured beyond the limit, per step"),
+        Column("floor", FLAG, "`limit_ns` is of its tensors' bytes and its work is not known", only="it has no price"),
+        Column("why", TEXT, "why it has no price, or what the price rests on", only="the table of reasons tells it"),
+    ),
+)
+FAMILIES = Columns(
+    "roofline.families",
+    "A kind of work, the one with most time first.",
+    (
+        Column("family", TEXT, "its name"),
+        Column("count", COUNT, "calls in the capture", wide=True),
+        PER_STEP,
+        Column("step_ns", MEAN_TIME, "measured, per step", title="time"),
+        Column("priced", SHARE, "of that time"),
+        Column("limit_ns", MEAN_TIME, "of what is priced, per step"),
+        Column("lost_ns", MEAN_TIME, "measured beyond the limits, per step"),
+        OF_LIMIT,
+    ),
+)
+UNKNOWN = Columns(
+    "roofline.unknown",
+    "A reason for having no price, the one with most time first.",
+    (
+        Column("why", TEXT, "the reason"),
+        Column("count", COUNT, "calls in the capture", wide=True),
+        PER_STEP,
+        Column("measured_ns", TIME, "of all calls", wide=True),
+        Column("step_ns", MEAN_TIME, "measured, per step", title="time"),
+        Column("share", SHARE, "of all measured time"),
+        Column("kernels", LIST, "up to four of them"),
+    ),
+)
+ABOVE = Columns(
+    "roofline.above_limit",
+    "A call that ran faster than its limit.",
+    tuple(column for column in KERNELS if column.key in ("kernel", "shapes", "count", "efficiency")),
+)
 _PRICED = pl.col("limit_ns").is_not_null() & ~pl.col("floor")
 
 
@@ -37,13 +93,7 @@ def _at_most_measured() -> pl.Expr:
 
 @dataclass(frozen=True, repr=False)
 class Roofline(Tabular):
-    """`calls`: one row per distinct call, the most lost time first, those without a price last.
-
-    kernel, name (of a GPU kernel under an operator), shapes, family, count, measured_ns (all of them), mean_ns,
-    flops and bytes (of one), limit_ns (of one), bound, efficiency (limit over measured), lost_ns (per step),
-    floor (the limit is of its tensors' bytes, the work is not known: no price, no loss), why (no price, or what the
-    price rests on).
-    """
+    """`calls` has a row per distinct call: KERNELS, and the `peak` rate of its unit."""
 
     calls: pl.DataFrame
     device: Device
@@ -53,8 +103,22 @@ class Roofline(Tabular):
     given: dict[str, float]
     captured_ranks: int = 1  # in the trace, whose times are added
 
-    def frame(self) -> pl.DataFrame:
-        return self.calls
+    def tables(self) -> dict[str, Table]:
+        return {
+            "kernels": Table(KERNELS, self._with_calls(self.calls)),
+            "families": Table(FAMILIES, self._with_calls(self.families())),
+            "unknown": Table(UNKNOWN, self._with_calls(self.unknown())),
+            "above_limit": Table(ABOVE, self.above),
+        }
+
+    def of_priced(self) -> Table:
+        """The calls whose work is known, for people."""
+        return Table(KERNELS, self._with_calls(self.priced))
+
+    def _with_calls(self, table: pl.DataFrame) -> pl.DataFrame:
+        """With calls per step: whole numbers where every step has as many."""
+        each = (table["count"] / self._steps).alias("calls")
+        return table.with_columns(each.cast(pl.Int64) if (table["count"] % self._steps == 0).all() else each)
 
     @property
     def measured_ns(self) -> int:
@@ -76,7 +140,7 @@ class Roofline(Tabular):
         return self.priced.filter(pl.col("efficiency") > 1)
 
     def families(self) -> pl.DataFrame:
-        """family, count, step_ns (measured), priced (share of it); limit_ns, lost_ns, efficiency of what is priced."""
+        """By family; limit_ns, lost_ns and efficiency are of what is priced."""
         table = self.calls.group_by("family").agg(
             pl.col("count").sum(),
             (pl.col("measured_ns").sum() / self._steps).alias("step_ns"),
@@ -93,14 +157,16 @@ class Roofline(Tabular):
         return table.sort("step_ns", "family", descending=[True, False])
 
     def unknown(self) -> pl.DataFrame:
-        """why, count, measured_ns, kernels and share of the time of what has no price, by reason."""
+        """What has no price, by reason."""
         table = (
             self.calls.filter(~_PRICED)
             .group_by("why")
             .agg(pl.col("count", "measured_ns").sum(), pl.col("kernel").unique().sort().head(4).alias("kernels"))
         )
         share = pl.col("measured_ns") / max(self.measured_ns, 1)
-        return table.with_columns(share.alias("share")).sort("measured_ns", "why", descending=[True, False])
+        step = pl.col("measured_ns") / self._steps
+        table = table.with_columns(share.alias("share"), step.alias("step_ns"))
+        return table.sort("measured_ns", "why", descending=[True, False])
 
     @property
     def efficiency(self) -> float | None:
@@ -132,10 +198,7 @@ class Roofline(Tabular):
     def title(self) -> str:
         return self.sentence()
 
-    def __str__(self) -> str:
-        return "\n".join([self.sentence(), *frame_lines(self.calls.drop("name", "peak", "floor"))])
-
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope roofline --json` (docs/json.md)."""
         return {
             "device": {"name": self.device.name, "title": self.device.title, "chosen_by": self.chosen_by},
@@ -144,10 +207,7 @@ class Roofline(Tabular):
             "measured_ns": self.measured_ns,
             "efficiency": self.efficiency,
             "lost_ns": self.lost_ns,
-            "kernels": self.calls.drop("peak").to_dicts(),
-            "families": self.families().to_dicts(),
-            "unknown": self.unknown().to_dicts(),
-            "above_limit": self.above.select("kernel", "shapes", "count", "efficiency").to_dicts(),
+            **all_rows(self.tables()),
             "left_out": self.left_out,
         }
 
@@ -216,7 +276,7 @@ def _table(rows: Rows, chip: Device, steps: int) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _priced(rows: Rows, number: int, chip: Device) -> tuple[Any, ...]:
+def _priced(rows: Rows, number: int, chip: Device) -> tuple[object, ...]:
     """One distinct call as a row of `CALLS`."""
     call, name = rows.calls[number], rows.kernels[number]
     work = work_of(call)

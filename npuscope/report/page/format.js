@@ -14,11 +14,11 @@ export function time(ns) {
 }
 
 export function percent(share) {
-  return share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)} %`;
+  return share === null || share === undefined ? "–" : `${(100 * share).toFixed(1)}%`;
 }
 
 export function whole(number) {
-  return number === null || number === undefined ? "–" : number.toLocaleString("en-US");
+  return number === null || number === undefined ? "–" : number.toLocaleString("en-US", { maximumFractionDigits: 0 });
 }
 
 export function element(tag, attributes = {}, ...children) {

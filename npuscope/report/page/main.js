@@ -13,7 +13,7 @@ function heading(data, repaint) {
 function onePage(data, swimlanes) {
   const side = data.sides[0], report = side.report;
   const lanes = timeline(side, swimlanes);
-  const marked = steps(report);
+  const marked = steps(side);
   return [
     element("p", { class: "verdict", id: "verdict" }, report.verdict),
     tiles(report),
@@ -23,9 +23,9 @@ function onePage(data, swimlanes) {
     titled("Where the core time went", ledger(report)),
     report.overlap === null ? null : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
     titled("Kernels", kernelTable(side)),
-    titled("Who waited for whom", blockers(report)),
+    titled("Who waited for whom", blockers(side)),
     titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
-    titled("Scheduling", scheduling(report)),
+    titled("Scheduling", scheduling(side)),
     titled("Fan-out: tasks by area", fanOut(side)),
     marked === null ? null : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
   ];

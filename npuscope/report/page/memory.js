@@ -4,7 +4,7 @@ import { element, percent, whole } from "./format.js";
 import { kernelColor } from "./colors.js";
 import { sortable } from "./table.js";
 import { themeButton } from "./theme.js";
-import { MemoryMap, rankTiles, shapeOf, Tip } from "./memory_map.js";
+import { MemoryMap, rankTiles, Tip } from "./memory_map.js";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const entries = data.programs.flatMap((program, n) => program.functions.map(made => ({ program, made, id: data.programs.length > 1 ? `${n}/${made.name}` : made.name })));
@@ -21,14 +21,8 @@ function verdict(program) {
 }
 
 function overview() {
-  const rows = entries.flatMap(entry => entry.made.spaces.map(space => ({
-    entry, function: entry.made.name, space: space.space, used: space.used, limit: space.limit, share: space.used / space.limit, told: space.used > space.limit ? "does not fit" : "",
-  })));
-  const columns = [
-    { key: "function", title: "function", show: "text" }, { key: "space", title: "space", show: "text" }, { key: "used", title: "used B", show: "count" },
-    { key: "limit", title: "limit B", show: "count" }, { key: "share", title: "share", show: "share" }, { key: "told", title: "", show: "text" },
-  ];
-  return sortable(columns, rows, { sorted: "share", picked: row => { if (row !== null) choose(row.entry.id); } });
+  const rows = entries.flatMap(entry => entry.made.spaces.map(space => ({ entry, ...space.row })));
+  return sortable(data.columns, rows, { sorted: "share", picked: row => { if (row !== null) choose(row.entry.id); } });
 }
 
 function panel(space, program, ranks) {
@@ -37,18 +31,13 @@ function panel(space, program, ranks) {
   const close = element("input", { type: "checkbox", "aria-label": `Zoom ${space.space} to what is used` });
   close.addEventListener("change", () => { map.close = close.checked; map.draw(); });
   const which = space.bodies > 1 ? `, the fullest of ${space.bodies} bodies` : "";
-  const columns = [
-    { key: "name", title: "tile", show: "text", dot: tile => kernelColor(ranks.get(tile.name)) }, { key: "kind", title: "shape", show: "text" },
-    { key: "address", title: "address", show: "count" }, { key: "bytes", title: "bytes", show: "count" }, { key: "place", title: "made at", show: "text" },
-    { key: "from", title: "needed from", show: "count" }, { key: "to", title: "to", show: "count" }, { key: "flight", title: "turn in flight", show: "text" },
-  ];
-  const rows = space.tiles.map(tile => ({ ...tile, kind: shapeOf(tile), from: tile.first >> 1, to: tile.last >> 1 }));
+  const table = sortable(space.columns, space.tiles, { dots: { name: tile => kernelColor(ranks.get(tile.name)) } });
   return element("section", { class: "panel" },
     element("h2", {}, `${space.space} of the ${space.core}: ${whole(space.used)} of ${whole(space.limit)} B, ${percent(space.used / space.limit)}${which}`),
     element("div", { class: "tools" }, element("label", {}, close, " zoom to what is used"), space.reserved ? element("span", { class: "soft" }, space.ring) : null),
     map.box,
     space.shallow.length ? element("ul", { class: "notes" }, ...space.shallow.map(line => element("li", {}, line))) : null,
-    element("details", {}, element("summary", {}, `${whole(rows.length)} tiles as a table`), sortable(columns, rows)));
+    element("details", {}, element("summary", {}, `${whole(space.tiles.length)} tiles as a table`), table));
 }
 
 const picker = element("select", { id: "function", "aria-label": "Function" }, ...entries.map(entry => {

@@ -2,11 +2,12 @@
 
 import { clipped, element, svg, whole } from "./format.js";
 import { kernelColor } from "./colors.js";
+import { SHOW } from "./table.js";
 
 const LEFT = 74, RIGHT = 10, TOP = 16, HEIGHT = 260, LOOP = 15, AXIS = 18;
 const LETTER = 6.6; // pixels of a letter, about
 
-export function shapeOf(tile) {
+function shapeOf(tile) {
   return `[${tile.shape.join(", ")}] ${tile.dtype}`;
 }
 
@@ -90,7 +91,8 @@ export class MemoryMap {
     const room = tile.room > tile.bytes ? ` in a buffer of ${whole(tile.room)} B` : "";
     const told = [`${tile.name} ${shapeOf(tile)}`, `${whole(tile.bytes)} B at ${whole(tile.address)}${room}`, `made at ${tile.place}`, tile.source,
       `needed from ${this.at(tile.first)} to ${this.at(tile.last)}`];
-    if (tile.flight) told.push(`turn ${tile.flight} in flight, ${tile.copies} copies`);
+    const turns = SHOW.turns(tile.turns);
+    if (turns) told.push(`turn ${turns} in flight, ${tile.copies} copies`);
     if (over) told.push(`ends beyond the ${whole(this.space.limit)} B there are`);
     return [group, told];
   }

@@ -4,7 +4,7 @@ import { element, micros, percent, whole, time } from "./format.js";
 import { kernelColor, reasonColor } from "./colors.js";
 import { Swimlane } from "./swimlane.js";
 import { bars, heatMap, strip, waterfall } from "./charts.js";
-import { sortable } from "./table.js";
+import { facts, sortable } from "./table.js";
 
 export function titled(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
@@ -80,22 +80,8 @@ export function heat(side) {
 }
 
 export function kernelTable(side) {
-  const onPath = new Map(side.report.critical_path.kernels.map(row => [row.name, row.path_ns]));
-  const area = new Map(side.report.fan_out.kernels.map(row => [row.kernel, row.area]));
   const rank = new Map(side.timeline.kernels.map((name, i) => [name, side.timeline.ranks[i]]));
-  const rows = side.report.kernels.map(row => ({ ...row, area: area.get(row.name), path_ns: onPath.get(row.name) ?? 0 }));
-  return sortable([
-    { key: "name", title: "kernel", show: "text", dot: row => kernelColor(rank.get(row.name) ?? 0) },
-    { key: "area", title: "area", show: "text" },
-    { key: "count", title: "count", show: "count" },
-    { key: "core_ns", title: "core µs", show: "ns" },
-    { key: "share", title: "share", show: "share" },
-    { key: "on_core_ns", title: "on-core µs", show: "ns" },
-    { key: "mean_ns", title: "mean µs", show: "ns" },
-    { key: "p50_ns", title: "p50 µs", show: "ns" },
-    { key: "p95_ns", title: "p95 µs", show: "ns" },
-    { key: "path_ns", title: side.timeline.chain ? "on the path µs" : "on the cover µs", show: "ns" },
-  ], rows, { sorted: "core_ns", picked: row => {
+  return sortable(side.columns["report.kernels"], side.report.kernels, { sorted: "core_ns", dots: { name: row => kernelColor(rank.get(row.name) ?? 0) }, picked: row => {
     const box = document.getElementById("search");
     box.value = row === null ? "" : row.name;
     box.dispatchEvent(new Event("input"));
@@ -113,37 +99,14 @@ export function ledger(report) {
     element("div", {}, element("p", { class: "soft" }, report.critical_path.kind === "chain" ? "along the critical path" : "along the cover of the timeline"), draw("path_ns", "path_share")));
 }
 
-export function blockers(report) {
-  const columns = [
-    { key: "reason", title: "reason", show: "text", dot: row => reasonColor(row.reason) },
-    { key: "kernel", title: "kernel that waited", show: "text" },
-    { key: "blocker", title: "for", show: "text" },
-    { key: "idle_ns", title: "idle µs", show: "ns" },
-    { key: "pieces", title: "stretches", show: "count" },
-  ];
-  return element("div", {}, sortable(columns, report.blockers));
+export function blockers(side) {
+  return sortable(side.columns["report.blockers"], side.report.blockers, { dots: { reason: row => reasonColor(row.reason) } });
 }
 
-export function scheduling(report) {
-  const s = report.scheduling;
-  const facts = [
-    ["tasks", whole(s.tasks)], ["launches", whole(s.launches)], ["one task per", `${micros(report.window_ns / Math.max(s.tasks, 1))} µs`],
-    ["dispatch → start", `${micros(s.mean_dispatch_to_start_ns)} µs`], ["start → end", `${micros(s.mean_run_ns)} µs`],
-    ["end → finish", `${micros(s.mean_end_to_finish_ns)} µs`], ["dispatch → finish", `${micros(s.mean_dispatch_to_finish_ns)} µs`],
-    ["overhead", percent(s.overhead)], ["in flight", s.in_flight === null ? "–" : `${s.in_flight.toFixed(2)} on ${s.cores} cores`],
-  ];
-  const table = element("table", {}, element("tbody", {}, ...facts.map(([name, value]) =>
-    element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)))));
-  const threads = s.threads.length ? sortable([
-    { key: "thread", title: "thread", show: "text" }, { key: "role", title: "role", show: "text" }, { key: "phase", title: "phase", show: "text" },
-    { key: "count", title: "count", show: "count" }, { key: "self_ns", title: "self µs", show: "ns" }, { key: "share", title: "of window", show: "share" },
-  ], s.threads) : null;
-  const spmd = s.spmd.length ? sortable([
-    { key: "kernel", title: "SPMD kernel", show: "text" }, { key: "launches", title: "launches", show: "count" }, { key: "blocks", title: "blocks", show: "number" },
-    { key: "width", title: "cores", show: "number" }, { key: "waves", title: "waves", show: "number" }, { key: "tail_ns", title: "tail µs", show: "ns" },
-    { key: "tail_share", title: "tail", show: "share" }, { key: "efficiency", title: "efficiency", show: "share" },
-  ], s.spmd) : null;
-  return element("div", { class: "two" }, element("div", {}, table), element("div", {}, threads, spmd));
+export function scheduling(side) {
+  const s = side.report.scheduling, columns = side.columns;
+  const tables = ["threads", "spmd"].filter(name => s[name].length).map(name => sortable(columns[`report.scheduling.${name}`], s[name]));
+  return element("div", { class: "two" }, element("div", {}, facts(columns["report.scheduling"], s)), element("div", {}, ...tables));
 }
 
 export function fanOut(side) {
@@ -158,23 +121,14 @@ export function fanOut(side) {
 }
 
 export function path(side) {
-  const p = side.report.critical_path, chain = p.kind === "chain";
-  const rows = p.kernels.map(row => ({ ...row, what: row.name }));
-  for (const [reason, ns] of Object.entries(p.bound.reasons)) rows.push({ what: `wait: ${reason}`, segments: null, path_ns: ns, share: ns / Math.max(p.window_ns, 1) });
-  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, chain ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication before copies."),
-    sortable([
-      { key: "what", title: "kernel or wait", show: "text" }, { key: "segments", title: "segments", show: "count" },
-      { key: "path_ns", title: chain ? "can fall by at most µs" : "of the cover µs", show: "ns" }, { key: "share", title: "of window", show: "share" },
-    ], rows, { sorted: "path_ns" }));
+  const p = side.report.critical_path;
+  const told = p.kind === "chain" ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
+  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, told), sortable(side.columns["report.critical_path.table"], p.table));
 }
 
-export function steps(report) {
-  if (report.steps.table.length === 0) return null;
-  const rows = report.steps.table.map(row => ({ ...row, odd: row.outlier ? "outlier" : "" }));
-  return sortable([
-    { key: "step", title: "step", show: "text" }, { key: "span_ns", title: "span µs", show: "ns" }, { key: "slices", title: "slices", show: "count" },
-    { key: "core_ns", title: "core µs", show: "ns" }, { key: "on_core_ns", title: "on-core µs", show: "ns" }, { key: "odd", title: "", show: "text" },
-  ], rows);
+export function steps(side) {
+  const { table } = side.report.steps;
+  return table.length === 0 ? null : sortable(side.columns["report.steps.table"], table);
 }
 
 export function overlap(found) {
@@ -201,27 +155,13 @@ export function gapWaterfall(comparison, names) {
   const [from, to] = comparison.totals.wall_ns;
   return element("div", { class: "two" },
     waterfall(from, comparison.waterfall.map(bar => ({ label: bar.part, ns: bar.ns })), to, names),
-    sortable([
-      { key: "kernel", title: "kernel", show: "text" }, { key: "tasks_ns", title: "tasks µs", show: "ns" }, { key: "size_ns", title: "size µs", show: "ns" },
-      { key: "speed_ns", title: "speed µs", show: "ns" }, { key: "place_ns", title: "onto/off path µs", show: "ns" },
-    ], comparison.waterfall_kernels));
+    sortable(comparison.columns["compare.waterfall_kernels"], comparison.waterfall_kernels));
 }
 
 export function gaps(comparison) {
-  const rows = Object.entries(comparison.totals).map(([metric, [a, b]]) => ({ metric: metric.replace("_ns", "").replace("_", "-"), a, b, gap: b - a, ratio: a ? b / a : null }));
-  return sortable([
-    { key: "metric", title: "metric", show: "text" }, { key: "a", title: "A µs", show: "ns" }, { key: "b", title: "B µs", show: "ns" },
-    { key: "gap", title: "gap µs", show: "ns" }, { key: "ratio", title: "B / A", show: "ratio" },
-  ], rows);
+  return sortable(comparison.columns["compare.gaps"], comparison.gaps);
 }
 
 export function comparedKernels(comparison) {
-  return sortable([
-    { key: "name", title: "kernel", show: "text" }, { key: "rule", title: "matched by", show: "text" },
-    { key: "count_a", title: "count A", show: "count" }, { key: "count_b", title: "count B", show: "count" },
-    { key: "core_a_ns", title: "core A µs", show: "ns" }, { key: "core_b_ns", title: "core B µs", show: "ns" },
-    { key: "on_core_a_ns", title: "on-core A µs", show: "ns" }, { key: "on_core_b_ns", title: "on-core B µs", show: "ns" },
-    { key: "mean_a_ns", title: "mean A µs", show: "ns" }, { key: "mean_b_ns", title: "mean B µs", show: "ns" },
-    { key: "gap_ns", title: "gap µs", show: "ns" }, { key: "ratio", title: "B / A", show: "ratio" },
-  ], comparison.kernels);
+  return sortable(comparison.columns["compare.kernels"], comparison.kernels);
 }

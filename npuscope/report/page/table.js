@@ -2,27 +2,45 @@
 
 import { element, micros, percent, whole } from "./format.js";
 
+// How a value that is there reads, by the names of analysis/forms.py.
 export const SHOW = {
-  text: value => (value === null || value === undefined ? "–" : String(value)),
+  text: String,
+  list: value => value.join(", "),
+  flag: value => (value ? "yes" : "no"),
   count: whole,
+  number: value => (Number.isInteger(value) ? whole(value) : value.toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 })),
   ns: value => micros(value),
   share: percent,
-  ratio: value => (value === null || value === undefined ? "–" : `${value.toFixed(2)}×`),
-  number: value => (value === null || value === undefined ? "–" : value.toLocaleString("en-US", { maximumFractionDigits: 2 })),
+  change: value => `${value < 0 ? "" : "+"}${percent(value)}`,
+  ratio: value => `${value.toFixed(2)}x`,
+  fits: value => (value ? "" : "does not fit"),
+  shape: value => value.join("×") || "one",
+  turns: value => value.filter(one => one.of > 1).map(one => `${one.turn + 1} of ${one.of}`).join(", "),
 };
 
-// Columns are {key, title, show, dot?}; `picked` is called with a row when somebody chooses it.
-export function sortable(columns, rows, { sorted = null, falling = true, picked = null, most = 2000 } = {}) {
+function cell(column, row) {
+  const value = row[column.key];
+  return value === null || value === undefined ? "–" : SHOW[column.show](value);
+}
+
+// One row upright: a line per column that has a value.
+export function facts(columns, row) {
+  const lines = columns.map(column => [column.title, cell(column, row)]).filter(([, value]) => value !== "–");
+  return element("table", {}, element("tbody", {}, ...lines.map(([name, value]) =>
+    element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)))));
+}
+
+// Columns come from Python: {key, title, show, right}. `dots` colours cells by key; `picked` is called with a chosen row.
+export function sortable(columns, rows, { sorted = null, falling = true, picked = null, dots = {}, most = 2000 } = {}) {
   const body = element("tbody");
-  const heads = columns.map(column => element("th", { class: column.show === "text" ? "" : "number", scope: "col", tabindex: "0" }, column.title));
+  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0" }, column.title));
   let key = sorted, down = falling;
   const fill = () => {
     const order = key === null ? rows : [...rows].sort((a, b) => compare(a[key], b[key]) * (down ? -1 : 1));
     body.replaceChildren(...order.slice(0, most).map(row => {
       const cells = columns.map(column => {
-        const text = SHOW[column.show](row[column.key]);
-        const dot = column.dot ? element("span", { class: "dot", style: `background:${column.dot(row)}` }) : null;
-        const name = column.show === "text";
+        const text = cell(column, row), name = !column.right, color = dots[column.key];
+        const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
         return element("td", { class: name ? "name" : "number", title: name && text.length > 40 ? text : null }, dot, text);
       });
       const line = element("tr", { class: picked ? "pick" : "" }, ...cells);
@@ -40,7 +58,7 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
     });
   };
   heads.forEach((head, i) => {
-    const act = () => { down = columns[i].key === key ? !down : columns[i].show !== "text"; key = columns[i].key; fill(); };
+    const act = () => { down = columns[i].key === key ? !down : columns[i].right; key = columns[i].key; fill(); };
     head.addEventListener("click", act);
     head.addEventListener("keydown", event => { if (event.key === "Enter") act(); });
   });

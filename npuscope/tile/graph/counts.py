@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from npuscope.analysis.areas import Rules, area_of
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.forms import COUNT, TEXT
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.tile.graph.edges import ORIGINS, Graph
 from npuscope.tile.record.model import Recording
-from npuscope.tile.record.summary import RunWork, summarise
+from npuscope.tile.record.summary import COUNTS, NAME, OPS, UNIT, WORK, RunWork, summarise
 
 SUMS = ("tasks", "blocks", "flops", "gm_read", "gm_written", "waits")
+AREA = Column("area", TEXT, "its part of the model, by name; no work where it has none")
+WAITS = Column("waits", COUNT, "edges into its tasks without those of allocations")
+KERNELS = Columns(
+    "graph.kernels",
+    "A kernel, in order of its first task; an object by name.",
+    (NAME, AREA, UNIT, *COUNTS, OPS, *WORK, WAITS),
+)
+AREAS = Columns(
+    "graph.areas",
+    "A part of the model, the one with most tasks first; an object by name.",
+    (AREA, Column("kernels", COUNT, "distinct kernels"), *COUNTS, *WORK, WAITS),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,22 +34,22 @@ class GraphCounts(Tabular):
     """`kernels` in order of their first task; `waits` are edges into a kernel's tasks, without those of allocations."""
 
     work: RunWork
-    kernels: pl.DataFrame  # kernel, area, unit, tasks, blocks, flops, gm_read, gm_written, waits
-    areas: pl.DataFrame  # area, kernels, and the same sums; most tasks first
+    kernels: pl.DataFrame
+    areas: pl.DataFrame  # most tasks first
     edges: dict[str, int]  # origin -> pairs of tasks
     allocations: int
 
-    def frame(self) -> pl.DataFrame:
-        return self.kernels
+    def tables(self) -> dict[str, Table]:
+        return {"kernels": Table(KERNELS, self.kernels), "areas": Table(AREAS, self.areas)}
 
     def title(self) -> str:
         told = ", ".join(f"{count:,} {origin}" for origin, count in self.edges.items())
         return f"{self.work.title()}\nedges: {told}; allocations: {self.allocations:,}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The JSON contract of `npuscope graph` without `passed`."""
-        areas = {row.pop("area"): row for row in self.areas.to_dicts()}
-        return {**self.work.as_dict(), "areas": areas, "edges": self.edges, "allocations": self.allocations}
+        tables = {name: table.keyed() for name, table in self.tables().items()}
+        return {**self.work.as_dict(), **tables, "edges": self.edges, "allocations": self.allocations}
 
 
 def count_graphs(recordings: list[Recording], graphs: list[Graph], rules: Rules) -> GraphCounts:
@@ -49,19 +61,12 @@ def count_graphs(recordings: list[Recording], graphs: list[Graph], rules: Rules)
         for origin, count in graph.counts().items():
             edges[origin] += count
     work = summarise(recordings)
-    kernels = work.frame().select(
-        "kernel",
-        pl.Series(
-            "area", ["no work" if k.unit == "none" else area_of(k.kernel, rules) for k in work.kernels], dtype=pl.String
-        ),
-        "unit",
-        "tasks",
-        "blocks",
-        "flops",
-        "gm_read",
-        "gm_written",
+    areas_told = ["no work" if k.unit == "none" else area_of(k.kernel, rules) for k in work.kernels]
+    kernels = work.frame().with_columns(
+        pl.Series("area", areas_told, dtype=pl.String),
         pl.Series("waits", [waits[k.kernel] for k in work.kernels], dtype=pl.Int64),
     )
+    kernels = kernels.select(KERNELS.keys)
     areas = kernels.group_by("area", maintain_order=True).agg(pl.len().alias("kernels"), pl.col(SUMS).sum())
     areas = areas.sort("tasks", "area", descending=[True, False])
     return GraphCounts(work, kernels, areas, edges, sum(len(graph.allocations) for graph in graphs))

@@ -10,14 +10,28 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import polars as pl
 
-from npuscope.analysis.table import Tabular
+from npuscope.analysis.forms import BYTES, COUNT, TEXT
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Core, Recording
 from npuscope.tile.record.walk import ops_of
+
+COUNTS = (
+    Column("tasks", COUNT, "tasks"),
+    Column("blocks", COUNT, "that run"),
+)
+WORK = (
+    Column("flops", COUNT, "of all blocks", title="FLOP"),
+    Column("gm_read", BYTES, "read from GM", title="GM read"),
+    Column("gm_written", BYTES, "written to GM", title="GM written"),
+)
+UNIT = Column("unit", TEXT, "AIC, AIV, MIX or none")
+OPS = Column("ops", COUNT, "as executed in all blocks", wide=True)
+NAME = Column("kernel", TEXT, "its name")
+KERNELS = Columns("", "A kernel, in order of its first task.", (NAME, UNIT, *COUNTS, OPS, *WORK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +46,6 @@ class KernelWork:
     flops: int
     gm_read: int
     gm_written: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "kernel"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,9 +74,9 @@ class RunWork(Tabular):
     def gm_written(self) -> int:
         return sum(k.gm_written for k in self.kernels)
 
-    def frame(self) -> pl.DataFrame:
-        columns = ("kernel", *(name for name in KernelWork.__slots__ if name != "kernel"))
-        return pl.DataFrame({name: [getattr(k, name) for k in self.kernels] for name in columns})
+    def tables(self) -> dict[str, Table]:
+        frame = pl.DataFrame({name: [getattr(k, name) for k in self.kernels] for name in KernelWork.__slots__})
+        return {"kernels": Table(KERNELS, frame)}
 
     def title(self) -> str:
         return (
@@ -74,10 +85,9 @@ class RunWork(Tabular):
             f"{self.gm_read:,} bytes read from GM, {self.gm_written:,} written"
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """`tasks` and `kernels` of the JSON contract of `run` and `graph`."""
-        sums = {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
-        return {**sums, "kernels": {k.kernel: k.as_dict() for k in self.kernels}}
+    def as_dict(self) -> dict[str, object]:
+        """The sums of the JSON contract of `run` and `graph`."""
+        return {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
 
 
 def summarise(recordings: Iterable[Recording]) -> RunWork:

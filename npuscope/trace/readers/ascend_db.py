@@ -6,61 +6,35 @@ STRING_IDS. Which other tables exist depends on the profiler's level.
 
 from __future__ import annotations
 
-import sqlite3
-import tempfile
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-from typing import Any
-
 import polars as pl
-from polars.exceptions import PolarsError
 
 from npuscope import kernels
 from npuscope.errors import BadInput
-from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
 from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
-from npuscope.trace.json_file import whole_number
 from npuscope.trace.meta import NEGATIVE, Ledger
 from npuscope.trace.readers.ascend_db_counters import SAMPLED, samples_of
 from npuscope.trace.readers.ascend_db_tables import FURTHER, NOT_READ, PRIVATE, TABLES, kind_of
+from npuscope.trace.sqlite_file import SqliteFile
 
-MAGIC = b"SQLite format 3\x00"
-MOST_ROWS = 20_000_000  # a view can go on for ever
+EVIDENCE = {"TASK", "CANN_API", "PYTORCH_API"}
 
 
-def read(path: Path) -> Trace:
+def recognises(tables: set[str]) -> bool:
+    """True for a database with tables that only Ascend's profiler writes."""
+    return bool(tables & EVIDENCE)
+
+
+def trace_of(file: SqliteFile) -> Trace:
     """Device tasks on streams, collectives on link lanes, PyTorch and CANN calls on host lanes."""
-    if not source.is_packed(path):
-        return _read_plain(path, path)
-    with tempfile.NamedTemporaryFile(suffix=".db") as plain:
-        plain.write(source.read_all(path))
-        plain.flush()
-        return _read_plain(Path(plain.name), path)
-
-
-def _read_plain(path: Path, named: Path) -> Trace:
-    # immutable: the file is only looked at, and a read-only folder is no obstacle; not so where a write-ahead
-    # log holds rows that are not in the file itself yet
-    log = path.with_name(path.name + "-wal")
-    options = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True)) as connection:
-            connection.text_factory = lambda text: text.decode(errors="replace")
-            return _Database(named, connection).trace()
-    except (sqlite3.Error, PolarsError, OverflowError, UnicodeDecodeError) as error:
-        raise BadInput(f"not readable as a profiler database ({error})", path=named) from error
+    return _Database(file).trace()
 
 
 class _Database:
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path, self.connection, self.ledger = path, connection, Ledger()
-        query = "select name from sqlite_master where type in ('table', 'view')"
-        self.tables = {row[0] for row in connection.execute(query)}
-        if not self.tables & {"TASK", "CANN_API", "PYTORCH_API"}:
-            raise BadInput("this SQLite file has no TASK, CANN_API or PYTORCH_API table", path=path)
+    def __init__(self, file: SqliteFile) -> None:
+        self.path, self.file, self.ledger = file.path, file, Ledger()
+        self.tables = file.tables
         strings = self._rows("STRING_IDS").drop_nulls("id").unique("id", keep="first", maintain_order=True)
         self.strings = strings.select("id", "value")
 
@@ -92,38 +66,23 @@ class _Database:
         return Trace.of(slices, lanes, meta, edges, counters)
 
     def _rows(self, table: str) -> pl.DataFrame:
-        """A table with its text ids resolved; without rows if the level did not record it.
-
-        SQLite keeps any type in any column: what is not of the column's kind becomes null.
-        """
+        """A table with its text ids resolved; without rows if the level did not record it."""
         needed, text_ids = TABLES[table]
         if table not in self.tables:
             return pl.DataFrame(schema={c: pl.String if c in text_ids else kind_of(table, c) for c in needed})
-        quoted = table.replace('"', '""')
-        columns = self._columns(table)
+        columns = self.file.columns(table)
         missing = sorted(set(needed) - set(columns))
         if missing:
             raise BadInput(f"table {table} lacks the column {missing[0]}", path=self.path)
-        strange = set(columns) - set(needed) - FURTHER.get(table, set())
-        columns = [c for c in columns if c not in PRIVATE]
-        picked = ", ".join('"' + c.replace('"', '""') + '"' for c in columns)
-        rows = self.connection.execute(f'select {picked} from "{quoted}"').fetchmany(MOST_ROWS + 1)
-        if len(rows) > MOST_ROWS:
-            raise BadInput(f"table {table} has more than {MOST_ROWS:,} rows", path=self.path)
-        for column in sorted(strange):
-            self.ledger.count_unknown(f"column of {table}", column, len(rows))
-        values = zip(*rows, strict=True) if rows else ([] for _ in columns)
-        frame = pl.DataFrame([_series(c, v, kind_of(table, c)) for c, v in zip(columns, values, strict=True)])
+        frame = self.file.rows(table, [c for c in columns if c not in PRIVATE], lambda c: kind_of(table, c))
+        for column in sorted(set(columns) - set(needed) - FURTHER.get(table, set())):
+            self.ledger.count_unknown(f"column of {table}", column, frame.height)
         for column in text_ids:
             if column in frame.columns:
                 named = self.strings.rename({"id": column, "value": "text"})
                 frame = frame.join(named, on=column, how="left", maintain_order="left")
                 frame = frame.with_columns(pl.col("text").alias(column)).drop("text")
         return frame
-
-    def _columns(self, table: str) -> list[str]:
-        quoted = table.replace('"', '""')
-        return [row[1] for row in self.connection.execute(f'pragma table_info("{quoted}")')]
 
     def _once(self, table: str, key: str) -> pl.DataFrame:
         """A table of facts with one row per key; further rows of a key are counted."""
@@ -212,7 +171,7 @@ class _Database:
         """Samples of all counters, by time; a number that is missing, or has no time, is left out and counted."""
         parts = []
         for table in sorted(SAMPLED.keys() & self.tables):
-            if missing := set(TABLES[table][0]) - set(self._columns(table)):
+            if missing := set(TABLES[table][0]) - set(self.file.columns(table)):
                 self.ledger.count_unknown(f"form of the table {table}, which lacks", min(missing))
             else:
                 parts.append(samples_of(table, self._rows(table)))
@@ -301,8 +260,7 @@ class _Database:
         others = sorted(t for t in self.tables - TABLES.keys() if not t.startswith(("ENUM_", "sqlite_", "_old_")))
         counts = {}
         for table in others:
-            quoted = table.replace('"', '""')
-            counts[table] = int(self.connection.execute(f'select count(*) from "{quoted}"').fetchone()[0])
+            counts[table] = self.file.count(table)
             if table not in NOT_READ:
                 self.ledger.count_unknown("table", table, max(counts[table], 1))
         self.ledger.notes["tables_not_read"] = counts
@@ -334,20 +292,3 @@ _NO_SAMPLES = pl.DataFrame(
 def _place(what: str, number: pl.Expr) -> pl.Expr:
     """The name of a lane, also where the database does not tell its number."""
     return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))
-
-
-def _series(name: str, values: Iterable[Any], kind: pl.DataType) -> pl.Series:
-    if kind == pl.String():
-        return pl.Series(name, [v if isinstance(v, str) else None for v in values], dtype=pl.String)
-    if kind == pl.Float64():
-        return pl.Series(name, [float(v) if isinstance(v, int | float) else None for v in values], dtype=pl.Float64)
-    return pl.Series(name, [_whole(v) for v in values], dtype=pl.Int64)
-
-
-def _whole(value: Any) -> int | None:
-    """An int of 64 bits; PYTORCH_API has its times as text."""
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        return whole_number(value)
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else None

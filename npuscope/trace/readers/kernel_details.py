@@ -47,7 +47,7 @@ REQUIRED = ("name", "start", "dur")
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnNames:
     """Where the words we need are in this file; absent words are not in it."""
 
     by_word: dict[str, str]
@@ -72,7 +72,7 @@ def read(path: Path) -> Trace:
     cells = _apart_from_ours(table.cells)
     # of columns with one name the first counts
     column_of = dict(zip(reversed(table.header), reversed(cells.columns), strict=True))
-    columns = Columns(
+    columns = ColumnNames(
         {word: column_of[n] for word, names in ALIASES.items() for n in reversed(names) if n in column_of}
     )
     ledger = Ledger()
@@ -115,7 +115,7 @@ def _apart_from_ours(cells: pl.DataFrame) -> pl.DataFrame:
     return cells.rename(renamed)
 
 
-def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+def _facts(cells: pl.DataFrame, columns: ColumnNames) -> pl.DataFrame:
     """What slices, lanes and duplicates need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
     kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
@@ -140,7 +140,7 @@ def _facts(cells: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     return facts.with_columns(kind.cast(schema.KINDS).alias("kind"))
 
 
-def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: Columns, path: Path) -> None:
+def _refuse_bad_times(facts: pl.DataFrame, table: CsvTable, columns: ColumnNames, path: Path) -> None:
     for word in ("start", "dur"):
         if facts[word].null_count():
             row, column = int(facts[word].is_null().arg_max() or 0), columns.by_word[word]

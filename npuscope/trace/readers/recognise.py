@@ -54,11 +54,12 @@ def captures_of(path: Path) -> Found:
 
 
 def _file_reader(path: Path) -> Reader | None:
-    from npuscope.trace.readers import ascend_db, chrome, kernel_details, swimlane
+    from npuscope.trace.readers import chrome, kernel_details, sqlite, swimlane
+    from npuscope.trace.sqlite_file import MAGIC
 
     head = source.head(path)
-    if head.startswith(ascend_db.MAGIC):
-        return ascend_db.read
+    if head.startswith(MAGIC):
+        return sqlite.read
     if kernel_details.recognises(head):
         return kernel_details.read
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")

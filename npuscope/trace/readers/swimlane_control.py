@@ -18,6 +18,7 @@ from npuscope.trace.readers.swimlane_file import Record, Stream, SwimlaneFile
 
 CYCLES, HOST_NS = ("start_cycles", "end_cycles"), ("start_host_ns", "end_host_ns")
 COLUMNS = ("loop_iter", "tasks_processed", "submit_idx", "run_epoch")  # numbers of phases that are kept as columns
+QUEUES = {"shared_at_start": "start_cycles", "shared_at_end": "end_cycles"}  # depths, and when they were
 NAMES = ("kind", "phase")  # where a record says what it is
 # what an AICPU thread does around a run that AICores schedule: the stamps where each part begins and ends
 LIFECYCLE = {
@@ -81,24 +82,26 @@ class Control:
         rows: list[tuple[int | None, str, object, object]] = []
         for metric in stream.metrics:
             at = metric.get("record_index")
-            inside = isinstance(at, int) and 0 <= at < len(stream.records)
-            record: Record = stream.records[at] if inside and isinstance(at, int) else {}
+            record: Record = stream.records[at] if isinstance(at, int) and 0 <= at < len(stream.records) else {}
             for key, value in metric.items():
-                if key in ("shared_at_start", "shared_at_end") and isinstance(value, list):
-                    time = record.get("start_cycles" if key == "shared_at_start" else "end_cycles")
-                    rows += [(None, _queue(n), time, depth) for n, depth in enumerate(value)]
+                if key in QUEUES and isinstance(value, list):
+                    time = record.get(QUEUES[key])
+                    rows += [(None, name, time, depth) for name, depth in zip(_queues(len(value)), value, strict=True)]
                 elif key in ("pop_hit", "pop_miss"):
                     rows.append((lane, key, record.get("end_cycles"), value))
                 elif key != "record_index":
                     self.ledger.count_unknown("metric", key)
+        latest = self.clock.latest
+        sound = [
+            row
+            for row in rows
+            if type(row[2]) is int and 0 <= row[2] <= latest and type(row[3]) is int and -WHOLE < row[3] < WHOLE
+        ]
         self.ledger.records += len(rows)
-        sound = [(lane, name, time, value) for lane, name, time, value in rows if _fits(value) and self._usable(time)]
         self.ledger.dropped["metric without a number or a record"] += len(rows) - len(sound)
-        frame = pl.DataFrame(sound, schema=_SAMPLES, orient="row", strict=False)
-        return frame.with_columns(self.clock.ns(pl.col("time")).alias("time"))
-
-    def _usable(self, cycles: object) -> bool:
-        return isinstance(cycles, int) and 0 <= cycles <= self.clock.latest
+        columns = list(zip(*sound, strict=True)) or [()] * len(_SAMPLES)
+        frame = pl.DataFrame(dict(zip(_SAMPLES, columns, strict=True)), schema={**_SAMPLES, "value": pl.Int64})
+        return frame.with_columns(self.clock.ns(pl.col("time")).alias("time"), pl.col("value").cast(pl.Float64))
 
     def _lifecycle(self, record: Record) -> list[Record]:
         """The parts of an AICPU thread's life as records of their own."""
@@ -166,8 +169,9 @@ class Control:
         return {**told, "other": json.dumps(rest, separators=(",", ":"), ensure_ascii=False) if rest else None}
 
 
-def _queue(number: int) -> str:
-    return READY_QUEUES[number] if number < len(READY_QUEUES) else f"shared_ready_queue {number}"
+def _queues(count: int) -> list[str]:
+    """Names of the queues whose depths a list has."""
+    return [*READY_QUEUES[:count], *(f"shared_ready_queue {n}" for n in range(len(READY_QUEUES), count))]
 
 
 def _fits(value: object) -> bool:

@@ -13,7 +13,8 @@ from browser import chromium, watched_page
 
 import npuscope.tile as pl
 from npuscope.analysis.areas import area_rules
-from npuscope.report.graph_page import graph_page
+from npuscope.report.document import as_page
+from npuscope.report.graph import drawn_graph
 from npuscope.tile.graph.by_kernel import kernel_graph
 from npuscope.tile.graph.counts import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
@@ -81,7 +82,8 @@ def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, brow
     graph = task_graph(edited)
     counts = count_graphs([edited], [graph], area_rules(None))
     page_file = tmp_path / "page.html"
-    page_file.write_text(graph_page("diamond.py", "PASS", [(edited.program, kernel_graph(edited, graph), counts)]))
+    drawn = drawn_graph("diamond.py", True, [(edited.program, kernel_graph(edited, graph), counts)])
+    page_file.write_text(as_page("diamond.py", drawn))
     with watched_page(browser) as watched:
         watched.page.goto(page_file.as_uri())
         names = watched.page.locator("svg g text:first-of-type").all_text_contents()

@@ -10,7 +10,8 @@ from recordings import buffer, recording, task, turns, whole
 
 from npuscope.analysis.areas import area_rules
 from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.report.graph_text import graph_text
+from npuscope.report.document import as_text
+from npuscope.report.graph import graph
 from npuscope.tile.graph import task_graph
 from npuscope.tile.graph.counts import count_graphs
 from npuscope.tile.graph.deps_json import deps_document, name_map, submissions
@@ -138,7 +139,7 @@ def test_counts_per_kernel_and_area() -> None:
     told = counts.as_dict()
     assert told["edges"] == {"creator": 7, "raw": 4, "waw": 0, "explicit": 2}
     assert (told["tasks"], told["kernels"]["qk"]["blocks"], told["allocations"]) == (6, 2, 3)
-    assert "edges: 7 creator, 4 raw, 0 waw, 2 explicit; allocations: 3" in graph_text("f.py", None, counts)
+    assert "edges: 7 creator, 4 raw, 0 waw, 2 explicit; allocations: 3" in as_text(graph("f.py", None, counts))
 
 
 def test_one_of_several_programs_is_named() -> None:

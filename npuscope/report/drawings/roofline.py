@@ -1,53 +1,19 @@
-"""The roofline as one offline page: a plot in SVG and the tables. No script; what came from a trace is escaped."""
+"""The roofline: achieved FLOP/s over FLOP per byte, a circle per distinct call, under the chip's roofs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import polars as pl
 
-from npuscope.analysis.table import microseconds, percent
+from npuscope.analysis.forms import microseconds, percent
 from npuscope.forward.roofline import Roofline
-from npuscope.report.roofline_text import families, kernels, remarks, unknown
-from npuscope.report.static_page import legend, notes, static_page, table, text
+from npuscope.report.document import html
+from npuscope.report.drawings.legend import COLOURS, legend
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 980, 520, 70, 46, 16, 20
-COLOURS = (
-    "#1f5fbf",
-    "#c2571a",
-    "#1a7f4b",
-    "#8a3ab9",
-    "#b3261e",
-    "#0b7a8c",
-    "#946b00",
-    "#5b6573",
-    "#d0417e",
-    "#4a7c00",
-    "#3d3d8f",
-    "#7a4a2b",
-)
-MOST_ROWS = 300
-
-
-def roofline_page(name: str, r: Roofline) -> str:
-    """The page of one capture."""
-    return static_page(
-        "Roofline",
-        [
-            f"<h1>Roofline: {text(name)}</h1>",
-            f'<p class="verdict">{text(r.sentence())}</p>',
-            plot(r),
-            "<h2>Farthest from the limits</h2>",
-            table(kernels(r).head(MOST_ROWS)),
-            "<h2>By family</h2>",
-            table(families(r)),
-            "<h2>Without a price</h2>",
-            table(unknown(r)),
-            notes(remarks(r)),
-        ],
-    )
+TOLD = ("kernel", "shapes", "mean_ns", "limit_ns", "efficiency")  # beside a circle
 
 
 def plot(r: Roofline) -> str:
@@ -67,7 +33,7 @@ def plot(r: Roofline) -> str:
     marks = [
         f'<circle cx="{axes.x(row["x"]):.1f}" cy="{axes.y(row["y"]):.1f}" '
         f'r="{3 + 22 * math.sqrt(row["measured_ns"] / total):.1f}" fill="{colours[row["family"]]}" fill-opacity=".55">'
-        f"<title>{text(_told(row))}</title></circle>"
+        f"<title>{html(_told(*(row[name] for name in TOLD)))}</title></circle>"
         for row in points.sort("measured_ns", descending=True).iter_rows(named=True)
     ]
     drawing = f"{axes.grid()}{''.join(_roofs(r, axes, peaks))}{''.join(marks)}"
@@ -121,7 +87,7 @@ def _roofs(r: Roofline, axes: _Axes, peaks: Iterable[float]) -> Iterable[str]:
         top = max(top, ridge)
         yield f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="var(--ink)"/>'
         label = f"{', '.join(names.get(peak, []))} {peak / 1e12:,.0f} TFLOP/s"
-        yield f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{text(label)}</text>'
+        yield f'<text x="{WIDTH - RIGHT}" y="{y - 5:.1f}" text-anchor="end">{html(label)}</text>'
     low = 10**axes.low / bandwidth
     first = max(start, low)
     if top > first:
@@ -131,10 +97,8 @@ def _roofs(r: Roofline, axes: _Axes, peaks: Iterable[float]) -> Iterable[str]:
         )
 
 
-def _told(row: dict[str, Any]) -> str:
-    mean, limit, share = (row[name] for name in ("mean_ns", "limit_ns", "efficiency"))
-    times = f"{microseconds(mean)} µs, limit {microseconds(limit)} µs ({percent(share)})"
-    return f"{row['kernel']} {row['shapes'] or ''}: {times}"
+def _told(kernel: str, shapes: str | None, mean: float, limit: float, share: float) -> str:
+    return f"{kernel} {shapes or ''}: {microseconds(mean)} µs, limit {microseconds(limit)} µs ({percent(share)})"
 
 
 def _si(power: int) -> str:

@@ -1,19 +1,14 @@
-"""An alignment as one small offline page: both passes as ribbons on one time axis, matched calls coloured by error.
-
-No script: the drawing is inline SVG, names show as tooltips, and everything that came from a trace is escaped.
-"""
+"""An alignment drawn: both passes as ribbons on one time axis, matched calls coloured by error."""
 
 from __future__ import annotations
-
-from html import escape
 
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.table import microseconds
+from npuscope.analysis.forms import microseconds
 from npuscope.forward.align.alignment import Alignment
-from npuscope.report.align_text import align_text
-from npuscope.report.static_page import legend, static_page, text
+from npuscope.report.document import html
+from npuscope.report.drawings.legend import legend
 
 WIDTH, ROW, GAP = 1600, 46, 70
 MOST = 20_000  # rectangles of a ribbon; beyond it neighbours of one colour are drawn as one
@@ -24,20 +19,10 @@ STEPS = ((0.5, "#2b6cb0", "less than half"), (0.8, "#63a4dd", "half to 0.8"), (0
 ALONE = "#3d3d3d"
 
 
-def align_page(names: tuple[str, str], a: Alignment) -> str:
-    """The page."""
-    title = f"{names[0]} against {names[1]}"
+def ribbons(a: Alignment) -> str:
+    """Both sides, and what the colours say."""
     keys = [*((words, colour) for _, colour, words in STEPS), ("only on this side", ALONE)]
-    return static_page(
-        title,
-        [
-            f"<h1>{text(title)}</h1>",
-            f'<p class="verdict">{text(a.verdict())}</p>',
-            _drawing(a),
-            legend(keys, "predicted over measured"),
-            f"<pre>{escape(align_text(names, a))}</pre>",
-        ],
-    )
+    return _drawing(a) + legend(keys, "predicted over measured")
 
 
 def _drawing(a: Alignment) -> str:
@@ -84,6 +69,6 @@ def _ribbon(times: pl.DataFrame, kinds: np.ndarray, kernels: list[str], longest:
     colours = [colour for _, colour, _ in STEPS] + [ALONE]
     return [
         f'<rect x="{start[n]:.2f}" y="{top}" width="{max(end[n] - start[n], 0.25):.2f}" height="{ROW}" '
-        f'fill="{colours[int(kinds[n])]}"><title>{text(kernels[n])}</title></rect>'
+        f'fill="{colours[int(kinds[n])]}"><title>{html(kernels[n])}</title></rect>'
         for n in keep.tolist()
     ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npuscope.analysis.table import printable
+from npuscope.analysis.forms import printable
 from npuscope.check.fit import Fit
 from npuscope.lower.lowering import after_each_pass
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.text import body_text
 
 
-def passes_text(fits: Sequence[Fit]) -> str:
+def lowering_text(fits: Sequence[Fit]) -> str:
     """Every body of every kernel."""
     lines = [line for fit in fits for body in fit.bodies for line in _lines(body, fit.program)]
     return "\n".join(printable(line) for line in lines) + "\n"

@@ -1,13 +1,13 @@
-"""A tile program's kernels and their order as one offline page: a drawing in SVG and the tables. No script."""
+"""A tile program's kernels drawn in their order: a box each, a line for the edges between two."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from npuscope.report.static_page import legend, notes, static_page, table, text
+from npuscope.report.document import html
+from npuscope.report.drawings.legend import legend
 from npuscope.tile.graph.by_kernel import KernelEdge, KernelGraph
-from npuscope.tile.graph.counts import GraphCounts
 from npuscope.tile.record.summary import KernelWork
 
 BOX_W, BOX_H, GAP_X, GAP_Y, EDGE = 168, 44, 64, 18, 12
@@ -16,30 +16,12 @@ UNITS = {"AIC": "cube (AIC)", "AIV": "vector (AIV)", "MIX": "both (MIX)", "none"
 Place = tuple[float, float]
 
 
-def graph_page(file: str, verdict: str, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> str:
-    """The page of one script: a drawing and the counts of each program it ran."""
-    parts = [f"<h1>{text(file)}</h1>", f"<p>Golden: {text(verdict)}</p>"]
-    for program, graph, counts in programs:
-        work = {kernel.kernel: kernel for kernel in counts.work.kernels}
-        used = dict.fromkeys(kernel.unit for kernel in counts.work.kernels)
-        parts += [
-            f"<h2>{text(program)}</h2>",
-            f'<p class="verdict">{text(counts.title().replace(chr(10), "; "))}</p>',
-            drawing(graph, work),
-            legend(((UNITS[unit], COLOURS[unit]) for unit in used), "a line is as wide as its edges are many"),
-            notes(_remarks(graph)),
-            table(counts.kernels),
-            "<h3>By area</h3>",
-            table(counts.areas),
-        ]
-    return static_page(f"Graph of {file}", parts)
-
-
 def drawing(graph: KernelGraph, work: dict[str, KernelWork]) -> str:
     """Kernels in columns by the longest way to them; edges that a longer way implies are left out."""
     if not graph.columns:
         return '<p class="soft">No tasks.</p>'
     places = dict(_places(graph))
+    used = dict.fromkeys(kernel.unit for kernel in work.values())
     width = EDGE * 2 + len(graph.columns) * (BOX_W + GAP_X) - GAP_X
     height = EDGE * 2 + max(map(len, graph.columns)) * (BOX_H + GAP_Y) - GAP_Y
     lines = "".join(_line(edge, places) for edge in graph.edges if not edge.implied)
@@ -47,6 +29,7 @@ def drawing(graph: KernelGraph, work: dict[str, KernelWork]) -> str:
     return (
         f'<div class="scroll"><svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="kernels in order">{lines}{boxes}</svg></div>'
+        + legend(((UNITS[unit], COLOURS[unit]) for unit in used), "a line is as wide as its edges are many")
     )
 
 
@@ -69,10 +52,10 @@ def _box(kernel: KernelWork, place: Place) -> str:
         f"{kernel.gm_read:,} bytes read, {kernel.gm_written:,} written"
     )
     return (
-        f'<g><title>{text(told)}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" '
+        f'<g><title>{html(told)}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" '
         f'fill="{COLOURS[kernel.unit]}"/>'
-        f'<text x="{x + 9:.0f}" y="{y + 18:.0f}" style="fill:#fff;font-weight:600" font-size="12">{text(name)}</text>'
-        f'<text x="{x + 9:.0f}" y="{y + 34:.0f}" style="fill:#fff" font-size="11">{text(times)}</text></g>'
+        f'<text x="{x + 9:.0f}" y="{y + 18:.0f}" style="fill:#fff;font-weight:600" font-size="12">{html(name)}</text>'
+        f'<text x="{x + 9:.0f}" y="{y + 34:.0f}" style="fill:#fff" font-size="11">{html(times)}</text></g>'
     )
 
 
@@ -84,11 +67,11 @@ def _line(edge: KernelEdge, places: dict[str, Place]) -> str:
     return (
         f'<path d="M{x0:.0f} {y0:.0f}C{x0 + bend:.0f} {y0:.0f} {x1 - bend:.0f} {y1:.0f} {x1:.0f} {y1:.0f}" fill="none" '
         f'stroke="#8a94a3" stroke-opacity=".7" stroke-width="{1 + math.log10(edge.count):.1f}">'
-        f"<title>{text(f'{edge.dst} waits for {edge.src}: {edge.count:,} edges ({why})')}</title></path>"
+        f"<title>{html(f'{edge.dst} waits for {edge.src}: {edge.count:,} edges ({why})')}</title></path>"
     )
 
 
-def _remarks(graph: KernelGraph) -> list[str]:
+def remarks(graph: KernelGraph) -> list[str]:
     lines = []
     implied = [edge for edge in graph.edges if edge.implied]
     if implied:

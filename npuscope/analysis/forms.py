@@ -1,0 +1,78 @@
+"""How values read: names that fit, times in microseconds, shares in per cent; and the forms a column can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+
+WIDEST = 56  # characters of a text cell
+LEVELS = " ▁▂▃▄▅▆▇█"
+NOTHING = "–"
+
+
+def printable(text: str) -> str:
+    """Names come from captures: what would move a terminal's cursor is shown, not obeyed."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def short(text: str, width: int = WIDEST) -> str:
+    """A name that fits a table."""
+    return printable(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def microseconds(ns: float | None) -> str:
+    """Nanoseconds as microseconds with three decimals; a dash for none."""
+    return NOTHING if ns is None or ns != ns else f"{ns / 1000:,.3f}"
+
+
+def percent(share: float | None) -> str:
+    return NOTHING if share is None or share != share else f"{share:.1%}"
+
+
+def times(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.2f}x"
+
+
+def levels(shares: Iterable[float]) -> str:
+    """Shares of one as a row of bars, a character each; what is not nothing can be seen."""
+    most = len(LEVELS) - 1
+    return "".join(LEVELS[min(max(ceil(share * most - 0.01), 0), most)] for share in shares)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the cells of a column read. `name` is what page/table.js calls it, `json` the type that JSON has."""
+
+    name: str
+    json: str
+    show: Callable[[object], str]  # of a value that is there
+    unit: str = ""  # in the heading
+    right: bool = True  # numbers stand to the right
+
+
+def _number(show: Callable[[float], str]) -> Callable[[object], str]:
+    return lambda value: show(value) if isinstance(value, int | float) else str(value)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+TEXT = Form("text", "string", str, right=False)
+COUNT = Form("count", "int", _number(lambda value: f"{value:,.0f}"))
+NUMBER = Form("number", "number", _number(_plain))
+PLAIN = replace(NUMBER, show=_number(lambda value: f"{value:,.3f}".rstrip("0").rstrip(".")))
+TIME = Form("ns", "int, ns", _number(microseconds), "µs")
+MEAN_TIME = replace(TIME, json="number, ns")
+BYTES = replace(COUNT, unit="B", json="int, bytes")
+SHARE = Form("share", "number, share of 1", _number(percent))
+CHANGE = Form("change", "number, share of 1", _number(lambda value: f"{value:+.1%}"))
+RATIO = Form("ratio", "number", _number(times))
+FLAG = Form("flag", "bool", lambda value: "yes" if value else "no", right=False)
+LIST = Form("list", "list of strings", _listed, right=False)
+VALUE = replace(TEXT, right=True)

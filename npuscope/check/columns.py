@@ -1,0 +1,190 @@
+"""The columns of what checks tell: findings, errors, the memory of functions and the tiles in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+
+import polars as pl
+
+from npuscope.analysis.forms import BYTES, COUNT, LIST, TEXT, Form, percent
+from npuscope.analysis.table import Column, Columns, Table
+from npuscope.check.findings import Finding, Waste
+from npuscope.check.memory.usage import Usage
+from npuscope.check.run import Found
+from npuscope.lower.program import Program
+from npuscope.tile.record.model import Site
+
+BAR = 20  # characters of a full memory
+PARAGRAPH = "a finding is told as a paragraph, not as a row"
+PROGRAM = Column("program", COUNT, "which of the file's programs, counted from 0", only="a heading tells it")
+NAMED_FILE = replace(TEXT, show=lambda value: str(value).rpartition("/")[2])
+
+
+def _cost(value: object) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    cost = Waste(*(value[name] for name in ("bytes", "flops", "tasks", "waits")))
+    return cost_text(cost, value.get("microseconds_estimate", 0.0) / 1e6)
+
+
+def cost_text(cost: Waste, seconds: float) -> str:
+    """A cost in the units it has, with the estimate that ranks it."""
+    parts = [f"{amount(cost.bytes)}B of GM traffic"] if cost.bytes else []
+    parts += [f"{amount(cost.flops)}FLOP"] if cost.flops else []
+    parts += [f"{cost.tasks:,} task{'' if cost.tasks == 1 else 's'}"] if cost.tasks else []
+    parts += [f"{cost.waits:,} task{'' if cost.waits == 1 else 's'} waiting"] if cost.waits else []
+    return ", ".join([*parts, f"about {about(seconds)}"]) if parts else ""
+
+
+def amount(number: int) -> str:
+    """A number to three figures with its prefix: 1.05 M."""
+    value = float(number)
+    for prefix in ("", "k", "M", "G"):
+        if abs(value) < 1000:
+            return f"{value:.3g} {prefix}"
+        value /= 1000
+    return f"{value:,.4g} T"
+
+
+def about(seconds: float) -> str:
+    """Microseconds of an estimate, and they look like one."""
+    micro = seconds * 1e6
+    return f"{micro:,.0f} µs" if micro >= 100 else f"{micro:.3g} µs"
+
+
+ERRORS = Columns(
+    "check.errors",
+    "What will not work.",
+    (
+        PROGRAM,
+        Column("id", TEXT, "of the rule (docs/rules.md)", title="finding"),
+        Column("severity", TEXT, "error, warning or hint", only=PARAGRAPH),
+        Column("file", NAMED_FILE, "where"),
+        Column("line", COUNT, "where"),
+        Column("message", TEXT, "what is wrong", only=PARAGRAPH),
+        Column(
+            "cost",
+            Form("text", "object", _cost, right=False),
+            "`bytes`, `flops`, `tasks`, `waits` over the run; of findings `microseconds_estimate`, for ranking",
+        ),
+        Column("kernel", TEXT, 'the kernel, "" where it is about the source', only=PARAGRAPH),
+        Column("fix", TEXT, "what to do", only=PARAGRAPH),
+        Column("change", TEXT, 'the line as it should be, or ""', only=PARAGRAPH),
+        Column("count", COUNT, "times met", only=PARAGRAPH),
+        Column("also", replace(LIST, json="list of objects"), "other places: `file`, `line`", only=PARAGRAPH),
+    ),
+)
+FINDINGS = replace(ERRORS, place="check.findings", about="A warning or a hint, the costliest first.").plus(
+    Column("scope", TEXT, "the part of the source it belongs to", only="a heading tells it")
+)
+
+
+def error_row(finding: Finding, program: int = 0) -> dict[str, object]:
+    told = {name: getattr(finding, name) for name in ERRORS.keys if name not in ("program", "cost", "also")}
+    also = [{"file": file, "line": line} for file, line in finding.also]
+    return {"program": program, **told, "cost": asdict(finding.waste), "also": also}
+
+
+def found_row(one: Found, program: int = 0) -> dict[str, object]:
+    cost = {**asdict(one.finding.waste), "microseconds_estimate": round(one.seconds * 1e6, 3)}
+    return {**error_row(one.finding, program), "cost": cost, "scope": one.section.title}
+
+
+def table_of(columns: Columns, rows: Iterable[dict[str, object]]) -> Table:
+    return Table(columns, pl.DataFrame(list(rows), infer_schema_length=None))
+
+
+def bar(share: float) -> str:
+    """A share of a memory; what is used at all shows."""
+    full = min(max(round(share * BAR), 1 if share > 0 else 0), BAR)
+    return "█" * full + "·" * (BAR - full)
+
+
+def _filled(value: object) -> str:
+    return f"{percent(value):>6}  {bar(value)}" if isinstance(value, float) else str(value)
+
+
+def _fits(value: object) -> str:
+    return "" if value else "does not fit"
+
+
+MEMORY = Columns(
+    "memory.memory",
+    "A memory of a function, in the body that fills it most; what is too full comes first.",
+    (
+        PROGRAM,
+        Column("kernel", TEXT, "a mixed kernel is two functions, `_aic` and `_aiv`", title="function"),
+        Column("launched_as", TEXT, "the kernel's own name", only="the function's name has it"),
+        Column("space", TEXT, "Mat, Left, Right, Acc or Vec"),
+        Column("used", BYTES, "in the fullest body"),
+        Column("limit", BYTES, "there are"),
+        Column("share", Form("share", "number, share of 1", _filled, right=False), "used, of the limit"),
+        Column("ring", BYTES, "at the head, for the ring between the cores; part of `used`", wide=True),
+        Column("fits", Form("fits", "bool", _fits, right=False), "whether it does"),
+        Column("buffers", replace(LIST, json="list"), "with `--kernel`: its tiles", only="a table of its own"),
+    ),
+)
+
+
+def usage_row(usage: Usage, program: int = 0) -> dict[str, object]:
+    space = usage.space
+    return {
+        "program": program, "kernel": usage.function, "launched_as": usage.body.kernel, "space": space.space,
+        "used": space.used, "limit": space.limit, "share": usage.share, "ring": space.reserved, "fits": space.fits,
+    }  # fmt: skip
+
+
+def place_of(where: Site | Finding) -> str:
+    """`layer.py:12`."""
+    return f"{where.file.rpartition('/')[2]}:{where.line}"
+
+
+def _turns(value: object) -> str:
+    turns = value if isinstance(value, list) else []
+    return ", ".join(f"{one['turn'] + 1} of {one['of']}" for one in turns if one["of"] > 1)
+
+
+def _shape(value: object) -> str:
+    return "×".join(map(str, value)) or "one" if isinstance(value, list) else str(value)
+
+
+TILES = Columns(
+    "memory.memory.buffers.tiles",
+    "A tile in its buffer, in order of address; JSON has the tiles of a buffer together, with its address and bytes.",
+    (
+        Column("address", COUNT, "of the buffer"),
+        Column("room", BYTES, "of the buffer", title="buffer"),
+        Column("name", TEXT, "the variable", title="tile"),
+        Column("shape", Form("shape", "list of int", _shape, right=False), "rows and columns"),
+        Column("dtype", TEXT, "of its elements", title="type"),
+        Column("bytes", BYTES, "of the tile"),
+        Column("place", TEXT, "file and line that make it", title="made at"),
+        Column("file", TEXT, "that makes it", only="`place` tells it"),
+        Column("line", COUNT, "that makes it", only="`place` tells it"),
+        Column("from", COUNT, "the instruction of the body that makes it", title="needed from"),
+        Column("to", COUNT, "the last that needs it"),
+        Column(
+            "turns",
+            Form("turns", "list of objects", _turns, right=False),
+            "per pipelined loop around it: `turn`, `of` so many in flight",
+            title="in flight",
+        ),
+    ),
+)
+
+
+def tile_table(usage: Usage, program: Program) -> Table:
+    rows: list[dict[str, object]] = []
+    for slot in usage.space.slots:
+        for tenant in slot.tenants:
+            value, site = tenant.value, program.site(tenant.value.site)
+            rows.append(
+                {
+                    "address": slot.address, "room": slot.bytes, "name": value.name, "shape": list(value.shape),
+                    "dtype": value.dtype, "bytes": value.bytes, "place": place_of(site),
+                    "file": site.file, "line": site.line, "from": tenant.first // 2, "to": tenant.last // 2,
+                    "turns": [{"turn": turn, "of": depth} for _, turn, depth in tenant.turns],
+                }
+            )  # fmt: skip
+    return table_of(TILES, rows)

@@ -1,0 +1,107 @@
+"""An alignment as a report: the verdict first, then families, worst kernels, what has no partner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+
+from npuscope.analysis.forms import microseconds, percent
+from npuscope.forward.align.alignment import Alignment, Scope
+from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
+from npuscope.report.drawings.ribbons import ribbons
+
+FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 12, 8, 5, 8, 10
+
+
+def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[Part]:
+    """A prediction beside a measured pass."""
+    tables = a.tables()
+    yield Heading(f"{names[0]} against {names[1]}", 1)
+    yield Say(a.verdict(), strong=True)
+    yield Drawing(ribbons(a))
+    yield Notes(_metrics(a))
+    yield Heading("Families", where=In.POSTED)
+    yield Rows(tables["family_table"], FAMILIES, wide=wide)
+    yield Heading("Errors that cancel", where=In.POSTED)
+    if a.cancelling.pairs:
+        yield Rows(a.cancelling.table(), markdown=PAIRS, where=In.POSTED)
+    else:
+        yield Say("None: all families err to the same side.", where=In.POSTED)
+    worst = tables["by_shape"].frame.filter(pl.col("absolute_ns") > 0)
+    if worst.height:
+        yield Heading("Kernels with the largest errors, calls of one shape together (by absolute errors, summed)")
+        yield Rows(replace(tables["by_shape"], frame=worst), KERNELS, 2 * KERNELS, wide=wide)
+    if a.communication.height:
+        yield Heading("Collectives", where=In.POSTED)
+        yield Rows(tables["communication"], where=In.POSTED)
+    if a.layers.height > 1:
+        yield Heading(f"Layers with the largest errors ({a.layer_source})")
+        by_error = a.layers.sort(pl.col("error_ns").abs(), descending=True)
+        yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide)
+    for what, name, found in (("Missing from", "missing", a.missing), ("Extra in", "extra", a.extra)):
+        if found.height:
+            yield Heading(f"{what} the prediction: {found.height:,} calls")
+            yield Rows(tables[f"{name}_by_shape"], GROUPS, 4 * GROUPS)
+    yield Heading("Scope and notes", where=In.POSTED)
+    yield Notes(_notes(a), "note: ")
+
+
+def _metrics(a: Alignment) -> list[str]:
+    """M6 both ways, M1 to M5 where they are told."""
+    m = a.metrics
+    honest = "–" if a.m6_honest is None else f"{a.m6_honest:.4f}"
+    m6 = "–" if m.m6 is None else f"{m.m6:.4f}"
+    window = "both from the first to the last call they share" if a.ordered else "all of both sides"
+    lines = [
+        f"honest M6 {honest}: union of predicted time {microseconds(a.predicted.window_ns)} µs over union of measured "
+        f"device time {microseconds(a.measured.window_ns)} µs, {window}",
+        f"M6 as published {m6}: {microseconds(m.m6_numerator_ns)} µs over {microseconds(m.m6_denominator_ns)} µs",
+    ]
+    told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
+            if getattr(m, name) is not None]  # fmt: skip
+    return [*lines, ", ".join(told)] if told else lines
+
+
+def _notes(a: Alignment) -> list[str]:
+    """What each side leaves out, and how far the alignment can be trusted."""
+    found = [note for name, scope in (("prediction", a.predicted), ("measured pass", a.measured))
+             for note in _scope_notes(name, scope)]  # fmt: skip
+    moved = int(a.pairs["moved"].sum())
+    if moved:
+        found.append(f"{moved:,} calls are matched out of order: they run elsewhere in the same neighbourhood")
+    if not a.ordered:
+        found.append(
+            "a side has counts and no order: calls are matched by kernel and shapes, and nothing is said of order"
+        )
+    if a.of_best < 1:
+        found.append(f"the alignment is not proven the best; it is worth at least {a.of_best:.1%} of it")
+    unknown = int((a.pairs["source"] == "UNKNOWN").sum()) + int((a.extra["source"] == "UNKNOWN").sum())
+    if unknown:
+        found.append(f"{unknown:,} predicted calls have no known time and count as nothing")
+    found += [
+        f"{ours} ({calls:,} calls) may be {theirs} under another name: --map '{ours}={theirs}'"
+        for ours, theirs, calls in a.renamed[:3]
+    ]
+    reasons = dict(a.metrics.reasons)
+    if "m1" in reasons:  # then all five for one reason
+        found.append(f"M1 to M5: {reasons['m1']}")
+        reasons = {"m6": reasons["m6"]}
+    return found + [f"{name.upper()}: {reason}" for name, reason in reasons.items()]
+
+
+def _scope_notes(name: str, scope: Scope) -> list[str]:
+    found = []
+    for side in ("before", "after"):
+        calls, ns = getattr(scope, side)
+        if ns:
+            where = "before the first" if side == "before" else "after the last"
+            found.append(
+                f"the {name} has {calls:,} calls, {microseconds(ns)} µs, {where} shared call: not in honest M6"
+            )
+    found += [
+        f"the {name} has {rows:,} rows, {microseconds(ns)} µs, left out: {reason}"
+        for reason, (rows, ns) in scope.left_out.items()
+    ]
+    return found

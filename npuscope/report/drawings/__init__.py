@@ -1,0 +1,1 @@
+"""Drawings of static pages: SVG as text, what came from a capture escaped, and the legends below them."""

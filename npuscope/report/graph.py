@@ -1,0 +1,52 @@
+"""A task graph's counts as a report: tasks, blocks and work per kernel and per area; and what a run noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from npuscope.report import noticed
+from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
+from npuscope.report.drawings.graph import drawing, remarks
+from npuscope.tile.graph.by_kernel import KernelGraph
+from npuscope.tile.graph.counts import GraphCounts
+
+if TYPE_CHECKING:  # running scripts is not for those who only show one
+    from npuscope.tile.script.run import ScriptRun
+
+VERDICTS = {True: "PASS", False: "FAIL", None: "not checked"}
+MOST = 200  # kernels
+
+
+def graph(file: str, passed: bool | None, counts: GraphCounts, wide: bool = False) -> Iterator[Part]:
+    """What `npuscope graph` prints."""
+    tables = counts.tables()
+    yield Say(f"{file}: {counts.title()}")
+    yield Say(f"golden: {VERDICTS[passed]}")
+    yield Rows(tables["kernels"], MOST, wide=wide)
+    yield Rows(tables["areas"], wide=wide)
+
+
+def drawn_graph(file: str, passed: bool | None, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> Iterator[Part]:
+    """A page: a drawing and the counts of each program that a script ran."""
+    yield Heading(file, 1)
+    yield Say(f"Golden: {VERDICTS[passed]}")
+    for program, by_kernel, counts in programs:
+        tables = counts.tables()
+        yield Heading(program)
+        yield Say(counts.title().replace("\n", "; "), strong=True)
+        yield Drawing(drawing(by_kernel, {kernel.kernel: kernel for kernel in counts.work.kernels}))
+        yield Notes(remarks(by_kernel))
+        yield Rows(tables["kernels"])
+        yield Heading("By area", 3)
+        yield Rows(tables["areas"])
+
+
+def run(file: str, done: ScriptRun, counts: GraphCounts) -> Iterator[Part]:
+    """What `npuscope run` prints: the counts, then what the run noticed."""
+    yield from graph(file, done.passed, counts)
+    if len(done.recordings) > 1:
+        programs = ", ".join(dict.fromkeys(recording.program for recording in done.recordings))
+        yield Say(f"{len(done.recordings)} runs together, of {programs}", where=In.TEXT)
+    for line in (*noticed.notes(done.recordings), *noticed.findings(done.recordings)):
+        yield Say(line)

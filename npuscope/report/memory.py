@@ -1,0 +1,85 @@
+"""The memory of a tile program's functions: what is too full comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
+from npuscope.check.fit import Fit
+from npuscope.check.memory.usage import Usage
+from npuscope.report.counted import many
+from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.tile.record.names import short_name
+
+
+def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wide: bool = False) -> Iterator[Part]:
+    """All programs of a file, one after the other; with `tiles` what fills each memory."""
+    for fit in fits:
+        functions = many(len({usage.function for usage in fit.used}), "function")
+        over = len(fit.errors)
+        told = f"{over} of their memories {'is' if over == 1 else 'are'} too small" if over else "everything fits"
+        yield Say(f"{file}: {program_name(fit)} on {device}, {functions} with memory on chip: {told}")
+        if fit.used:
+            by_fit = sorted(fit.used, key=lambda usage: usage.space.fits)
+            yield Rows(table_of(MEMORY, map(usage_row, by_fit)), len(by_fit), wide=wide)
+        for usage in fit.used if tiles else ():
+            yield from _tiles(usage, fit, wide)
+        for error in fit.errors:
+            change = f"\n    + {error.change}" if error.change else ""
+            yield Heading(f"{place_of(error)}: error: {error.message} [{error.id}]\n    fix: {error.fix}{change}")
+
+
+def program_name(fit: Fit) -> str:
+    return short_name(fit.program.recording.program)
+
+
+def _tiles(usage: Usage, fit: Fit, wide: bool) -> Iterator[Part]:
+    """The buffers of one space in order of address, and who has each from when to when."""
+    space = usage.space
+    bodies = sum(body.kernel == usage.body.kernel for body in fit.bodies)
+    which = f", the fullest of {bodies} bodies" if bodies > 1 else ""
+    yield Heading(f"{usage.function} {space.space}: {space.used:,} of {space.limit:,} bytes{which}")
+    if space.reserved:
+        yield Heading(f"  at its head, always: {ring(usage)}")
+    table = tile_table(usage, fit.program)
+    yield Rows(table, table.frame.height, wide=wide)
+    yield Notes(shallow(usage))
+
+
+def ring(usage: Usage) -> str:
+    """What the head of a space is reserved for."""
+    rings = [ring for ring in usage.body.lowered.rings if ring.space == usage.space.space]
+    return ", ".join(f"ring {ring.direction}, {ring.slots} slots of {ring.slot:,}" for ring in rings)
+
+
+def shallow(usage: Usage) -> list[str]:
+    """Tiles with less room than turns in flight."""
+    return [
+        f"{one.value.name}: {one.wanted} turns are in flight, but there is room for {one.got} at once"
+        for one in usage.space.shallow
+    ]
+
+
+def memory_dict(file: str, device: str, fits: Sequence[Fit], tiles: bool = False) -> dict[str, object]:
+    """What `npuscope memory --json` prints (docs/json.md); `program` counts them where a file runs several."""
+    used = [(n, fit, usage) for n, fit in enumerate(fits) for usage in fit.used]
+    rows = ({**usage_row(usage, n), **_buffers(usage, fit, tiles)} for n, fit, usage in used)
+    errors = (error_row(error, n) for n, fit in enumerate(fits) for error in fit.errors)
+    return {
+        "file": file,
+        "device": device,
+        "programs": [fit.program.recording.program for fit in fits],
+        "fits": not any(fit.errors for fit in fits),
+        "memory": table_of(MEMORY, rows).rows(),
+        "errors": table_of(ERRORS, errors).rows(),
+    }
+
+
+def _buffers(usage: Usage, fit: Fit, tiles: bool) -> dict[str, object]:
+    """The tiles of each buffer together."""
+    if not tiles:
+        return {}
+    buffers: dict[tuple[object, object], list[dict[str, object]]] = {}
+    for row in tile_table(usage, fit.program).rows():
+        buffers.setdefault((row.pop("address"), row.pop("room")), []).append(row)
+    return {"buffers": [{"address": at, "bytes": room, "tiles": found} for (at, room), found in buffers.items()]}

@@ -1,0 +1,31 @@
+"""A predicted forward pass as a report: total, times by role, what is not calibrated or not known, assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npuscope.analysis.forms import microseconds
+from npuscope.llm.prediction import Prediction
+from npuscope.report.document import Heading, Notes, Part, Rows, Say
+
+
+def predict(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
+    tables = prediction.tables()
+    yield Say(_headline(prediction), strong=True)
+    yield Rows(tables["roles"], tables["roles"].frame.height, wide=wide)
+    for sentence in prediction.confidence():
+        yield Say(sentence)
+    yield Notes([f"{n}x {kernel} ({role}): {why}" for role, kernel, n, why in tables["unknown"].frame.iter_rows()])
+    yield Heading("Assumptions:")
+    yield Notes(prediction.assumptions())
+
+
+def _headline(prediction: Prediction) -> str:
+    run = prediction.run
+    tokens = f"batch {run.batch}" if run.phase == "decode" else f"{run.tokens:,} tokens"
+    spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
+    how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
+    time = f"{microseconds(prediction.total_ns)} µs in {len(prediction.kernels):,} kernels"
+    told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
+    told += f", without {prediction.unknown:,} that have no price" if prediction.unknown else ""
+    return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"

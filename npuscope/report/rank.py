@@ -1,0 +1,90 @@
+"""Variants in the order of their times as a report, and why the first one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from npuscope.analysis.comparison import Comparison
+from npuscope.analysis.forms import microseconds, percent, short
+from npuscope.report.counted import many
+from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
+from npuscope.report.drawings.variants import charts, without_names
+from npuscope.report.explain import compare
+from npuscope.simulate.results import Fullest, Outcome, variant_table
+from npuscope.simulate.variants import Variant, best_by_setting
+
+WIDTH = 100  # characters of a line
+
+
+def title_of(files: Sequence[str], device: str, found: Sequence[Outcome]) -> str:
+    failed = sum(one.error is not None for one in found)
+    what = files[0] if len(files) == 1 else f"{len(files)} programs"
+    cannot = f", {failed:,} of them cannot run" if failed else ""
+    return f"{what} on {device}: {many(len(found), 'variant')}{cannot}"
+
+
+def rank(
+    title: str, found: Sequence[Outcome], baseline: Outcome, most: int, variants: Sequence[Variant]
+) -> Iterator[Part]:
+    """The table; `found` is ranked, `baseline` is the variant that was named first."""
+    ran = [one for one in found if one.error is None]
+    failed = [one for one in found if one.error is not None]
+    yield Heading(title, 1)
+    yield Drawing(charts(found, baseline, variants))
+    if ran:
+        yield from _fitting(ran, baseline, most, variants)
+        yield Rows(variant_table(ran, baseline), where=In.POSTED)
+    settings = best_by_setting(variants, found)
+    if len(settings) > 1 and ran:
+        yield Heading("each setting at its best, µs, whatever the others are", where=In.TEXT)
+        yield Notes([f"{name}  {_best(best)}" for name, best in settings.items()], where=In.TEXT)
+    if failed:
+        yield Heading("cannot run")
+        yield Notes(_failures(failed, most))
+
+
+def _fitting(ran: Sequence[Outcome], baseline: Outcome, most: int, variants: Sequence[Variant]) -> Iterator[Part]:
+    """As much as fits a line: first without the fullest function, then with the settings' names in a line above."""
+    whole = {variant.name: variant.name for variant in variants}
+    layouts = [(*names, function) for names in ((whole, []), without_names(variants)) for function in (True, False)]
+    for names, above, function in layouts:
+        shown = [replace(one, variant=names[one.variant], memory=_memory(one.memory, function)) for one in ran]
+        table, told = variant_table(shown, baseline), above
+        if max(map(len, table.lines(most))) <= WIDTH:
+            break
+    for line in told:
+        yield Heading(line, where=In.TEXT)
+    yield Rows(table, most, where=In.TEXT)
+    if len(ran) > most:
+        yield Notes(["--top shows more, --json all"], where=In.TEXT)
+
+
+def _memory(memory: Fullest | None, function: bool) -> Fullest | None:
+    return memory if memory is None or function else replace(memory, function="")
+
+
+def _failures(failed: Sequence[Outcome], most: int) -> list[str]:
+    """Errors with the variants that have them."""
+    alike: dict[str, list[str]] = {}
+    for one in failed:
+        alike.setdefault(one.error or "", []).append(one.variant)
+    lines = []
+    for error, names in list(alike.items())[:most]:
+        more = f" and {many(len(names) - 1, 'other')}" if len(names) > 1 else ""
+        lines.append(f"{short(names[0], 80)}{more}: {error}")
+    return lines + ([f"… and {len(alike) - most:,} other errors"] if len(alike) > most else [])
+
+
+def _best(best: dict[str, int | None]) -> str:
+    order = sorted(best.items(), key=lambda one: (one[1] is None, one[1] or 0))
+    return ", ".join(f"{value}: {'cannot run' if ns is None else microseconds(ns)}" for value, ns in order)
+
+
+def why(slower: Outcome, winner: Outcome, comparison: Comparison) -> Iterator[Part]:
+    """Why the winner, B, beats A."""
+    gain = 1 - (winner.wall_ns or 0) / slower.wall_ns if slower.wall_ns else 0.0
+    names = slower.variant, winner.variant
+    head = f"why {names[1]} wins: {percent(gain)} less time than {names[0]}"
+    yield Say(f"{head} (below, a run's time begins when its first task starts)")
+    yield from compare(names, comparison)

@@ -1,0 +1,88 @@
+"""A simulated run as a report: the headline, then what the report of any trace says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from npuscope.analysis.busy_idle import Busy
+from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.forms import microseconds
+from npuscope.check.findings import Finding
+from npuscope.report import noticed
+from npuscope.report.check_text import finding_lines
+from npuscope.report.counted import many
+from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.report.explain import report
+from npuscope.simulate.bound import Bound
+from npuscope.simulate.certainty import certainty_of
+from npuscope.simulate.per_kernel import per_kernel
+from npuscope.simulate.run import Simulated
+
+
+def simulate(
+    file: str, simulated: Simulated, bound: Bound, explained: Explanation, brief: bool = False, wide: bool = False
+) -> Iterator[Part]:
+    """What `npuscope simulate` prints; `brief` is --no-report."""
+    job, program = simulated.prepared.job, simulated.prepared.program
+    counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
+    where = f"{file}: {program.recording.program} on {program.device.name}, simulated"
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
+    waited = f"the orchestrator waited {microseconds(round(bound.ring_wait_ns))} µs for room in its rings"
+    yield Heading(f"{where}: {microseconds(simulated.wall_ns)} µs, {counts}\n{bound}")
+    yield Notes(
+        [
+            f"what limited it: {shares}",
+            f"busy: cube {bound.cube_busy:.1%}, vector {bound.vector_busy:.1%}, "
+            f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
+            *([waited] if bound.ring_wait_ns >= 1 else []),
+            str(certainty_of(simulated.prepared)),
+            *noticed.notes([program.recording]),
+            *noticed.findings([program.recording], noticed.GRAVE),
+        ]
+    )
+    if brief:
+        yield Rows(per_kernel(simulated, explained.busy), wide=wide)
+    else:
+        yield from report(file, file, explained, wide)
+
+
+def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:
+    """A program that does not run on the chip, in the words of `npuscope check`."""
+    yield Heading(f"{file} cannot run on {device}: {many(len(errors), 'error')}")
+    yield Say("\n".join(line for error in errors for line in finding_lines(error)))
+
+
+def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> dict[str, object]:
+    """The contract of `npuscope simulate --json` (docs/json.md)."""
+    job, program = simulated.prepared.job, simulated.prepared.program
+    sure = certainty_of(simulated.prepared)
+    return {
+        "file": file,
+        "program": program.recording.program,
+        "device": program.device.name,
+        "wall_ns": simulated.wall_ns,
+        "tasks": len(job.shape),
+        "blocks": len(job.block_class),
+        "bound": bound.name,
+        "bound_shares": bound.shares,
+        "busy": {
+            "cube": bound.cube_busy,
+            "vector": bound.vector_busy,
+            "scheduler": bound.scheduler_busy,
+            "orchestrator": bound.orchestrator_busy,
+        },
+        "ring_wait_ns": round(bound.ring_wait_ns),
+        "costs": {
+            "guessed_share": sure.guessed_share,
+            "ops": [asdict(one) for one in sure.ops],
+        },
+        **noticed.noticed_dict(program.recording),
+        "per_kernel": per_kernel(simulated, busy).rows(),
+    }
+
+
+def refused_dict(file: str, device: str, errors: Sequence[Finding]) -> dict[str, object]:
+    """The contract of `npuscope simulate --json` for a program that does not fit."""
+    told = [{"id": e.id, "file": e.file, "line": e.line, "message": e.message, "fix": e.fix} for e in errors]
+    return {"file": file, "device": device, "error": errors[0].message, "errors": told}

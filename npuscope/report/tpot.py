@@ -1,0 +1,65 @@
+"""Time per token as a report: the measurement basis, groups by area, which steps were simulated; and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from npuscope.analysis.forms import levels
+from npuscope.llm.tpot import Tpot
+from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
+from npuscope.report.document import Drawing, Heading, Notes, Part, Rows, Say
+from npuscope.report.drawings.history import plot
+
+RUNS = 40  # of a history, drawn in a line
+
+
+def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
+    tables = result.tables()
+    yield Heading(result.title())
+    yield Rows(result.basis().facts(), text=100)
+    yield Heading(
+        "groups per layer" if result.layers is not None else "groups per step (the program takes no --layers)"
+    )
+    yield Rows(tables["group_table"])
+    yield Heading(_interpolated(result))
+    yield Rows(tables["simulated"], wide=wide)
+    yield Notes(result.notes, "note: ")
+
+
+def _interpolated(result: Tpot) -> str:
+    count, of = len(result.simulated), result.decoding.tokens
+    if count == of:
+        return f"All {of} steps were simulated."
+    return f"{count} of {of} steps were simulated (a row's length counts the new token); linear between them."
+
+
+def since(known: Sequence[Entry], entry: Entry) -> str:
+    """The new entry of a history beside those of the same settings."""
+    told = settings_told(entry)
+    before = [one for one in known if settings_told(one) == told]
+    if not before:
+        return "The history has no earlier run with these settings."
+    values = [ms_of(one) for one in (*before, entry)][-RUNS:]
+    old, new = values[-2:]
+    change = f" ({new / old - 1:+.1%})" if old else ""
+    trend = levels(value / (max(values) or 1.0) for value in values)
+    return f"Since {commit_told(before[-1])}: {old:,.3f} → {new:,.3f} ms/token{change}; runs so far {trend}"
+
+
+def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
+    """A history file over commits."""
+    yield Heading(f"Time per token: {name}", 1)
+    yield Say(_verdict(entries), strong=True)
+    yield Drawing(plot(entries))
+    yield Heading("Runs")
+    yield Rows(history_table(entries))
+
+
+def _verdict(entries: Sequence[Entry]) -> str:
+    """Where the longest-followed settings stand against their beginning."""
+    if not entries:
+        return "Nothing measured yet."
+    told, run = max(series(entries).items(), key=lambda one: len(one[1]))
+    first, last = (ms_of(entry) for _, entry in (run[0], run[-1]))
+    change = f", {last / first - 1:+.1%} since {first:,.3f}" if len(run) > 1 and first else ""
+    return f"{last:,.3f} ms/token{change} ({told})."

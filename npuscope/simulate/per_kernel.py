@@ -1,0 +1,30 @@
+"""A simulated run by kernel: how often it was launched, and how busy it kept the cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from npuscope.analysis import busy_idle
+from npuscope.analysis.busy_idle import Busy
+from npuscope.analysis.forms import COUNT
+from npuscope.analysis.table import Column, Columns, Table
+from npuscope.simulate.run import Simulated
+
+NAME, *TIMES = busy_idle.KERNELS
+PER_KERNEL = Columns(
+    "simulate.per_kernel",
+    "A kernel, the one with most core time first. A block on a cube and two vector cores has three slices.",
+    (replace(NAME, json=""), Column("tasks", COUNT, "submitted"), Column("blocks", COUNT, "run"), *TIMES),
+)
+
+
+def per_kernel(simulated: Simulated, busy: Busy) -> Table:
+    tasks = simulated.prepared.program.recording.tasks
+    counts = pl.DataFrame(
+        {"kernel": [t.kernel for t in tasks], "blocks": simulated.prepared.job.blocks},
+        schema={"kernel": pl.String, "blocks": pl.Int64},
+    )
+    launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
+    return Table(PER_KERNEL, busy.kernels.join(launched, on="kernel", how="left", maintain_order="left"))

@@ -1,0 +1,160 @@
+"""A column is declared once: every output has it, and adding one is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+import pytest
+from made import DEPENDS, DOZEN, Task, dozen, made
+from planted import QWEN, Plan, plant
+
+import npuscope
+from npuscope import analysis
+from npuscope.analysis.each_change import whatif_each
+from npuscope.analysis.table import Columns, Table, Tabular
+from npuscope.forward.align.alignment import align
+from npuscope.forward.passes import passes, statistics
+from npuscope.forward.roofline import roofline
+from npuscope.report.columns_page import columns_page, declared
+from npuscope.report.document import Rows, as_markdown, as_page, as_text
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = {
+    "string": "a", "bool": True, "list of strings": ["a", "b"], "list of objects": [{"turn": 0, "of": 2}],
+    "list": ["a"], "list of int": [2, 3], "object: window -> share of 1": {"anchor": 0.1, "full": 0.0, "capture": 0.0},
+}  # fmt: skip
+OBJECTS = {
+    "cost": {"bytes": 1, "flops": 2, "tasks": 3, "waits": 4, "microseconds_estimate": 5.0},
+    "memory": {"function": "f", "space": "Mat", "share": 0.5},
+}
+
+
+def example(columns: Columns) -> Table:
+    """A table of one row that has everything."""
+    row = {}
+    for column in columns:
+        number = 7 if column.form.json.startswith("int") else 0.25
+        row[column.key] = (
+            OBJECTS[column.key] if column.form.json == "object" else EXAMPLES.get(column.form.json, number)
+        )
+    return Table(columns, pl.DataFrame([row]))
+
+
+def split(line: str) -> list[str]:
+    return re.split(r"\s{2,}", line.strip())
+
+
+@pytest.mark.parametrize("columns", declared(), ids=lambda columns: columns.place)
+def test_every_output_has_the_same_columns_but_those_that_say_why_not(columns: Columns) -> None:
+    table = example(columns)
+    for_people = [column for column in columns if not column.only]
+    # JSON has all of them, and no key twice
+    keys = list(table.rows()[0])
+    assert keys == [column.name for column in columns]
+    assert len(set(keys)) == len(keys)
+    # people read one line of headings, the same in text, in Markdown, on static pages and in what pages are made from
+    headings = [column.heading for column in for_people]
+    assert [head["title"] for head in table.heads()] == headings
+    assert [head["key"] for head in table.heads()] == [column.name for column in for_people]
+    if not headings:
+        return
+    assert split(as_text([Rows(table, wide=True)]).splitlines()[0]) == headings
+    assert split(as_text([Rows(table)]).splitlines()[0]) == [c.heading for c in for_people if not c.wide]
+    assert as_markdown([Rows(table)]).splitlines()[0] == f"| {' | '.join(headings)} |"
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", as_page("t", [Rows(table)])) == headings
+    # a cell is there for every heading, and it is not the value as Python writes it
+    (cells,) = table.cells()
+    assert len(cells) == len(headings)
+    assert not any(cell.startswith(("{", "[")) for cell in cells)
+
+
+@pytest.mark.parametrize("columns", declared(), ids=lambda columns: columns.place)
+def test_every_column_says_what_it_means_and_pages_can_show_it(columns: Columns) -> None:
+    forms = (ROOT / "npuscope/report/page/table.js").read_text()
+    known = set(re.findall(r"^  (\w+)[:,]", forms.split("SHOW = {")[1].split("};")[0], re.MULTILINE))
+    assert columns.about.endswith(".")
+    for column in columns:
+        assert column.meaning
+        assert column.form.name in known, column.form.name
+
+
+def results(tmp_path: Path) -> Iterator[Tabular]:
+    slower = [*DOZEN, Task(13, "quant", "AIV_1", 103, 200, 102, 201)]
+    run = analysis.explain(dozen(), kernels="qk|softmax|sv")
+    yield from (run, run.scheduling, run.path, run.fan_out, run.steps, run.bubbles)
+    assert run.overlap is not None
+    yield run.overlap
+    compared = analysis.compare(dozen(), made(slower, (*DEPENDS, (12, 13))), kernels="qk|softmax|sv")
+    yield from (compared, compared.waterfall)
+    yield from whatif_each(dozen())
+    plant(Plan(QWEN, ("decode",) * 3, stall=1), tmp_path / "kernels.csv")
+    capture = npuscope.read(tmp_path / "kernels.csv")
+    found = passes(capture)
+    yield from (found, statistics(found))
+    yield roofline(capture, "a3")
+    yield align(capture.select(step=[0]) if capture.slices["step"].drop_nulls().len() else capture, capture)
+
+
+def test_results_have_all_the_columns_they_declare(tmp_path: Path) -> None:
+    for table in chain.from_iterable(result.tables().values() for result in results(tmp_path)):
+        absent = {column.key for column in table.columns} - set(table.frame.columns)
+        # of passes these two are told per rank; of areas only where layers are known
+        assert absent <= {"rank", "device", "tasks per layer"}, table.columns.place
+
+
+def test_only_documents_and_pages_of_docs_write_tables() -> None:
+    for path in (ROOT / "npuscope/report").rglob("*.py"):
+        if path.name != "document.py" and not path.name.endswith("_page.py"):
+            assert "|---" not in path.read_text(), path
+            assert "<table" not in path.read_text(), path
+
+
+def test_the_page_of_columns_is_the_declarations() -> None:
+    written = (ROOT / "docs/columns.md").read_text()
+    assert written == columns_page(), "write it anew: python -m npuscope.report.columns_page > docs/columns.md"
+
+
+def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
+    """As docs/architecture.md tells it, on a copy of the package."""
+    recipe = (ROOT / "docs/architecture.md").read_text()
+    line = next(line for line in recipe.splitlines() if line.strip().startswith('Column("longest_ns"'))
+    shutil.copytree(ROOT / "npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "npuscope/analysis/busy_idle.py"
+    after = '        Column("share", SHARE, "of all core time"),\n'
+    assert after in file.read_text()
+    file.write_text(file.read_text().replace(after, f"        {line.strip()},\n{after}"))
+    (tmp_path / "run.py").write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+        "from made import dozen\n"
+        "dozen().write('drawn.npu')\n"
+    )  # fmt: skip
+
+    def python(*words: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    python("run.py")
+    command = ("-m", "npuscope", "report", "drawn.npu")
+    text = python(*command, "--md", "r.md", "--html", "r.html")
+    told = json.loads(python(*command, "--json"))
+    gate = next(line for line in text.splitlines() if line.split()[:1] == ["gate"])
+    assert "longest µs" in text
+    assert gate.split().count("30.000") == 4  # one slice of 30 µs: core, on-core, mean and longest
+    assert "| longest µs |" in (tmp_path / "r.md").read_text()
+    data = json.loads((tmp_path / "r.html").read_text().split('id="data">')[1].split("</script>")[0])
+    heads = data["sides"][0]["columns"]["report.kernels"]
+    assert {"key": "longest_ns", "title": "longest µs", "show": "ns", "right": True} in heads
+    assert all(row["longest_ns"] > 0 for row in data["sides"][0]["report"]["kernels"])
+    assert {row["name"]: row["longest_ns"] for row in told["kernels"]}["gate"] == 30_000
