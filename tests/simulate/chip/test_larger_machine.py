@@ -150,7 +150,7 @@ def test_more_clusters_and_a_later_end_shown_by_hand() -> None:
     #                                                    cube 2  C
     assert two.core.tolist() == [0, 1, 0, 1]
     assert three.core.tolist() == [0, 1, 2, 0]
-    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3 and hands out in 0.07 + 0.3, and
+    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3, hands out in 0.07 + 0.3, and
     # the next thread sees what is left when it is over. A starts at 0.5 + 0.67 + 2.45, its core's first pickup; what
     # waits behind a block starts 0.28 after its end.
     assert two.start.tolist() == [3_620, 4_220, 203_620 + 280, 104_220 + 280]
