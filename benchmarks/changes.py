@@ -3,12 +3,14 @@
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --compare RESULTS.json    two versions side by side
     python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --only pl509 --rows       some rows, each in a line
+    python benchmarks/changes.py ROWS.csv --repo PYPTO_LIB.git --learn                   error bars of what is at hand
 
 A row names a program at two commits, and a quantity that was measured on both (published_changes/rows.py). Both sides
 are simulated as `npuscope simulate FILE -- ARGUMENTS` would, from the file's folder in a whole tree of the commit.
 Trees, recordings and results are kept in --cache: a result under the hash of npuscope's sources and device files, so
 that what is interrupted goes on where it was and nothing old is taken for new; a recording under the hash of what
 records it, so that a change of the simulator alone runs no script. The score's rule is in published_changes/score.py.
+With --learn the misses become npuscope/simulate/misses.csv, from which npuscope's intervals are learnt.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from published_changes.learn import coverage_lines, learn
 from published_changes.measures import NoScope, quantity
 from published_changes.rows import BadRows, Row, read_rows
 from published_changes.runs import ROOT, Bench, Failed, Outcome, Side
@@ -29,6 +33,8 @@ from published_changes.score import Prediction
 from published_changes.tables import row_lines, score_lines, scores, side_by_side, worst
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from npuscope.errors import NpuscopeError
 
 
 def predictions_of(rows: Sequence[Row], outcomes: dict[Side, Outcome]) -> list[Prediction]:
@@ -98,6 +104,14 @@ def main() -> None:
     result = results_dict(bench.versions[0], predictions)
     if not args.only:
         kept.write_text(json.dumps(result, indent=1))
+    learnt = None
+    if args.learn:
+        try:
+            learnt = learn(
+                predictions, outcomes, f"learnt from {args.table.name} with the simulator {bench.versions[0]}"
+            )
+        except NpuscopeError as error:
+            sys.exit(f"changes: {error}")
     if args.json:
         print(json.dumps(result, indent=1))
         return
@@ -108,6 +122,8 @@ def main() -> None:
         print("\n".join(score_lines(found)))
     else:
         print("\n".join(side_by_side(found, scores([other.get(row.id, Prediction(row)) for row in rows]))))
+    if learnt is not None:
+        print("\n" + "\n".join(coverage_lines(learnt)))
     shown = predictions if args.rows else worst(predictions, args.worst)
     print(f"\n{'All rows' if args.rows else 'The worst rows'}, times in the table's own unit and in µs\n")
     print("\n".join(row_lines(shown, other)))
@@ -137,6 +153,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--compare", type=Path, metavar="RESULTS.json", help="what --json wrote with another version")
     parser.add_argument("--rows", action="store_true", help="every row in a line, not only the worst")
     parser.add_argument("--worst", type=int, default=12, help="how many of the worst rows to show; %(default)s")
+    parser.add_argument("--learn", action="store_true", help="write the misses that intervals are learnt from")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,14 @@ from sessions import ROOT
 
 sys.path.append(str(ROOT / "benchmarks"))
 
+from published_changes.learn import coverage_lines, learn
 from published_changes.measures import Measured, NoScope, Scope, quantity
 from published_changes.rows import BadRows, Row, read_rows
 from published_changes.score import Prediction, guessed, score, spearman, weighted_median, weights_of
 from published_changes.tables import row_lines, scores
+
+from npuscope.errors import NpuscopeError
+from npuscope.simulate.bound import LIMITS
 
 HEAD = "id,commit,parent,file,entry,arguments,quantity,scopes_before,scopes_after,before,after,platform\n"
 
@@ -192,6 +198,40 @@ def test_a_bad_row_is_named_with_its_line(line: str, said: str, tmp_path: Path) 
         rows_in(tmp_path, line)
 
 
+def test_misses_are_learnt_from_the_rows_that_ran(tmp_path: Path) -> None:
+    # GIVEN twelve commits, simulated at 100 and 80 µs; one of their rows is a kernel's, one in no unit of time
+    head = HEAD.replace("platform", "unit,platform")
+    lines = [f"r{n},c{n},p{n},a.py,f,,wall,*,*,{110 + n},90,us,a2a3\n" for n in range(12)]
+    lines += ["k,c0,p0,a.py,f,,task,mix,mix,0.05,0.05,sim unit,a2a3\n", "lost,c1,p1,b.py,f,,wall,*,*,1,1,ms,a2a3\n"]
+    (tmp_path / "rows.csv").write_text(head + "".join(lines))
+    rows = read_rows(tmp_path / "rows.csv")
+    sides = {side: RUN for row in rows for side in row.sides.values()}
+    outcomes = {side: replace(RUN, bound="cube" if side.commit[0] == "p" else "memory") for side in sides}
+    said = [Prediction(row, 100e3, 80e3) for row in rows[:13]] + [Prediction(rows[13], reason="no such file")]
+    # WHEN they are learnt from
+    found = learn(said, outcomes, "made up", tmp_path / "misses.csv")
+    # THEN a miss is the log of measured over predicted, of the ratio and of both times where their unit is known
+    assert len(found.rows) == 13
+    first, kernel = found.rows[0], found.rows[12]
+    assert (first.commit, first.quantity, first.bound_before, first.bound_after) == ("c0", "wall", "cube", "memory")
+    assert first.change == pytest.approx(math.log(0.8), abs=1e-4)
+    assert first.ratio == pytest.approx(math.log(90 / 110 / 0.8), abs=1e-4)
+    assert first.before == pytest.approx(math.log(1.1), abs=1e-4)
+    assert first.after == pytest.approx(math.log(90 / 80), abs=1e-4)
+    assert (kernel.quantity, kernel.before, kernel.after) == ("kernel", None, None)
+    assert (tmp_path / "misses.csv").read_text().startswith("# made up\n")
+    text = "\n".join(coverage_lines(found))
+    assert "Learnt from 13 rows: kernel shifted 1, wall shifted 12" in text
+    assert re.search(r"ratio +all +13 of +12 commits +\d+%", text)
+
+
+def test_too_few_commits_teach_nothing_and_leave_the_file_as_it_is(rows: list[Row], tmp_path: Path) -> None:
+    outcomes = {side: replace(RUN, bound="cube") for row in rows for side in row.sides.values()}
+    with pytest.raises(NpuscopeError, match="fewer than 10 commits"):
+        learn(predicted(rows, 0.5, 1.0, 1.2), outcomes, "too few", tmp_path / "misses.csv")
+    assert not (tmp_path / "misses.csv").exists()
+
+
 PROGRAM = """
 import npuscope.tile as pl
 
@@ -238,6 +278,7 @@ def test_both_sides_of_a_repository_are_run_kept_and_compared(tmp_path: Path) ->
     kept = sorted((tmp_path / "cache" / "results").rglob("*.json"))
     stamps = [file.stat().st_mtime_ns for file in kept]
     assert len(kept) == 2
+    assert all(json.loads(file.read_text())["bound"] in LIMITS for file in kept)
     other = tmp_path / "other.json"
     other.write_text(json.dumps(first))
     command = [*command[:-1], "--compare", str(other), "--rows"]

@@ -32,6 +32,7 @@ class Measured:
     scopes: tuple[Scope, ...]
     seconds: float = 0.0
     findings: tuple[str, ...] = ()
+    bound: str = ""  # what limits the run
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

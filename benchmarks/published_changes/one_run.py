@@ -78,7 +78,13 @@ def _measured(recording: Recording, simulated: Simulated) -> Measured:
     blocks = slices.select("task", "block").unique().height
     found = tuple(f"{one.message}" for one in getattr(recording, "findings", ()))
     return Measured(
-        recording.program, len(recording.tasks), blocks, wall, tuple(Scope(**one) for one in scopes), findings=found
+        recording.program,
+        len(recording.tasks),
+        blocks,
+        wall,
+        tuple(Scope(**one) for one in scopes),
+        findings=found,
+        bound=simulated.bound.name,
     )
 
 

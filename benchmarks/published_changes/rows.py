@@ -1,7 +1,7 @@
 """A row of a table of changes: two sides of a program and a quantity measured on both.
 
-Columns: id, commit, parent, file, entry, arguments, quantity, scopes_before, scopes_after, before, after, platform,
-what_changed; others are not read. In file, entry and arguments `x|y` is x at the parent and y at the commit.
+Columns: id, commit, parent, file, entry, arguments, quantity, scopes_before, scopes_after, before, after, unit,
+platform, what_changed; others are not read. In file, entry and arguments `x|y` is x at the parent and y at the commit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal
 NEEDED = ("id", "commit", "parent", "file", "quantity", "before", "after")
 QUANTITIES = ("wall", "corespan", "span", "busy", "task")
 UNITS = ("AIC", "AIV")
+NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 EVERYTHING = "*"
 SideName = Literal["before", "after"]
 
@@ -49,6 +50,7 @@ class Row:
     after: float
     platform: str
     what: str = ""
+    nanoseconds: float | None = None  # of the unit of `before` and `after`; None where it is no unit of time
 
     @property
     def ratio(self) -> float:
@@ -94,7 +96,9 @@ def _row(cells: dict[str, str | None], place: str) -> Row:
         "after": _names(cell("scopes_after", EVERYTHING)),
     }
     sides: dict[SideName, Side] = {"before": side("before"), "after": side("after")}
-    return Row(cell("id"), cell("commit"), quantity, unit, scopes, sides, before, after, platform, cell("what_changed"))
+    named = cell("id"), cell("commit"), quantity, unit
+    what, ns = cell("what_changed"), NANOSECONDS.get(cell("unit"))
+    return Row(*named, scopes, sides, before, after, platform, what, ns)
 
 
 def _time(text: str, name: str, place: str) -> float:

@@ -65,9 +65,8 @@ def command(
     from npuscope.report.html import report_page
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import refused, refused_dict, simulate_dict
+    from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_told
     from npuscope.report.simulate import simulate as simulate_report
-    from npuscope.simulate.bound import bound_of
     from npuscope.simulate.inside import inside
     from npuscope.simulate.jitter import with_jitter
     from npuscope.simulate.programs import chip_to_time, program_of
@@ -106,10 +105,9 @@ def command(
         explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         if out is not None:
             simulated.trace.write(out, target)
-        written = write_reports({html: lambda: report_page(file, explained)})
-    bound = bound_of(simulated.prepared.job, simulated.prepared.machine, simulated.times, simulated.wall)
+        written = write_reports({html: lambda: report_page(file, explained, told=wall_told(simulated))})
     written = [*([out] if out else []), *written]
     if json:
-        print_json(simulate_dict(file, simulated, bound, explained.busy))
+        print_json(simulate_dict(file, simulated, explained.busy))
     else:
-        print_report(simulate_report(file, simulated, bound, explained, brief=not report, wide=wide), written)
+        print_report(simulate_report(file, simulated, explained, brief=not report, wide=wide), written)

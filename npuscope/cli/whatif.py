@@ -52,6 +52,9 @@ def command(
     from npuscope.errors import NpuscopeError
     from npuscope.report.document import as_text
     from npuscope.report.gains import gains as report
+    from npuscope.report.gains import gains_dict
+    from npuscope.simulate.estimate_forms import versus_told
+    from npuscope.simulate.uncertainty import against
     from npuscope.trace import read
 
     change = Change(
@@ -69,9 +72,12 @@ def command(
         raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
     with progress_bar():
         if asked:
-            trace = _simulated(path, arguments, setting, device, program).trace if is_program else read(path)
-            result = whatif(trace, change)
+            simulated = _simulated(path, arguments, setting, device, program) if is_program else None
+            result = whatif(simulated.trace if simulated else read(path), change)
             told, text = result.as_dict(), str(result)
+            if simulated and result.new_ns > 0:
+                versus = against(result.measured_ns, result.new_ns, simulated.bound.name, simulated.bound.name)
+                told, text = {**told, "against": versus.as_dict()}, f"{text}\n{versus_told(versus)}"
         elif is_program:
             from npuscope.check.checked import CheckOptions, check
             from npuscope.simulate.whatif import whatif_each as simulated_each
@@ -79,7 +85,7 @@ def command(
             base = _simulated(path, arguments, setting, device, program)
             found = check(base.prepared.program, CheckOptions(races=False)).findings
             gains = simulated_each(base, [one.finding for one in found])
-            told, text = gains.as_dict(), as_text(report(gains))
+            told, text = gains_dict(gains, base.bound.name), as_text(report(gains, base.bound.name))
         else:
             unchanged, gains = whatif_each(read(path))
             told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))

@@ -38,6 +38,7 @@ class Step:
     overhead: float  # 1 - run / (dispatch to finish)
     orchestrator_busy: float  # share of the step
     schedulers_busy: float  # share of the step, mean of the threads
+    bound: str  # what limits it
 
 
 def record(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
@@ -72,6 +73,7 @@ def measured(run: Simulated, length: int) -> Step:
         overhead=1 - ran / held,
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
         schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
+        bound=run.bound.name,
     )
 
 

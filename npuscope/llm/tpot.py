@@ -21,7 +21,9 @@ from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.llm.decode_step import Step, groups_by_area, record, simulated_step
 from npuscope.llm.run import BLOCK, MOST
+from npuscope.simulate.estimate_forms import INTERVAL
 from npuscope.simulate.programs import Refused
+from npuscope.simulate.uncertainty import Estimate, time_estimate
 from npuscope.tile.record.model import Recording
 
 MOST_STEPS = 8  # simulated of one run
@@ -41,6 +43,7 @@ STEPS = Columns(
     (
         Column("length", COUNT, "tokens of a row, the new one included", title="tokens of a row"),
         Column("ms", NUMBER, "the step's time"),
+        Column("bound", TEXT, "what limits it", wide=True),
         Column("tasks", COUNT, "that do work"),
         Column("blocks", COUNT, "of them", wide=True),
         Column("records", COUNT, "blocks on cores: a mixed block has three"),
@@ -52,6 +55,8 @@ BASIS = Columns(
     "The measurement basis: means over all steps.",
     (
         Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
+        Column("ms_per_token_interval", INTERVAL, "where 80 % of measured means lie", title="ms per token, 80 %"),
+        Column("bound", TEXT, "what limits most of the steps"),
         Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
         Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
         Column("tasks_per_step", COUNT, "tasks that do work"),
@@ -112,6 +117,15 @@ class Tpot(Tabular):
     def mean(self, measure: str) -> float:
         return float(np.mean(self.over_tokens(measure)))
 
+    @property
+    def bound(self) -> str:
+        """What limits most of the steps that were simulated."""
+        return Counter(step.bound for step in self.simulated).most_common(1)[0][0]
+
+    def estimate(self) -> Estimate:
+        """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""
+        return time_estimate(self.mean("ms"), "wall", self.bound)
+
     def tables(self) -> dict[str, Table]:
         total = sum(self.groups.values()) or 1
         groups = [(area, count, count / total) for area, count in self.groups.items()]
@@ -124,7 +138,8 @@ class Tpot(Tabular):
     def basis(self) -> Table:
         """The measurement basis, in one row."""
         token_ms = self.over_tokens("ms")
-        ends = {"ms_per_token": self.mean("ms"), "first_ms": token_ms[0], "last_ms": token_ms[-1]}
+        sure = {"ms_per_token_interval": self.estimate().as_dict(), "bound": self.bound}
+        ends = {"ms_per_token": self.mean("ms"), **sure, "first_ms": token_ms[0], "last_ms": token_ms[-1]}
         counts = {f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS}
         return Table(BASIS, pl.DataFrame([{**ends, **counts, **{name: self.mean(name) for name in MEANS}}]))
 

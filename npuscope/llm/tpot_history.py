@@ -28,9 +28,18 @@ HISTORY = Columns(
         Column("date", TEXT, "when"),
         Column("commit", TEXT, "of the program's project; a plus where files differed from it"),
         Column("model", TEXT, "the program"),
-        *(column for column in BASIS if column.key not in ("first_ms", "last_ms")),
+        *(column for column in BASIS if column.key not in ("first_ms", "last_ms", "ms_per_token_interval", "bound")),
     ),
 )
+
+
+def interval_of(entry: Entry) -> tuple[float, float] | None:
+    """Where the measured time is likely to lie; None where the entry is of a version that did not say."""
+    found = entry.get("ms_per_token_interval")
+    if not isinstance(found, dict):
+        return None
+    low, high = found.get("low"), found.get("high")
+    return (float(low), float(high)) if isinstance(low, int | float) and isinstance(high, int | float) else None
 
 
 def read_history(path: str | Path) -> list[Entry]:

@@ -9,18 +9,27 @@ import polars as pl
 
 from npuscope.analysis.gains import Gains
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.simulate.estimate_forms import estimate_told
+from npuscope.simulate.uncertainty import time_estimate
+from npuscope.simulate.whatif import likely_gains
 
 MOST = 40
 WIDTH, PLACE, NAME = 40, 20, 9  # characters of what a row is about, and at least of file and line and of kernel in it
+MEANING = "80 %: measured ratios that were predicted like these lie in there so often."
 ALONE = "Each change alone; gains do not add up."
 
 
-def gains(found: Gains) -> Iterator[Part]:
-    table = found.heart()
+def gains(found: Gains, bound: str | None = None) -> Iterator[Part]:
+    """Of a simulated run with what limits it, and then with how sure the gains are."""
+    table = found.heart() if bound is None else likely_gains(found, bound)
     brief_names = pl.col("what").map_elements(brief, return_dtype=pl.String)
     yield Heading(found.title())
     yield Rows(replace(table, frame=table.frame.with_columns(brief_names)), MOST)
-    for sentence in (ALONE, *found.notes):
+    sentences = [ALONE]
+    if bound is not None:
+        wall = time_estimate(found.wall_ns, "wall", bound)
+        sentences.append(f"As it is: {estimate_told(wall.times(1e-3), 'µs')}. {MEANING}")
+    for sentence in (*sentences, *found.notes):
         yield Say(sentence)
     if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:
         yield Heading("Findings, as reckoned:")
@@ -28,6 +37,13 @@ def gains(found: Gains) -> Iterator[Part]:
     if found.not_expressed:
         yield Heading("Not tried:")
         yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
+
+
+def gains_dict(found: Gains, bound: str) -> dict[str, object]:
+    """The contract of `npuscope whatif PROGRAM --json` (docs/json.md)."""
+    wall = time_estimate(found.wall_ns, "wall", bound)
+    told = {"gains": likely_gains(found, bound).rows(), "bound": bound, "wall_interval_ns": wall.as_dict()}
+    return {**found.as_dict(), **told}
 
 
 def brief(what: str) -> str:

@@ -16,10 +16,11 @@ MOST_ROWS = 2000  # of a table on a page
 Links = Sequence[tuple[str, str]]
 
 
-def report_page(name: str, explained: Explanation, links: Links = ()) -> str:
-    """The page of one trace."""
+def report_page(name: str, explained: Explanation, links: Links = (), told: str = "") -> str:
+    """The page of one trace; `told` comes first below the title."""
     work = explained.work
-    subtitle = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
+    subtitle = told and f"{told}; "
+    subtitle += f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
     return _page(name, subtitle, _sides([name], [explained]), None, links)
 
 

@@ -11,7 +11,8 @@ from npuscope.report.counted import many
 from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.drawings.variants import charts, without_names
 from npuscope.report.explain import compare
-from npuscope.simulate.results import Fullest, Outcome, variant_table
+from npuscope.simulate.estimate_forms import chance_told, estimate_told
+from npuscope.simulate.results import Fullest, Outcome, against_first, variant_table, wall_estimate
 from npuscope.simulate.variants import Variant, best_by_setting
 
 WIDTH = 100  # characters of a line
@@ -58,6 +59,17 @@ def _fitting(ran: Sequence[Outcome], baseline: Outcome, most: int, variants: Seq
     yield Rows(table, most, where=In.TEXT)
     if len(ran) > most:
         yield Notes(["--top shows more, --json all"], where=In.TEXT)
+    yield Notes(_meaning(ran, baseline), where=In.TEXT)
+
+
+def _meaning(ran: Sequence[Outcome], baseline: Outcome) -> list[str]:
+    """What the interval and the probability mean, and the interval of the fastest by itself."""
+    best = wall_estimate(ran[0])
+    assert best is not None
+    lines = [f"the fastest by itself: {estimate_told(best.times(1e-3), 'µs')}"]
+    if any(against_first(one, baseline) for one in ran):
+        lines.append("80 %: measured ratios lie in there so often; faster: the probability of a ratio below 1")
+    return lines
 
 
 def _memory(memory: Fullest | None, function: bool) -> Fullest | None:
@@ -85,6 +97,8 @@ def why(slower: Outcome, winner: Outcome, comparison: Comparison) -> Iterator[Pa
     """Why the winner, B, beats A."""
     gain = 1 - (winner.wall_ns or 0) / slower.wall_ns if slower.wall_ns else 0.0
     names = slower.variant, winner.variant
-    head = f"why {names[1]} wins: {percent(gain)} less time than {names[0]}"
+    versus = against_first(winner, slower)
+    sure = "" if versus is None else f", faster with a probability of {chance_told(versus)}"
+    head = f"why {names[1]} wins: {percent(gain)} less time than {names[0]}{sure}"
     yield Say(f"{head} (below, a run's time begins when its first task starts)")
     yield from compare(names, comparison)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from npuscope.analysis.busy_idle import Busy
 from npuscope.analysis.explanation import Explanation
@@ -14,29 +13,33 @@ from npuscope.report.check_text import finding_lines
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.report.explain import report
-from npuscope.simulate.bound import Bound
 from npuscope.simulate.certainty import certainty_of
+from npuscope.simulate.estimate_forms import basis_told, estimate_told, interval_told
 from npuscope.simulate.per_kernel import per_kernel
 from npuscope.simulate.run import Simulated
+from npuscope.simulate.uncertainty import time_estimate
 
 
 def simulate(
-    file: str, simulated: Simulated, bound: Bound, explained: Explanation, brief: bool = False, wide: bool = False
+    file: str, simulated: Simulated, explained: Explanation, brief: bool = False, wide: bool = False
 ) -> Iterator[Part]:
     """What `npuscope simulate` prints; `brief` is --no-report."""
-    job, program = simulated.prepared.job, simulated.prepared.program
+    job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
+    wall, kernel = time_estimate(simulated.wall_ns, "wall", bound.name), time_estimate(1.0, "kernel", bound.name)
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     where = f"{file}: {program.recording.program} on {program.device.name}, simulated"
     shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
     waited = f"the orchestrator waited {microseconds(round(bound.ring_wait_ns))} µs for room in its rings"
-    yield Heading(f"{where}: {microseconds(simulated.wall_ns)} µs, {counts}\n{bound}")
+    yield Heading(f"{where}: {wall_told(simulated)}, {counts}\n{bound}")
     yield Notes(
         [
             f"what limited it: {shares}",
             f"busy: cube {bound.cube_busy:.1%}, vector {bound.vector_busy:.1%}, "
             f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
             *([waited] if bound.ring_wait_ns >= 1 else []),
-            str(certainty_of(simulated.prepared)),
+            str(certainty_of(simulated)),
+            basis_told(wall.basis, wall.coverage, bound.name),
+            f"a kernel's time: measured ones are {interval_told(kernel)} times what is said here",
             *noticed.notes([program.recording]),
             *noticed.findings([program.recording], noticed.GRAVE),
         ]
@@ -47,21 +50,26 @@ def simulate(
         yield from report(file, file, explained, wide)
 
 
+def wall_told(simulated: Simulated) -> str:
+    """The wall with its interval."""
+    return estimate_told(time_estimate(simulated.wall_ns, "wall", simulated.bound.name).times(1e-3), "µs")
+
+
 def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:
     """A program that does not run on the chip, in the words of `npuscope check`."""
     yield Heading(f"{file} cannot run on {device}: {many(len(errors), 'error')}")
     yield Say("\n".join(line for error in errors for line in finding_lines(error)))
 
 
-def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> dict[str, object]:
+def simulate_dict(file: str, simulated: Simulated, busy: Busy) -> dict[str, object]:
     """The contract of `npuscope simulate --json` (docs/json.md)."""
-    job, program = simulated.prepared.job, simulated.prepared.program
-    sure = certainty_of(simulated.prepared)
+    job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {
         "file": file,
         "program": program.recording.program,
         "device": program.device.name,
         "wall_ns": simulated.wall_ns,
+        "wall_interval_ns": time_estimate(simulated.wall_ns, "wall", bound.name).as_dict(),
         "tasks": len(job.shape),
         "blocks": len(job.block_class),
         "bound": bound.name,
@@ -73,10 +81,7 @@ def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> 
             "orchestrator": bound.orchestrator_busy,
         },
         "ring_wait_ns": round(bound.ring_wait_ns),
-        "costs": {
-            "guessed_share": sure.guessed_share,
-            "ops": [asdict(one) for one in sure.ops],
-        },
+        "constants": certainty_of(simulated).as_dict(),
         **noticed.noticed_dict(program.recording),
         "per_kernel": per_kernel(simulated, busy).rows(),
     }

@@ -8,7 +8,10 @@ from npuscope.analysis.forms import levels
 from npuscope.llm.tpot import Tpot
 from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
 from npuscope.report.document import Drawing, Heading, Notes, Part, Rows, Say
-from npuscope.report.drawings.history import plot
+from npuscope.report.drawings.history import likely, plot
+from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.estimate_forms import chance_told
+from npuscope.simulate.uncertainty import against
 
 RUNS = 40  # of a history, drawn in a line
 
@@ -42,8 +45,12 @@ def since(known: Sequence[Entry], entry: Entry) -> str:
     values = [ms_of(one) for one in (*before, entry)][-RUNS:]
     old, new = values[-2:]
     change = f" ({new / old - 1:+.1%})" if old else ""
+    a, b = (str(one.get("bound")) for one in (before[-1], entry))
+    sure = ""
+    if a in LIMITS and b in LIMITS and old > 0 and new > 0:  # an older version did not tell it
+        sure = f", faster with a probability of {chance_told(against(old, new, a, b))}"
     trend = levels(value / (max(values) or 1.0) for value in values)
-    return f"Since {commit_told(before[-1])}: {old:,.3f} → {new:,.3f} ms/token{change}; runs so far {trend}"
+    return f"Since {commit_told(before[-1])}: {old:,.3f} → {new:,.3f} ms/token{change}{sure}; runs so far {trend}"
 
 
 def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
@@ -62,4 +69,4 @@ def _verdict(entries: Sequence[Entry]) -> str:
     told, run = max(series(entries).items(), key=lambda one: len(one[1]))
     first, last = (ms_of(entry) for _, entry in (run[0], run[-1]))
     change = f", {last / first - 1:+.1%} since {first:,.3f}" if len(run) > 1 and first else ""
-    return f"{last:,.3f} ms/token{change} ({told})."
+    return f"{last:,.3f} ms/token{likely(run[-1][1])}{change} ({told})."

@@ -10,13 +10,21 @@ from npuscope.analysis import busy_idle
 from npuscope.analysis.busy_idle import Busy
 from npuscope.analysis.forms import COUNT
 from npuscope.analysis.table import Column, Columns, Table
+from npuscope.simulate.estimate_forms import SPAN
 from npuscope.simulate.run import Simulated
+from npuscope.simulate.uncertainty import time_estimate
 
 NAME, *TIMES = busy_idle.KERNELS
 PER_KERNEL = Columns(
     "simulate.per_kernel",
     "A kernel, the one with most core time first. A block on a cube and two vector cores has three slices.",
-    (replace(NAME, json=""), Column("tasks", COUNT, "submitted"), Column("blocks", COUNT, "run"), *TIMES),
+    (
+        replace(NAME, json=""),
+        Column("tasks", COUNT, "submitted"),
+        Column("blocks", COUNT, "run"),
+        *TIMES,
+        Column("mean_interval_ns", SPAN, "where 80 % of measured means lie", title="mean, 80 %,"),
+    ),
 )
 
 
@@ -27,4 +35,7 @@ def per_kernel(simulated: Simulated, busy: Busy) -> Table:
         schema={"kernel": pl.String, "blocks": pl.Int64},
     )
     launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
-    return Table(PER_KERNEL, busy.kernels.join(launched, on="kernel", how="left", maintain_order="left"))
+    likely = time_estimate(1.0, "kernel", simulated.bound.name)
+    low, high = ((pl.col("mean_ns") * factor).round().cast(pl.Int64) for factor in (likely.low, likely.high))
+    kernels = busy.kernels.join(launched, on="kernel", how="left", maintain_order="left")
+    return Table(PER_KERNEL, kernels.with_columns(pl.concat_list(low, high).alias("mean_interval_ns")))

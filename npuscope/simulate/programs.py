@@ -16,15 +16,16 @@ from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.chip import chip_to_lower_for
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
+from npuscope.simulate.chip.prepare import COSTS
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Mode
 from npuscope.tile.script.run import run_script
 
 TIMING = (  # constants that the simulator reads beside those of lowering
-    "barrier", "block_spread", "block_start", "complete_block", "dispatch_block", "dma_fixed", "dma_rate", "dummy",
-    "early_stage", "fin_visible", "hand_over", "hbm_rate", "idle_loop", "pickup", "pickup_first", "poll_core",
-    "release_entry", "resolve_edge", "scalar_access", "scalar_read", "scalar_step", "store_rate", "submit_argument",
-    "submit_base", "submit_edge", "switch", "visible",
+    "barrier", "block_spread", "block_start", "fill_rate", "hand_over_to_cube", "hand_over_to_vector", "hbm_rate",
+    "load_cube_hbm", "load_cube_l2", "load_cube_row", "load_fixed", "load_groups", "load_latency", "load_vector_hbm",
+    "load_vector_l2", "load_vector_row", "scalar_access", "scalar_read", "scalar_step", "scalar_turn", "store_fixed",
+    "store_latency", "store_rate", "store_row", "submit_argument", "submit_base", "submit_edge", *COSTS,
 )  # fmt: skip
 CORE = ("scalar_line", "vec_repeat")
 RUNTIME = ("scheduler_threads",)

@@ -20,6 +20,8 @@ import polars as pl
 from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
+from npuscope.simulate.estimate_forms import COMPARED, INTERVAL
+from npuscope.simulate.uncertainty import Against, Estimate, against, time_estimate
 
 OURS = b'{"variant": "'
 
@@ -45,6 +47,10 @@ VARIANTS = Columns(
         Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
         Column("wall_ns", TIME, "simulated wall time"),
         Column("to_first", Form("ratio", "number", _third), "its wall over that of the variant named first"),
+        Column("against_first", COMPARED, "where 80 % of measured ratios lie, and the probability that it is faster",
+               title="80 %, faster"),
+        Column("wall_interval_ns", INTERVAL, "where 80 % of measured walls lie",
+               only="the fastest's is told below the table, all are drawn"),
         Column("tasks", COUNT, "submitted"),
         Column("blocks", COUNT, "run"),
         Column("bound", TEXT, "memory, cube, vector, scheduler, orchestrator or dependency"),
@@ -93,8 +99,27 @@ def variant_table(found: Sequence[Outcome], baseline: Outcome) -> Table:
     """Ranked variants; `baseline` is the one named first."""
     walls = [one.wall_ns / baseline.wall_ns if one.wall_ns and baseline.wall_ns else None for one in found]
     ranks = ({"rank": number, "to_first": wall} for number, wall in enumerate(walls, 1))
-    rows = [{**asdict(one), **rank} for one, rank in zip(found, ranks, strict=True)]
+    rows = [{**asdict(one), **rank, **_likely(one, baseline)} for one, rank in zip(found, ranks, strict=True)]
     return Table(VARIANTS, pl.DataFrame(rows, infer_schema_length=None))
+
+
+def against_first(one: Outcome, baseline: Outcome) -> Against | None:
+    """A variant against the one named first; None for that one itself, or where one of them does not run."""
+    if one.key == baseline.key or not one.wall_ns or not baseline.wall_ns:
+        return None
+    return against(baseline.wall_ns, one.wall_ns, baseline.bound or "", one.bound or "")
+
+
+def wall_estimate(one: Outcome) -> Estimate | None:
+    return None if one.wall_ns is None else time_estimate(one.wall_ns, "wall", one.bound or "")
+
+
+def _likely(one: Outcome, baseline: Outcome) -> dict[str, object]:
+    versus, wall = against_first(one, baseline), wall_estimate(one)
+    return {
+        "against_first": None if versus is None else versus.as_dict(),
+        "wall_interval_ns": None if wall is None else wall.as_dict(),
+    }
 
 
 def variant_rows(

@@ -12,6 +12,7 @@ from functools import cached_property
 from npuscope.check.rules import ring_deadlock
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.lower.program import Program
+from npuscope.simulate.bound import Bound, bound_of
 from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import Job, Machine, Times
@@ -37,6 +38,11 @@ class Simulated:
     def trace(self) -> Trace:
         """The run as a real capture would have it."""
         return trace_of(self.prepared, self.times)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """What limits it."""
+        return bound_of(self.prepared.job, self.prepared.machine, self.times, self.wall)
 
 
 def simulate(program: Program) -> Simulated:

@@ -21,7 +21,6 @@ from npuscope.check.memory.usage import usages
 from npuscope.device.listing import listed
 from npuscope.errors import NpuscopeError
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.simulate.bound import bound_of
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
@@ -83,7 +82,7 @@ def outcome(variant: Variant) -> Outcome:
         raise
     except NpuscopeError as error:
         return Outcome(variant.name, variant.key, error=str(error))
-    job, machine = one.prepared.job, one.prepared.machine
+    job = one.prepared.job
     fullest = max(usages(one.prepared.program.planned.values()), key=lambda usage: usage.share, default=None)
     memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
     return Outcome(
@@ -92,7 +91,7 @@ def outcome(variant: Variant) -> Outcome:
         one.wall_ns,
         len(job.shape),
         len(job.block_class),
-        bound_of(job, machine, one.times, one.wall).name,
+        one.bound.name,
         memory,
     )
 

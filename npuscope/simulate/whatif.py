@@ -9,16 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
+
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
-from npuscope.analysis.gains import Gain, Gains, ranked
+from npuscope.analysis.gains import GAINS, Gain, Gains, ranked
+from npuscope.analysis.table import Column, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.simulate.change_job import scaled, with_pairs
 from npuscope.simulate.chip.job import Job, Machine
+from npuscope.simulate.estimate_forms import COMPARED
 from npuscope.simulate.run import Simulated, run
+from npuscope.simulate.uncertainty import against
 from npuscope.simulate.without_finding import Owners, without
 from npuscope.tile.record.names import short_name
 
+SIMULATED = GAINS.plus(
+    Column(
+        "against",
+        COMPARED,
+        "of a program: the run at nothing against the run as it is; where 80 % of measured ratios lie, and the "
+        "probability that it is faster",
+        title="80 %, faster",
+    )
+)
 TINY = 1e-6  # share of a scheduler's cost that counts as nothing
 COSTS = {
     "dispatch": ("dispatch", "stage", "dummy"),
@@ -30,6 +44,15 @@ HOW = {
     "FIN": "from a block's end to its consumers' being ready",
     "pickup": "from handed out to started",
 }
+
+
+def likely_gains(gains: Gains, bound: str) -> Table:
+    """The gains with how sure they are. What limits a changed run is taken to be what limits the run as it is."""
+    walls = [gain.nothing_ns for gain in gains.gains]
+    found = [
+        against(gains.wall_ns, wall, bound, bound).as_dict() if min(wall, gains.wall_ns) > 0 else None for wall in walls
+    ]
+    return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
 
 
 def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:

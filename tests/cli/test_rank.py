@@ -66,6 +66,8 @@ def test_a_sweep_ranks_what_fits_and_lists_what_does_not(add: Path) -> None:
     assert "ROWS=512: " in done.stdout
     assert "add Vec buffer usage 524288 > 188416" in done.stdout
     assert "why ROWS=16 wins" in done.stdout
+    assert "faster with a probability of " in done.stdout
+    assert "the fastest by itself: " in done.stdout
     assert "more or fewer tasks" in done.stdout
 
 
@@ -75,6 +77,14 @@ def test_the_contract(add: Path) -> None:
     assert [one.get("tasks") for one in found] == [64, 256, None]  # 1024 / 16 and 1024 / 4
     assert found[0]["wall_ns"] < found[1]["wall_ns"]
     assert found[0]["memory"] == {"function": "add", "space": "Vec", "share": 16 * 256 * 4 / 188416}
+    first = found[0]["against_first"]  # four times fewer tasks: the first named is ROWS=4
+    assert first["low"] <= first["ratio"] <= first["high"]
+    assert first["ratio"] == pytest.approx(found[0]["wall_ns"] / found[1]["wall_ns"])
+    assert first["probability_faster"] > 0.9
+    assert first["verdict"] == "faster"
+    assert found[1]["wall_interval_ns"]["low"] <= found[1]["wall_ns"] <= found[1]["wall_interval_ns"]["high"]
+    assert "against_first" not in found[1]
+    assert "against_first" not in found[2]
     assert "wall_ns" not in found[2]
     assert found[2]["error"].startswith(f"{add}, line 12: add Vec buffer usage")
     assert all("error" not in one for one in found[:2])
@@ -250,3 +260,17 @@ def test_refusals(add: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[s
     assert isinstance(done.exception, NpuscopeError)
     assert told in str(done.exception)
     assert {name: Path(name).read_bytes() for name in others} == others, "what is not ours stays as it is"
+
+
+def test_a_difference_within_the_noise_is_undecided(add: Path, tmp_path: Path) -> None:
+    # GIVEN the same program under another name WHEN it is ranked against itself
+    other = tmp_path / "same.py"
+    other.write_text(ADD + "# the same work\n")
+    page = tmp_path / "ranked.html"
+    done = entry("rank", add, other, "--jobs", "1", "--plot", page)
+    # THEN nobody says which is faster, on the page neither
+    assert done.returncode == 0, done.stderr
+    assert "50% undecided" in done.stdout
+    assert "50% undecided" in page.read_text()
+    [same] = [one for one in told("rank", add, other, "--jobs", "1") if "against_first" in one]
+    assert (same["against_first"]["probability_faster"], same["against_first"]["verdict"]) == (0.5, "undecided")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ def test_what_a_layer_costs_is_printed_with_its_bound_and_the_report() -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()[:2]
     assert "decode_layers on ascend910b2, simulated:" in first
-    assert "µs, " in first
+    assert re.search(r": [\d.,]+ µs \(80 %: [\d.,]+ to [\d.,]+\), ", first)
+    assert "rests on constants: " in done.stdout
+    assert "measured times lie in it 80 % of the time" in done.stdout
     assert "blocks" in first
     assert second.split(":")[0].removesuffix("-bound") in {
         "memory", "cube", "vector", "scheduler", "orchestrator", "dependency",
@@ -94,11 +97,17 @@ def test_the_contract(two: Path) -> None:
     assert found["blocks"] == 16
     assert found["bound"] == max(found["bound_shares"], key=found["bound_shares"].get)
     assert sum(found["bound_shares"].values()) == pytest.approx(1)
+    likely = found["wall_interval_ns"]
+    assert likely["low"] <= found["wall_ns"] <= likely["high"]
+    assert likely["coverage"] == 0.8
+    assert likely["learnt_from"]["commits"] >= 10
+    assert sum(found["constants"]["shares"].values()) == pytest.approx(1)
     kernels = {row["kernel"]: row for row in found["per_kernel"]}
     assert kernels.keys() == {"first", "second"}
     for row in kernels.values():
         assert row["tasks"] == row["blocks"] == row["count"] == 8
         assert row["core_ns"] >= row["on_core_ns"] > 0
+        assert row["mean_interval_ns"][0] <= row["mean_ns"] <= row["mean_interval_ns"][1]
         assert row["mean_ns"] == pytest.approx(row["core_ns"] / 8)
     # the second cannot begin before the first has written, so the whole takes longer than both on-core times
     assert found["wall_ns"] > kernels["first"]["mean_ns"] + kernels["second"]["mean_ns"]

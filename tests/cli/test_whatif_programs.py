@@ -22,8 +22,13 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
         "Findings, as reckoned:",
     ):
         assert line in told.stdout
+    assert "80 %, faster" in told.stdout
+    assert "As it is: " in told.stdout
     data = json.loads(npuscope("whatif", "--json", *words).stdout)
+    assert data["wall_interval_ns"]["low"] <= data["wall_ns"] <= data["wall_interval_ns"]["high"]
     gains = data["gains"]
+    assert all(0 <= gain["against"]["probability_faster"] <= 1 for gain in gains)
+    assert all(gain["against"]["low"] <= gain["against"]["ratio"] <= gain["against"]["high"] for gain in gains)
     assert {gain["kind"] for gain in gains} == {"kernel", "dependency", "scheduler", "memory", "finding"}
     assert all(gain["gain_ns"] == data["wall_ns"] - gain["nothing_ns"] for gain in gains)
     assert [gain["gain_ns"] for gain in gains] == sorted((gain["gain_ns"] for gain in gains), reverse=True)
@@ -41,6 +46,7 @@ def test_options_change_a_program_s_simulated_run() -> None:
     assert told.returncode == 0, told.stderr
     assert told.stdout.startswith("what if: ")
     assert "replay error" in told.stdout
+    assert "Both are simulated: measured, the ratio of " in told.stdout
 
 
 def test_a_capture_without_options_is_tried_kernel_by_kernel(tmp_path: Path) -> None:

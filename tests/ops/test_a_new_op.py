@@ -73,7 +73,7 @@ def test_it_is_lowered_planned_and_timed() -> None:
     assert steps["softsign"].pipe == "V"
     assert steps["row_range"].scratch  # room for a tile beside its operand
     run = simulate(subject)
-    spent = {(one.op, one.place): one for one in certainty_of(run.prepared).ops}
+    spent = {(one.op, one.place): one for one in certainty_of(run).parts}
     assert spent["softsign", "op.vdiv"].confidence == "guessed"
     assert spent["row_range", "reduce.row_max"].share > 0
     assert run.wall_ns > 0

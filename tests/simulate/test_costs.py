@@ -66,18 +66,33 @@ def copied(x: pl.Tensor[[128, 128], pl.FP32], y: pl.Out[pl.Tensor[[128, 128], pl
 
 def certainty(program: object, result: type) -> Certainty:
     finished = program.record(np.zeros((128, 128), np.float32), np.zeros((128, 128), result), mode="shapes")
-    return certainty_of(simulate(Program(finished.recording, CHIP)).prepared)
+    return certainty_of(simulate(Program(finished.recording, CHIP)))
 
 
-def test_a_run_says_what_of_it_is_guessed() -> None:
+def test_every_part_of_the_time_rests_on_a_constant_of_known_confidence() -> None:
     sure = certainty(squares, np.int32)
-    assert sum(one.share for one in sure.ops) == pytest.approx(1)
-    assert [one.op for one in sure.guessed] == ["cast"]
-    total = sum(cycles(name) for name in ("load", "mul", "cast", "store"))
-    assert sure.guessed_share == pytest.approx(cycles("cast") / total)
-    share = f"{sure.guessed_share:.1%}"
-    assert str(sure) == f"costs: {share} of the instructions' time is guessed, most of it cast ({share}, op.vconv)"
+    assert sum(one.share for one in sure.parts) == pytest.approx(1)
+    assert sum(sure.shares.values()) == pytest.approx(1)
+    found = {(one.op, one.place): one for one in sure.parts}
+    ops = {name: found[name, place].share for name, place in (("cast", "op.vconv"), ("mul", "op.vmul"))}
+    assert ops["cast"] / ops["mul"] == pytest.approx(cycles("cast") / cycles("mul"))  # both run in the one block
+    assert found["", "timing.fin_visible"].share > 0  # the scheduler's are there too
+    assert found["", "timing.block_start"].share > 0
 
 
-def test_a_run_without_guesses_says_so() -> None:
-    assert str(certainty(copied, np.float32)) == "costs: no instruction has a guessed cost"
+def test_the_guess_that_matters_most_is_tried_with_half_more_and_less_of_it() -> None:
+    sure = certainty(squares, np.int32)
+    assert sure.guess is not None
+    assert sure.guess.part.confidence == "guessed"
+    assert sure.guess.half is not None
+    assert sure.guess.more is not None
+    assert sure.guess.half <= 1 <= sure.guess.more
+    assert sure.guess.part.what in str(sure)
+
+
+def test_a_chip_without_guesses_has_none_that_matters() -> None:
+    known = {key: msgspec.structs.replace(one, confidence="fitted") for key, one in CHIP.timing.items()}
+    finished = copied.record(np.zeros((128, 128), np.float32), np.zeros((128, 128), np.float32), mode="shapes")
+    sure = certainty_of(simulate(Program(finished.recording, msgspec.structs.replace(CHIP, timing=known))))
+    assert sure.shares["guessed"] == 0
+    assert sure.guess is None

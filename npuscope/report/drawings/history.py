@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.llm.tpot_history import Entry, commit_told, ms_of, series
+from npuscope.llm.tpot_history import Entry, commit_told, interval_of, ms_of, series
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import COLOURS, legend
+from npuscope.simulate.estimate_forms import three
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 980, 360, 70, 46, 24, 20
 MOST_LABELS = 9
 
 
+def likely(entry: Entry) -> str:
+    """The interval of an entry that has one."""
+    found = interval_of(entry)
+    return "" if found is None else f" (80 %: {three(found[0])} to {three(found[1])})"
+
+
 def plot(entries: Sequence[Entry]) -> str:
     lines = series(entries)
     colours = {told: COLOURS[n % len(COLOURS)] for n, told in enumerate(lines)}
-    highest = max((ms_of(entry) for entry in entries), default=1.0) * 1.1 or 1.0
+    tops = [(interval_of(entry) or (0.0, ms_of(entry)))[1] for entry in entries]
+    highest = max(tops, default=1.0) * 1.1 or 1.0
     gap = (WIDTH - LEFT - RIGHT) / max(len(entries), 1)
 
     def x(place: int) -> float:
@@ -41,7 +49,13 @@ def plot(entries: Sequence[Entry]) -> str:
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py, _ in points)
         marks.append(f'<polyline points="{path}" fill="none" stroke="{colours[told]}" stroke-width="2"/>')
         for px, py, entry in points:
-            what = f"{ms_of(entry):,.3f} ms/token at {commit_told(entry)}, {entry.get('date', '')}: {told}"
+            what = (
+                f"{ms_of(entry):,.3f} ms/token{likely(entry)} at {commit_told(entry)}, {entry.get('date', '')}: {told}"
+            )
+            if (found := interval_of(entry)) is not None:
+                low, high = map(y, found)
+                line = f'x1="{px:.1f}" x2="{px:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
+                marks.append(f'<line {line} stroke="{colours[told]}" stroke-opacity="0.4" stroke-width="4"/>')
             marks.append(
                 f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="{colours[told]}"><title>{html(what)}</title></circle>'
             )

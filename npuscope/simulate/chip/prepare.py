@@ -11,12 +11,31 @@ from npuscope.device.chip import Device
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.simulate.chip.block_classes import BlockClasses
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine
+from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Floats, Ints, Job, Machine
 from npuscope.simulate.chip.ring_arrays import rings_of
 from npuscope.simulate.core.costs import NS
 from npuscope.tile.record.model import Recording
 
 SHAPE = {"MIX": MIX, "AIC": AIC, "AIV": AIV, "none": NONE}
+
+
+COSTS = {  # constants of the device file -> fields of the machine, in nanoseconds
+    "poll_core": "poll",
+    "dispatch_block": "dispatch",
+    "dispatch_turn": "dispatch_turn",
+    "complete_block": "complete",
+    "complete_turn": "complete_turn",
+    "resolve_edge": "resolve",
+    "visible": "visible",
+    "fin_visible": "fin",
+    "pickup": "pickup",
+    "pickup_first": "pickup_first",
+    "switch": "switch",
+    "early_stage": "stage",
+    "dummy": "dummy",
+    "idle_loop": "loop",
+    "release_entry": "release",
+}
 
 
 @dataclass(frozen=True)
@@ -38,18 +57,8 @@ def prepare(program: Program) -> Prepared:
     edges = sorted({(edge.src, edge.dst) for edge in program.graph.edges if edge.src >= 0})
     source = np.array([src for src, _ in edges], np.int64)
     target = np.array([dst for _, dst in edges], np.int64)
-    timing = program.device.timing
     producers = np.bincount(target, minlength=len(tasks)).astype(np.int64) if edges else np.zeros(len(tasks), np.int64)
-    arguments = np.array([len(task.arguments) for task in tasks])
-    submit = NS * (
-        timing["submit_base"].value
-        + timing["submit_argument"].value * arguments
-        + timing["submit_edge"].value * producers
-    )
-    for buffer in program.recording.buffers:
-        if buffer.filled and buffer.before_task < len(tasks):  # the orchestrator fills it before it goes on
-            bytes_ = prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
-            submit[buffer.before_task] += bytes_ / timing["fill_rate"].value * NS
+    submit = np.sum(list(submit_costs(program, producers).values()), axis=0)
     job = Job(
         shape=np.array([SHAPE[t.core] if len(b) else NONE for t, b in zip(tasks, blocks, strict=True)], np.int64),
         blocks=counts,
@@ -70,6 +79,21 @@ def prepare(program: Program) -> Prepared:
     return Prepared(program, classes, job, machine_of(program.device))
 
 
+def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:
+    """What each constant of the orchestrator takes of every task's submission, in nanoseconds."""
+    timing, tasks = program.device.timing, program.recording.tasks
+    filled = np.zeros(len(tasks))  # bytes that the orchestrator fills before it goes on to the task
+    for buffer in program.recording.buffers:
+        if buffer.filled and buffer.before_task < len(tasks):
+            filled[buffer.before_task] += prod(buffer.shape) * BY_NAME[buffer.dtype].bytes
+    return {
+        "submit_base": np.full(len(tasks), timing["submit_base"].value * NS),
+        "submit_argument": timing["submit_argument"].value * NS * np.array([len(task.arguments) for task in tasks]),
+        "submit_edge": timing["submit_edge"].value * NS * producers,
+        "fill_rate": filled / timing["fill_rate"].value * NS,
+    }
+
+
 def machine_of(device: Device) -> Machine:
     """The chip's constants in nanoseconds."""
     ns = {name: constant.value * NS for name, constant in device.timing.items()}
@@ -77,21 +101,7 @@ def machine_of(device: Device) -> Machine:
         clusters=int(device.cores.cube.value),
         threads=int(device.runtime["scheduler_threads"].value),
         limit=device.timing["hbm_rate"].value / NS,
-        poll=ns["poll_core"],
-        dispatch=ns["dispatch_block"],
-        dispatch_turn=ns["dispatch_turn"],
-        complete=ns["complete_block"],
-        complete_turn=ns["complete_turn"],
-        resolve=ns["resolve_edge"],
-        visible=ns["visible"],
-        fin=ns["fin_visible"],
-        pickup=ns["pickup"],
-        pickup_first=ns["pickup_first"],
-        switch=ns["switch"],
-        stage=ns["early_stage"],
-        dummy=ns["dummy"],
-        loop=ns["idle_loop"],
-        release=ns["release_entry"],
+        **{field: ns[name] for name, field in COSTS.items()},
     )
 
 

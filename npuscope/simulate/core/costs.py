@@ -140,7 +140,7 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     timing = device.timing
     gives = one.spec.is_a(Role.SEND)
     value = lowered.values[one.reads[0] if gives else one.result]  # type: ignore[index]
-    sync = timing["hand_over_to_cube" if one.unit == "AIV" else "hand_over_to_vector"].value * NS if gives else 0.0
+    sync = timing[hand_over(one)].value * NS if gives else 0.0
     if one.pipe == "FIXP":
         return Cost(_drain(*matrix(value.shape), device) * NS / _clock(device), place=DRAIN, latency=sync)
     halves = _halves(one, lowered)
@@ -152,6 +152,11 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     row, rate = timing[f"load_{core}_row"].value, timing[f"load_{core}_l2"].value
     taken = timing["load_fixed"].value + moved / rate + rows * row
     return Cost(taken * NS, place=one.spec.cost, latency=timing["load_latency"].value * NS)
+
+
+def hand_over(one: Instruction) -> str:
+    """The constant of how long it takes until who is given a tile can begin."""
+    return "hand_over_to_cube" if one.unit == "AIV" else "hand_over_to_vector"
 
 
 def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
@@ -197,9 +202,9 @@ def cost_place(one: Instruction) -> str:
     return one.spec.with_number if number and one.spec.with_number else one.spec.cost
 
 
-def confidence(spec: OpSpec, place: str, device: Device) -> str:
+def confidence(spec: OpSpec | None, place: str, device: Device) -> str:
     """How sure a cost is: a guess where it is another op's, else as sure as its place in the device file."""
-    if spec.like and place == spec.cost:
+    if spec and spec.like and place == spec.cost:
         return "guessed"
     table, _, key = place.partition(".")
     if table in ("timing", "core"):

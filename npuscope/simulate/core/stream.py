@@ -18,7 +18,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.lower.model import Instruction, Items, Lowered
 from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import Role
-from npuscope.simulate.core.costs import NS, Cost, cost_of
+from npuscope.simulate.core.costs import NS, Cost, cost_of, hand_over
 from npuscope.simulate.core.scalar import only_scalars
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
@@ -58,7 +58,9 @@ class Stream:
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
     barriers: int = 0  # that a block comes to
     groups: int = 0  # bits of the pipes whose results wait for all slots of the turns before
-    spent: Mapping[tuple[str, str], float] = field(default_factory=dict)  # op and place of its cost -> nanoseconds
+    spent: Mapping[tuple[str, str], float] = field(
+        default_factory=dict
+    )  # op, or "", and place of a cost -> nanoseconds
 
 
 def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
@@ -145,6 +147,7 @@ class _Writer:
         elif one.spec.is_a(Role.RECEIVE):
             reads = [result]
         if one.spec.is_a(Role.BARRIER):
+            self.spent["", "timing.barrier"] += self.barrier * times
             self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
             return
         if one.pipe is None or one.unit is None:
@@ -158,6 +161,9 @@ class _Writer:
             issue = self.access
             cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
         self.flops += one.flops * times
+        self.spent["", "timing.scalar_access" if one.pipe == "S" else "timing.scalar_step"] += issue * times
+        if one.spec.is_a(Role.SEND):
+            self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times
         if cost.place:
             self.spent[one.name, cost.place] += (cost.fixed + cost.memory) * times
         if one.plane in ("load", "store"):

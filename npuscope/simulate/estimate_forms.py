@@ -1,0 +1,73 @@
+"""A predicted time with its interval, for people: the one place that says it, in sentences and in tables."""
+
+from __future__ import annotations
+
+from math import floor, log10
+
+from npuscope.analysis.forms import Form
+from npuscope.simulate.misses import Basis
+from npuscope.simulate.uncertainty import Against, Estimate
+
+
+def three(value: float) -> str:
+    """Three significant digits."""
+    if value == 0:
+        return "0"
+    places = 2 - floor(log10(abs(value)))
+    return f"{round(value, places):,.{max(places, 0)}f}"
+
+
+def estimate_told(one: Estimate, unit: str) -> str:
+    """989 µs (80 %: 910 to 1,080)"""
+    return f"{three(one.value)} {unit} ({one.coverage * 100:.0f} %: {interval_told(one)})"
+
+
+def interval_told(one: Estimate) -> str:
+    return f"{three(one.low)} to {three(one.high)}"
+
+
+def chance_told(one: Against) -> str:
+    """Whether B is faster: the probability, and where it is too close to even the word for that."""
+    return _chance(one.faster, one.verdict)
+
+
+def _chance(faster: float, verdict: str) -> str:
+    chance = f"{min(max(faster, 0.01), 0.99):.0%}"
+    return f"{chance} undecided" if verdict == "undecided" else chance
+
+
+def versus_told(one: Against) -> str:
+    """A simulated change in a sentence."""
+    return (
+        f"Both are simulated: measured, the ratio of {three(one.ratio.value)} lies from {interval_told(one.ratio)} "
+        f"{one.ratio.coverage * 100:.0f} % of the time; faster with a probability of {chance_told(one)}."
+    )
+
+
+def _interval(value: object) -> str:
+    return f"{three(value['low'])} to {three(value['high'])}" if isinstance(value, dict) else str(value)
+
+
+def _compared(value: object) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return f"{_interval(value)}, {_chance(value['probability_faster'], value['verdict'])}"
+
+
+def _span(value: object) -> str:
+    return " to ".join(three(one / 1e3) for one in value) if isinstance(value, list | tuple) else str(value)
+
+
+INTERVAL = Form("text", "object", _interval)  # as Estimate.as_dict() has it
+COMPARED = Form("text", "object", _compared)  # as Against.as_dict() has it
+SPAN = Form("text", "[low, high], ns", _span, "µs")
+
+
+def basis_told(one: Basis, coverage: float, asked: str) -> str:
+    """What the interval means and where it comes from; `asked` is the bound of the run."""
+    what = {"wall": "walls", "kernel": "kernels", "any": "walls and kernels"}[one.quantity]
+    of = f"{asked}-bound runs" if one.bound else f"runs with any bound (too few are {asked}-bound)"
+    return (
+        f"the interval: measured times lie in it {coverage * 100:.0f} % of the time, "
+        f"by {one.rows} published {what} of {one.commits} commits, {of}"
+    )
