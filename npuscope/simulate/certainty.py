@@ -27,6 +27,7 @@ TRIED = 5  # guesses that are tried
 MOST_BLOCKS = 20_000  # of a run that is run again
 MECHANISMS = {
     "scalar_step": "issuing an instruction",
+    "scalar_turn": "a turn of a loop of scalars",
     "scalar_access": "a scalar access",
     "barrier": "a barrier",
     "block_start": "entering a block",

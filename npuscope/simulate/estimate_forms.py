@@ -51,7 +51,9 @@ def _interval(value: object) -> str:
 def _compared(value: object) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return f"{_interval(value)}, {_chance(value['probability_faster'], value['verdict'])}"
+    undecided = value["verdict"] == "undecided"
+    chance = "undecided" if undecided else _chance(value["probability_faster"], value["verdict"])
+    return f"{three(value['low'])}–{three(value['high'])}, {chance}"
 
 
 def _span(value: object) -> str:

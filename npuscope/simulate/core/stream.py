@@ -136,7 +136,8 @@ class _Writer:
             self.nested -= 1
             for carry in item.carries:
                 self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
-            turn = self.turn if only_scalars(item.items) else self.step
+            turn, place = (self.turn, "scalar_turn") if only_scalars(item.items) else (self.step, "scalar_step")
+            self.spent["", f"timing.{place}"] += turn * times * item.count
             self._row((END, item.loop, -1, turns), (), item.site, issue=turn)
 
     def _instruction(self, one: Instruction, times: int) -> None:
