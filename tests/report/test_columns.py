@@ -30,7 +30,8 @@ from npuscope.report.document import Rows, as_markdown, as_page, as_text
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
     "string": "a", "bool": True, "list of strings": ["a", "b"], "list of objects": [{"turn": 0, "of": 2}],
-    "list": ["a"], "list of int": [2, 3], "[low, high], ns": [2, 3], "object: window -> share of 1": {"anchor": 0.1, "full": 0.0, "capture": 0.0},
+    "list": ["a"], "list of int": [2, 3],
+    "[low, high], ns": [2, 3], "object: window -> share of 1": {"anchor": 0.1, "full": 0.0, "capture": 0.0},
 }  # fmt: skip
 LIKELY = {"low": 1.0, "high": 2.0, "coverage": 0.8}
 COMPARED = {**LIKELY, "ratio": 1.5, "probability_faster": 0.1, "verdict": "slower"}
