@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 READS = (
-    ("kernel_details", "torch_npu kernel_details.csv and msprof op_summary_*.csv, levels 0 to 2"),
+    ("kernel_details", "torch_npu kernel_details.csv, msprof op_summary_*.csv and task_time_*.csv, levels 0 to 2"),
     ("trace_view", "Ascend trace_view.json and msprof_*.json"),
     ("ascend-db", "ascend_pytorch_profiler_*.db and msprof_*.db"),
     ("nsys", "Nsight Systems' SQLite export (nsys export --type sqlite)"),

@@ -11,6 +11,7 @@ from npuscope.analysis.doctor.finding import Finding, Severity, describe, micros
 from npuscope.analysis.forms import printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
+from npuscope.trace.readers.kernel_details import ALIASES
 
 MOST_UNKNOWN = 8  # findings, of a capture full of unknown things
 
@@ -63,7 +64,7 @@ def idle_cores(trace: Trace) -> Iterator[Finding]:
 def no_streams(trace: Trace) -> Iterator[Finding]:
     """Kernel tables that do not say where things ran."""
     tables = [notes["header"] for notes in trace.meta.all_notes() if "header" in notes]
-    without = [header for header in tables if "Stream ID" not in header]
+    without = [header for header in tables if not set(ALIASES["stream"]) & set(header)]
     if without:
         effect = "All its kernels share one lane (profiler level 0): overlap between streams cannot be told."
         yield Finding("no-streams", "warning", "kernel table without streams", len(without), effect)

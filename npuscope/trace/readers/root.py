@@ -25,6 +25,7 @@ PREFERRED = (
     "msprof_*.db",
     "kernel_details.csv",
     "op_summary*.csv",
+    "task_time*.csv",
     "trace_view.json",
     "msprof_*.json",
 )
