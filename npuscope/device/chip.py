@@ -253,6 +253,12 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
             raise BadInput(f"{place} has no source", path=path, remedy="Every constant says where it comes from.")
         if constant.unit == PER_CYCLE and device.clock is None:
             raise BadInput(f"{place} is per cycle, but the file has no [clock]", path=path)
+    for name, curve in device.reduce.items():
+        counts = {len(curve.columns), len(curve.slope), len(curve.bias)}
+        if counts == {0} or len(counts) > 1 or list(curve.columns) != sorted(set(curve.columns)):
+            raise BadInput(
+                f"reduce.{name} needs widths from narrow to wide, with a slope and a bias for each", path=path
+            )
     for place in ("cube", "vector"):
         if (cores := getattr(device.cores, place).value) != int(cores):
             raise BadInput(f"cores.{place} is {cores:g}, not a whole number", path=path)
