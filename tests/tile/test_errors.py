@@ -170,10 +170,10 @@ def a_slice_of_a_tile_past_its_columns(x: X, y: Y):
         t = pl.add(x, 1.0)[:, 30:34]  # here
 
 
-@mistakes("pl.store", "8 to 24 of axis 0", "y of shape [16, 32]")
+@mistakes("pl.store", "16 to 32 of axis 0", "y of shape [16, 32]")
 def a_store_past_the_rows(x: X, y: Y):
     with pl.at(level=CORE):
-        pl.store(pl.add(x, 1.0), [8, 0], y)  # here
+        pl.store(pl.add(x, 1.0), [16, 0], y)  # here
 
 
 @mistakes("pl.read", "16 to 17 of axis 0", "x of shape [16, 32]")

@@ -20,8 +20,8 @@ from npuscope.check.races.other_orders import Phases, later_first, random_order
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
-from npuscope.tile.run.execute import Finished, Repeat, repeatable
-from npuscope.tile.run.phase import Contents, Phase
+from npuscope.tile.run.execute import Finished, RunAgain, repeatable
+from npuscope.tile.run.order_phase import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
 
 
@@ -82,7 +82,7 @@ def _check(finished: Finished, races: Sequence[Race]) -> None:
             raise Unplayable("with values the program submits other tasks: what steers it is not the same each time")
     if finished.again is None:
         raise Unplayable("a program of several ranks has no one order")
-    if changes := _compared(finished, finished.again.final, _run(finished, Phase(finished.again.initial))):
+    if changes := _compared(finished, finished.again.final, _run(finished, OrderPhase(finished.again.initial))):
         name = changes[0].output
         raise Unplayable(f"run again in the same order {name} differs: the script's inputs changed in between")
 
@@ -116,11 +116,11 @@ def _changes(
     again = _again(finished)
     contents: Contents = again.initial
     for tasks in phases or (None,):
-        contents = _run(finished, Phase(again.initial, contents, tasks, blocks or {}))
+        contents = _run(finished, OrderPhase(again.initial, contents, tasks, blocks or {}))
     return _compared(finished, again.final, contents)
 
 
-def _run(finished: Finished, phase: Phase) -> Contents:
+def _run(finished: Finished, phase: OrderPhase) -> Contents:
     try:
         contents, tasks = _again(finished).run(phase)
     except NpuscopeError as error:
@@ -131,7 +131,7 @@ def _run(finished: Finished, phase: Phase) -> Contents:
     return contents
 
 
-def _again(finished: Finished) -> Repeat:
+def _again(finished: Finished) -> RunAgain:
     assert finished.again is not None
     return finished.again
 

@@ -9,12 +9,14 @@ import numpy as np
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import SLICE
 from npuscope.tile.calls import filling, shaping
-from npuscope.tile.calls.gm import check_bounds, load_box, position, span
+from npuscope.tile.calls.gm import check_bounds, span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
+from npuscope.tile.run.boxes import load_box, position
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import Whole, check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.checks import check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 

@@ -63,7 +63,7 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
             return UNKNOWN
         if x.values.dtype.kind != "f":
             return x
-        return Lane(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
+        return x.like(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
     if dtype.is_float:
         value = np.asarray(np.float32(fitting(x, dtype, "pl.cast")))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))

@@ -10,12 +10,10 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.values.lanes import Lane, plain
+from npuscope.tile.values.lanes import Lane, Plain, Whole, plain
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 from npuscope.tile.values.unknown import Unknown
 
-Whole = int | Lane  # an offset, an extent, an index
-Plain = int | float | np.integer | np.floating | np.bool_
 Scalar = Plain | Lane | Unknown
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
 Member = TypeVar("Member", bound=enum.Enum)

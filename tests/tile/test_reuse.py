@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,6 +19,7 @@ import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
 from npuscope.tile.record.model import Recording
 from npuscope.tile.run import execute
+from npuscope.tile.run.execute import every_task_in_its_turn
 from npuscope.tile.run.state import Run
 
 CORE = pl.Level.CORE_GROUP
@@ -52,9 +54,8 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
-def recorded(function: Any, make: Make, replays: bool) -> Recording:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "REPLAYS", replays)
+def recorded(function: Any, make: Make, reuses: bool) -> Recording:
+    with nullcontext() if reuses else every_task_in_its_turn():
         found: Recording = function.record(*make(), mode="shapes").recording
         return found
 
@@ -224,7 +225,7 @@ def test_a_name_that_only_some_tasks_bind(watch: Watch) -> None:
 
     recording = the_same(main, lambda: (*squares(), np.zeros((64, 64), np.float32)))
     assert [task.arguments[1].buffer for task in recording.tasks] == [2, 2, 2, 1]
-    assert watch.runs == 2  # one with replays, one without
+    assert watch.runs == 2  # one with reuse, one without
 
 
 def test_whole_numbers_that_tasks_write_and_read() -> None:
@@ -264,10 +265,8 @@ def test_a_table_written_anew_each_time_is_made_once(watch: Watch) -> None:
         return squares()[0], np.arange(16, dtype=np.int32) % 4, squares()[1]
 
     once = ops_run(watch, main, make)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "REPLAYS", False)
-        watch.ops = 0
-        main.record(*make(), mode="shapes")
+    watch.ops = 0
+    recorded(main, make, False)
     assert once < watch.ops / 5
 
 
@@ -367,9 +366,9 @@ def test_a_mistake_in_a_later_task_is_told_as_if_it_had_run_in_its_turn() -> Non
         raise ValueError("not reached")
 
     messages = []
-    for replays in (True, False):
+    for reuses in (True, False):
         with pytest.raises(NpuscopeError) as caught:
-            recorded(main, squares, replays)
+            recorded(main, squares, reuses)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     assert "90 to 91 of axis 0" in messages[0]
