@@ -54,7 +54,7 @@ def captures_of(path: Path) -> Found:
 
 
 def _file_reader(path: Path) -> Reader | None:
-    from npuscope.trace.readers import chrome, kernel_details, sqlite, swimlane
+    from npuscope.trace.readers import chrome, kernel_details, rocprof, sqlite, swimlane
     from npuscope.trace.sqlite_file import MAGIC
 
     head = source.head(path)
@@ -64,6 +64,8 @@ def _file_reader(path: Path) -> Reader | None:
         return kernel_details.read
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
+        if rocprof.recognises(text):
+            return rocprof.read
         return swimlane.read if swimlane.recognises(text) else chrome.read
     return chrome.read if text.startswith(b"[") else None
 
