@@ -38,7 +38,7 @@ def simulate(
             *([waited] if bound.ring_wait_ns >= 1 else []),
             str(certainty_of(simulated.prepared)),
             *noticed.notes([program.recording]),
-            *noticed.findings([program.recording], noticed.GRAVE),
+            *noticed.findings([(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if brief:
@@ -77,7 +77,7 @@ def simulate_dict(file: str, simulated: Simulated, bound: Bound, busy: Busy) -> 
             "guessed_share": sure.guessed_share,
             "ops": [asdict(one) for one in sure.ops],
         },
-        **noticed.noticed_dict(program.recording),
+        **noticed.noticed_dict(program.recording, simulated.noticed),
         "per_kernel": per_kernel(simulated, busy).rows(),
     }
 

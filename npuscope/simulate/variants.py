@@ -94,6 +94,7 @@ def outcome(variant: Variant) -> Outcome:
         len(job.block_class),
         bound_of(job, machine, one.times, one.wall).name,
         memory,
+        finding="; ".join(notice.message for notice in one.grave) or None,
     )
 
 

@@ -582,7 +582,7 @@ def forgets(x: X, y: Y, z: Y):
 def test_an_entry_that_forgets_an_output_or_writes_an_input_is_a_finding() -> None:
     """PyPTO compiles both: what is written to an input stays on the chip."""
     x = np.ones((16, 32), np.float32)
-    findings = [f.message for f in record(forgets, x, np.zeros_like(x), np.zeros_like(x)).recording.findings]
+    findings = [f.message for f in record(forgets, x, np.zeros_like(x), np.zeros_like(x)).recording.notices]
     assert any("writes to x [16, 32] FP32, an input of the entry" in message for message in findings)
     assert any("never writes to z [16, 32], which is declared pl.Out" in message for message in findings)
     assert not any("never writes to y" in message for message in findings)

@@ -64,7 +64,7 @@ def the_same(function: Any, make: Make = squares) -> Recording:
     """The record of a program, which is the same with every task in its turn."""
     one, other = recorded(function, make, True), recorded(function, make, False)
     assert first_difference(one, other) is None
-    assert one.findings == other.findings
+    assert one.notices == other.notices
     return one
 
 
@@ -396,7 +396,7 @@ def test_findings_are_counted_for_every_task() -> None:
                     out = pl.store(pl.load(x, [i, 16 * j], [1, 16]), [i, 16 * j], out)
         return out
 
-    assert [finding.count for finding in the_same(main).findings] == [5]
+    assert [finding.count for finding in the_same(main).notices] == [5]
 
 
 @pl.jit.inline

@@ -276,7 +276,7 @@ def _noticed(ran: Run) -> str:
     """What the run itself found odd, for it may be why the numbers are wrong: reads of memory never written, …"""
     recording = ran.recording
     lines = []
-    for finding in recording.findings[:NOTICED]:
+    for finding in recording.notices[:NOTICED]:
         site = recording.sites[finding.site]
         lines.append(f"\n  the run noticed: {site.file}, line {site.line}: {finding.message}")
     return "".join(lines)

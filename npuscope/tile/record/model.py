@@ -255,7 +255,7 @@ PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past 
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Notice:
     """Something the run noticed and the user should know; not an error."""
 
     kind: str
@@ -277,7 +277,7 @@ class Recording:
     tasks: tuple[Task, ...]
     aliases: tuple[Alias, ...] = ()
     host_reads: tuple[HostRead, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    notices: tuple[Notice, ...] = ()
     notes: tuple[str, ...] = field(default=())
     auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop
     rings: RingSizes = field(default=RingSizes())  # what the run asked for
