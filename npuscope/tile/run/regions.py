@@ -152,7 +152,9 @@ class At:
         run = current()
         if run.orchestration.draws is not None:
             run.orchestration.draws.pause()
-        launch = Launch(flat_ids(self.deps), early=self.early, **self.layout._asdict())
+        launch = Launch(
+            flat_ids(self.deps), early=self.early, split=self.layout.split, ring_slots=self.layout.ring_slots
+        )
         self.task = open_task(run, self.name, 1, "at", launch)
         enter(run, self.task).starts_region = True
         return TaskId(self.task.id)

@@ -16,13 +16,8 @@ from npuscope.tile.values.unknown import Unknown
 
 _MOST_BYTES = 1 << 20  # of whole numbers that a task may look at and still be like another
 _WIDE = 1 << 31  # a number from here on is part of the kind
-_NUMBER = object()
+NUMBER = object()  # stands in a key for a number in which tasks may differ
 Key = tuple[object, ...]
-
-
-def is_free_number(value: object) -> bool:
-    """Whether tasks of one kind may differ in this value."""
-    return type(value) is int and -_WIDE < value < _WIDE
 
 
 def argument_key(tensor: Tensor) -> TensorKey:
@@ -30,15 +25,22 @@ def argument_key(tensor: Tensor) -> TensorKey:
     return (tensor.buffer.id, tensor.offset, tensor.shape, tensor.strides)
 
 
-def likeness(values: list[object]) -> Key | None:
-    """Equal for tasks of one kind; None for one that is like no other."""
+def likeness(values: list[object]) -> tuple[Key, tuple[int, ...]] | None:
+    """Equal for tasks of one kind, and the whole numbers in which they may differ; None for one that is like no
+    other.
+    """
     key: list[object] = []
+    numbers: list[int] = []
     objects: dict[int, int] = {}
     buffers: dict[int, int] = {}
     for place, value in enumerate(values):
         kind = type(value)
         if type(value) is int:
-            key.append(_NUMBER if -_WIDE < value < _WIDE else value)
+            if -_WIDE < value < _WIDE:
+                key.append(NUMBER)
+                numbers.append(value)
+            else:
+                key.append(value)
         elif type(value) is Tensor:
             same = objects.setdefault(id(value), place)
             if same != place:
@@ -59,7 +61,7 @@ def likeness(values: list[object]) -> Key | None:
             key.append((kind, repr(value)))
         else:
             return None
-    return tuple(key)
+    return tuple(key), tuple(numbers)
 
 
 def _kept_numbers(tensor: Tensor) -> Key | None:

@@ -22,7 +22,7 @@ import numpy as np
 from npuscope.tile.record.drafts import TaskDraft
 from npuscope.tile.record.frames import still
 from npuscope.tile.record.recorder import Recorder
-from npuscope.tile.shapes.likeness import Key, is_free_number, likeness
+from npuscope.tile.shapes.likeness import NUMBER, Key, likeness
 from npuscope.tile.shapes.outside import Code, Outside
 from npuscope.tile.shapes.task_record import TaskRecord, recorded
 from npuscope.tile.values.axes import Axes
@@ -61,11 +61,11 @@ class Reuse:
         outside = self._outside.get(id(code.body.__code__))
         if outside is None:
             outside = self._outside[id(code.body.__code__)] = Outside(code)
-        key = likeness(values) if outside.known and outside.unchanged() else None
-        if key is None:
+        alike = likeness(values) if outside.known and outside.unchanged() else None
+        if alike is None:
             return False, execute(values)
-        key = (id(code.body.__code__), task.blocks, carries, task.kernel, *key)
-        numbers = tuple([value for value in values if type(value) is int and is_free_number(value)])
+        about, numbers = alike
+        key = (id(code.body.__code__), task.blocks, carries, task.kernel, about)
         kind = self._kinds[key] if key in self._kinds else _Kind(bool(numbers))
         if kind is None:
             return False, execute(values)
@@ -76,7 +76,7 @@ class Reuse:
             return True, {name: values[k] for name, k in zip(left, record.hands_back, strict=True) if k != _KEPT}
         given = kind.watched(numbers)
         before, writes = marks(), self._writes()
-        after = execute(values if given is None else self._followed(values, given))
+        after = execute(values if given is None else self._followed(values, about, given))
         after = {name: _plain(after[name]) for name in left if name in after}
         hands_back = _hands_back(left, after, values)
         if hands_back is None or marks() != before:
@@ -88,15 +88,12 @@ class Reuse:
             kind.add(recorded(task, values, numbers, hands_back, given, self._recorder, self._writes() != writes))
         return False, after
 
-    def _followed(self, values: list[object], given: Given) -> list[object]:
+    def _followed(self, values: list[object], about: Key, given: Given) -> list[object]:
         """The values of a task that runs with its numbers watched."""
-        found: list[object] = []
-        place = 0
-        for value in values:
-            if is_free_number(value):
-                value = Lane(np.asarray(value, np.int64), self._axes, given.follow(place))
-                place += 1
-            found.append(value)
+        found = list(values)
+        places = [k for k, entry in enumerate(about) if entry is NUMBER]
+        for number, place in enumerate(places):
+            found[place] = Lane(np.asarray(values[place], np.int64), self._axes, given.follow(number))
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import is_
+from operator import is_, sub
 
 import numpy as np
 
@@ -39,7 +39,8 @@ class TaskRecord:
     arguments: list[ArgumentDraft]
     hands_back: list[int]
     kernel: str
-    sums: list[list[tuple[int, int]]]  # what offsets follow: numbers with their factors
+    firsts: list[tuple[int, int]]  # of each sum that offsets follow: its first number with its factor
+    rest: list[tuple[int, int, int]]  # and the others, with the sum that they belong to
     reach: list[tuple[int, int, int]]  # how far sums may move, down and up
     moves: list[tuple[int, int]]  # with an argument, and with a sum or (-1) none
     groups: list[_Group]
@@ -48,18 +49,24 @@ class TaskRecord:
 
     def moved_to(self, numbers: tuple[int, ...]) -> list[int] | None:
         """How far the sums move with these numbers; None where a box would lie outside."""
-        away = [new - old for new, old in zip(numbers, self.numbers, strict=True)]
-        moved = [sum([factor * away[k] for k, factor in terms]) for terms in self.sums]
-        return moved if all(low <= moved[way] <= high for way, low, high in self.reach) else None
+        away = list(map(sub, numbers, self.numbers))
+        moved = [away[k] * factor for k, factor in self.firsts]
+        for way, k, factor in self.rest:
+            moved[way] += away[k] * factor
+        for way, low, high in self.reach:
+            if not low <= moved[way] <= high:
+                return None
+        return moved
 
     def give(self, task: TaskDraft, values: list[object], moved: list[int] | None) -> None:
         """The record as that of another task."""
         task.kernel = self.kernel
         tensors = _tensors(values, self.places)
         away = [tensor.offset - before for tensor, before in zip(tensors, self.tensors, strict=True)]
-        shifts = [
-            away[argument] if way < 0 or moved is None else away[argument] + moved[way] for argument, way in self.moves
-        ]
+        if moved is None:
+            shifts = [away[argument] for argument, _ in self.moves]
+        else:
+            shifts = [away[argument] if way < 0 else away[argument] + moved[way] for argument, way in self.moves]
         for group in self.groups:
             offsets: list[Offset] = [
                 offset + shifts[move] if shifts[move] else offset
@@ -109,11 +116,13 @@ def recorded(
         plain = [np.atleast_1d(np.asarray(still(offset), np.int64)) for offset in rolled.offsets[0]]
         rolled.offsets = [list(plain)]
         groups.append(_Group(key, blocks, plain, found))
-    reach = []
-    for factors, (low, high) in [] if given is None else given.reach.items():
+    reach: dict[int, tuple[int, int]] = {}
+    for factors, (low, high) in {}.items() if given is None else given.reach.items():
         terms = _terms(factors, free)
         if terms:
-            reach.append((sums.setdefault(terms, len(sums)), low, high))
+            way = sums.setdefault(terms, len(sums))
+            down, up = reach.get(way, (low, high))
+            reach[way] = (max(low, down), min(high, up))
     kept = {tensor.buffer.id: (k, tensor.buffer) for k, tensor in enumerate(values) if wrote and type(tensor) is Tensor}
     return TaskRecord(
         numbers=numbers,
@@ -123,8 +132,9 @@ def recorded(
         arguments=[argument.like(argument.key) for argument in task.arguments],
         hands_back=hands_back,
         kernel=task.kernel,
-        sums=[list(terms) for terms in sums],
-        reach=reach,
+        firsts=[terms[0] for terms in sums],
+        rest=[(way, *term) for way, terms in enumerate(sums) for term in terms[1:]],
+        reach=[(way, low, high) for way, (low, high) in reach.items()],
         moves=list(moves),
         groups=groups,
         whole=[(k, b.data.copy(), b.known) for k, b in kept.values() if b.data is not None],
