@@ -17,7 +17,7 @@ TILELET = "models/qwen3_32b_tilelet.py"
 
 
 def npuscope(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run([*PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def answer(command: str) -> Any:
