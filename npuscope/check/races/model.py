@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from npuscope.check.races.conflicts import Hazard
+from npuscope.tile.graph.exact import Hazard
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ChangedOutput:
     """An output that another legal order leaves different: how many elements, by how much at most, where first."""
 
     output: str
@@ -59,7 +59,7 @@ class Race:
     count: int
     why: str  # there is no order
     fix: str
-    changes: tuple[Difference, ...] | None = None
+    changes: tuple[ChangedOutput, ...] | None = None
     unplayed: str = ""
 
     def as_dict(self) -> dict[str, Any]:

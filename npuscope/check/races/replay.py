@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.check.races.model import Difference, Race
+from npuscope.check.races.model import ChangedOutput, Race
 from npuscope.check.races.other_orders import Phases, later_first, random_order
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
@@ -34,7 +34,7 @@ class Replayed:
 
     races: tuple[Race, ...]
     seed: int
-    seeded: tuple[Difference, ...] = ()
+    seeded: tuple[ChangedOutput, ...] = ()
     unplayed: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _moved(blocks: int, earlier: int, later: int) -> tuple[int, ...]:
 
 def _changes(
     finished: Finished, phases: Phases, blocks: dict[int, tuple[int, ...]] | None = None
-) -> tuple[Difference, ...]:
+) -> tuple[ChangedOutput, ...]:
     """The outputs that this order leaves different."""
     again = _again(finished)
     contents: Contents = again.initial
@@ -136,7 +136,7 @@ def _again(finished: Finished) -> RunAgain:
     return finished.again
 
 
-def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Difference, ...]:
+def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[ChangedOutput, ...]:
     found = []
     for number, before in wanted.items():
         buffer = finished.recording.buffers[number]
@@ -144,7 +144,7 @@ def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Diff
         if len(places := np.flatnonzero(differ)):
             first = tuple(int(k) for k in np.unravel_index(places[0], buffer.shape))
             largest = _largest(before[places], got[number][places])
-            found.append(Difference(buffer.name, len(places), before.size, largest, first))
+            found.append(ChangedOutput(buffer.name, len(places), before.size, largest, first))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from npuscope.lower.source import Function, Source, read
+from npuscope.lower.source import Function, SourceFile, read
 
 MOST = 10**15  # beyond it nothing is a size
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -44,18 +44,18 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 _CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
 
 
-class Unknown(Exception):
+class NotTold(Exception):
     """An expression that the text alone does not tell."""
 
 
 def value_of(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """An expression's value from constants alone; raises Unknown."""
+    """An expression's value from constants alone; raises NotTold."""
     try:
         value = _value(node, known)
     except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
-        raise Unknown from error
+        raise NotTold from error
     if isinstance(value, int | float) and abs(value) > MOST:
-        raise Unknown
+        raise NotTold
     return value
 
 
@@ -81,12 +81,12 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
             return tuple(value_of(part, known) for part in parts)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _CALLS and name not in known:
             return _CALLS[name](*(value_of(argument, known) for argument in arguments))
-    raise Unknown
+    raise NotTold
 
 
 def _compare(op: ast.cmpop) -> Callable[[Any, Any], bool]:
     if type(op) not in _COMPARE:
-        raise Unknown
+        raise NotTold
     return _COMPARE[type(op)]
 
 
@@ -101,7 +101,7 @@ class Binding:
 
 
 @lru_cache(maxsize=64)
-def bindings(source: Source) -> tuple[Binding, ...]:
+def bindings(source: SourceFile) -> tuple[Binding, ...]:
     """Every assignment to an upper-case name, `A, B = 1, 2` taken apart, in the order of the file."""
     found = []
     for node in source.nodes:
@@ -120,7 +120,7 @@ def bindings(source: Source) -> tuple[Binding, ...]:
 
 
 @lru_cache(maxsize=64)
-def imported(source: Source, depth: int = 3) -> Mapping[str, Any]:
+def imported(source: SourceFile, depth: int = 3) -> Mapping[str, Any]:
     """Constants that `from neighbour import NAME` brings in, read from the neighbour's text."""
     found: dict[str, Any] = {}
     for node in source.nodes if depth else ():
@@ -134,7 +134,7 @@ def imported(source: Source, depth: int = 3) -> Mapping[str, Any]:
     return found
 
 
-def _neighbour(file: str, node: ast.ImportFrom) -> Source | None:
+def _neighbour(file: str, node: ast.ImportFrom) -> SourceFile | None:
     """The file of an imported module, if it lies in the same folder or in the one above."""
     if not node.module:
         return None
@@ -147,7 +147,7 @@ def _neighbour(file: str, node: ast.ImportFrom) -> Source | None:
 
 
 @lru_cache(maxsize=64)
-def module_constants(source: Source, depth: int = 3) -> Mapping[str, Any]:
+def module_constants(source: SourceFile, depth: int = 3) -> Mapping[str, Any]:
     """The module's constants by name."""
     return evaluated([b for b in bindings(source) if b.function is None], imported(source, depth))
 
@@ -165,6 +165,6 @@ def evaluated(
             continue
         try:
             values[binding.name] = value_of(binding.expression, values)
-        except Unknown:
+        except NotTold:
             values.pop(binding.name, None)
     return values

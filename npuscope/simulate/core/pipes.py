@@ -46,7 +46,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Lane:
+class BlockTrace:
     """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited."""
 
     pipe: Ints
@@ -219,12 +219,12 @@ def time_block(stream: Stream, slow: float = 1.0, plain: bool = False) -> Timing
     return timing
 
 
-def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000) -> tuple[Timing, Lane]:
+def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000) -> tuple[Timing, BlockTrace]:
     """The same, with what every pipe did, up to `most` instructions."""
     return _timed(stream, slow, False, most)
 
 
-def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing, Lane]:
+def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing, BlockTrace]:
     busy = np.zeros(len(PIPES))
     stalls = np.zeros((len(PIPES), len(REASONS)))
     met = np.zeros(stream.barriers)
@@ -247,5 +247,5 @@ def _timed(stream: Stream, slow: float, plain: bool, most: int) -> tuple[Timing,
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
-    lane = Lane(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    lane = BlockTrace(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
     return Timing(max(cube, vector), cube, vector, busy, stalls, met), lane
