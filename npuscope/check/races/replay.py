@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +36,7 @@ class Replayed:
     seeded: tuple[ChangedOutput, ...] = ()
     unplayed: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         told = {"seed": self.seed, "changes": [change.as_dict() for change in self.seeded]}
         return {**told, "unplayed": self.unplayed} if self.unplayed else told
 
@@ -148,11 +147,11 @@ def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Chan
     return tuple(found)
 
 
-def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _differ(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     both_nothing = (one != one) & (other != other)  # NaN in both
     return np.asarray((one != other) & ~both_nothing, np.bool_)
 
 
-def _largest(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
+def _largest(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float | None:
     apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
     return None if np.any(np.isnan(apart)) else float(np.max(apart))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
-from npuscope.check.source.constants import bindings, evaluated, imported, module_constants
+from npuscope.check.source.constants import Binding, bindings, evaluated, imported, module_constants
 from npuscope.lower.program import Program
 from npuscope.lower.source import Comment, Function, SourceFile, sources
 from npuscope.tile.record.model import Site
@@ -63,7 +62,7 @@ class _Values:
         self.imports = imported(source)
         self.module = module_constants(source)
 
-    def of(self, name: str, function: Function | None) -> list[Any]:
+    def of(self, name: str, function: Function | None) -> list[int]:
         """The numbers a name is bound to; empty where one of them is not told by the text."""
         those = self._visible(name, function)
         if not those:
@@ -81,7 +80,7 @@ class _Values:
     def lines(self, name: str, function: Function | None) -> list[int]:
         return [binding.line for binding in self._visible(name, function)]
 
-    def _visible(self, name: str, function: Function | None) -> list[Any]:
+    def _visible(self, name: str, function: Function | None) -> list[Binding]:
         named = [b for b in self.bindings if b.name == name]
         around = [b for b in named if b.function is not None and function is not None and _within(function, b.function)]
         return around or [b for b in named if b.function is None] or named
