@@ -23,6 +23,7 @@ from npuscope.tile.run.execute import every_task_in_its_turn
 from npuscope.tile.run.state import Run
 
 CORE = pl.Level.CORE_GROUP
+ROWS = pl.dynamic("rows")
 Make = Callable[[], tuple[Any, ...]]
 
 
@@ -295,6 +296,51 @@ def test_branches_that_yield(watch: Watch) -> None:
         return out
 
     assert ops_run(watch, main) == 2 * 3  # the first task, the rest of its arm, the other arm
+
+
+def test_numbers_that_are_more_than_offsets() -> None:
+    """As options, in other types, in branches, rounded: whatever a task does with its numbers, it does it plainly."""
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        stages = 2
+        for i in pl.range(6):
+            mode = i % 2
+            with pl.at(level=CORE):
+                row = pl.load(x, [i, 0], [1, 64])
+                for j in pl.unroll(stages):
+                    row = pl.cast(pl.cast(row, pl.BF16, mode=mode), pl.FP32)
+                    out = pl.store(row, [i + j, 0], out)
+                if pl.cast(i, pl.FP32) > 2.0 or -i == -1:
+                    out = pl.store(row, [round(i), 0], out)
+                for k in pl.pipeline(i, i + 2, stage=stages):
+                    out = pl.store(pl.load(x, [k, 0], [1, 64]), [divmod(k, 3)[0], 0], out)
+                pl.static_assert(f"{i:02}" >= "00")
+        return out
+
+    assert len(the_same(main).bodies) == 3
+
+
+def test_a_tensor_whose_rows_a_helper_does_not_know(watch: Watch) -> None:
+    """Each turn has a tensor of its own; the helper's signature says that its rows are known at run time only."""
+
+    @pl.jit.inline
+    def copied_row(t: pl.Tensor[[ROWS, 64], pl.FP32], out, row):
+        return pl.store(pl.load(t, [row, 0], [1, 64]), [row, 0], out)
+
+    @pl.jit
+    def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for i in pl.range(4):
+            mine = pl.create_tensor([8, 64], dtype=pl.FP32)
+            with pl.at(level=CORE):
+                mine = pl.store(pl.load(x, [i, 0], [8, 64]), [0, 0], mine)
+            with pl.at(level=CORE):
+                out = copied_row(mine, out, 1)
+            with pl.at(level=CORE):  # reads past the last row, which is told where rows are known at run time only
+                out = pl.store(pl.slice(mine, [4, 64], [6, 0]), [8 * i, 0], out)
+        return out
+
+    assert sum(notice.count for notice in the_same(main).notices) == 4
 
 
 SCALE = 1

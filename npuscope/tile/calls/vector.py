@@ -38,6 +38,7 @@ def expands(target: object, scalar: object) -> Tile:
 def cast(input: object, target_type: object, mode: str | int = "round") -> Tile | Scalar:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
+    mode = plain(mode)
     if isinstance(mode, int) and not isinstance(mode, bool):
         mode = _MODES[mode] if 0 <= mode < len(_MODES) else str(mode)
     if not isinstance(mode, str) or mode not in _MODES:

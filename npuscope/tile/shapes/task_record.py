@@ -44,6 +44,7 @@ class TaskRecord:
     reach: list[tuple[int, int, int]]  # how far sums may move, down and up
     moves: list[tuple[int, int]]  # with an argument, and with a sum or (-1) none
     groups: list[_Group]
+    rows_at_run_time: list[int]  # arguments whose number of rows it learned not to know
     whole: list[tuple[int, Array, bool]]  # where it wrote numbers that steer the program: what it left
     last: tuple[list[Tensor], list[ArgumentDraft]] = field(default_factory=lambda: ([], []))
 
@@ -77,6 +78,8 @@ class TaskRecord:
             arguments = [a.like(argument_key(tensor)) for a, tensor in zip(self.arguments, tensors, strict=True)]
             self.last = (tensors, arguments)
         task.arguments = self.last[1]  # tasks with the same tensors share them
+        for argument in self.rows_at_run_time:
+            tensors[argument].buffer.rows_at_run_time = True
         for place, data, known in self.whole:
             (tensor,) = _tensors(values, [place])
             assert tensor.buffer.data is not None
@@ -95,6 +98,7 @@ def recorded(
     """What a task did that has just ended."""
     where = {argument_key(value): place for place, value in enumerate(values) if type(value) is Tensor}
     places = [where[argument.key] for argument in task.arguments]
+    tensors = _tensors(values, places)
     for _, rolled in task.groups.values():
         rolled.offsets, rolled.counts = [rolled.along(0)], [sum(rolled.counts)]
     pinned = None
@@ -128,7 +132,7 @@ def recorded(
         numbers=numbers,
         pinned=pinned,
         places=places,
-        tensors=[tensor.offset for tensor in _tensors(values, places)],
+        tensors=[tensor.offset for tensor in tensors],
         arguments=[argument.like(argument.key) for argument in task.arguments],
         hands_back=hands_back,
         kernel=task.kernel,
@@ -137,6 +141,7 @@ def recorded(
         reach=[(way, low, high) for way, (low, high) in reach.items()],
         moves=list(moves),
         groups=groups,
+        rows_at_run_time=[k for k, tensor in enumerate(tensors) if tensor.buffer.rows_at_run_time],
         whole=[(k, b.data.copy(), b.known) for k, b in kept.values() if b.data is not None],
     )
 

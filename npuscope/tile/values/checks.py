@@ -65,6 +65,7 @@ def shape_of(shape: object) -> Shape:
 
 def flag(value: object, op: str, name: str) -> bool:
     """True or False; a condition of lanes is settled."""
+    value = plain(value)
     if value is True or value is False:
         return value
     if isinstance(value, Lane | Unknown | np.bool_) or (isinstance(value, int) and value in (0, 1)):
@@ -117,6 +118,7 @@ def describe(value: object) -> str:
 
 def shown(value: object) -> str:
     """A value that is none of what was asked for: itself where it is short, else what it is."""
+    value = plain(value)
     if value is None or isinstance(value, int | float | complex | str | bytes | list | tuple | np.generic):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:40]}…"

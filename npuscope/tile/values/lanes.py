@@ -218,6 +218,8 @@ class Lane:
         return bool(self.settled())
 
     def __repr__(self) -> str:
+        if not self.width:
+            return repr(number(self.now()))
         return f"Lane({self.now().reshape(-1)[:4].tolist()}…)"
 
     def __hash__(self) -> int:
