@@ -1,9 +1,9 @@
-"""Which tests are slow: their CPU seconds, with those of programs they start, so that a busy machine tells the same.
+"""Which test files are slow: CPU seconds with those of programs they start, so that a busy machine tells the same.
 
-    pytest -n 0 -p cpu_seconds --cpu-seconds slow.tsv [tests/…]    (pytest finds this file through `pythonpath`)
+    make slow                                                          (all of them, about ten minutes)
+    pytest -n 0 -p cpu_seconds --cpu-seconds slow.tsv tests/analysis   (some; pytest finds this file by itself)
 
-writes a line per test file whose tests take more than LIMIT on average or MOST together: seconds and its path. A folder
-at a time will do; `make slow` does all and keeps the result as tests/slow.tsv, which says what `make check` leaves out.
+Files above MOST are written with their seconds. tests/slow.tsv is what `pytest --fast` leaves out, and so `make check`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import pytest
 
-MOST = 0.0  # CPU seconds of a file that `make check` runs
+MOST = 2.5  # CPU seconds of a file
 
 _spent: dict[str, float] = defaultdict(float)
 
