@@ -72,6 +72,7 @@ class _Asked:
     mode: Mode = "values"
     listeners: tuple[Callable[[Finished], None], ...] = ()
     repeatable: bool = False
+    lanes: bool = True
     reuses: bool = True
 
 
@@ -117,6 +118,13 @@ def every_task_in_its_turn() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def every_loop_turn_by_turn() -> Iterator[None]:
+    """Inside, `shapes` mode runs also turns and blocks that count as one with others. What is recorded is equal."""
+    with _asking(replace(_Runs.asked, lanes=False)):
+        yield
+
+
 # --- runs
 
 
@@ -154,7 +162,7 @@ def run_entry(call: EntryCall) -> object:
     started = time.perf_counter()
     with collected_rarely():
         try:
-            run, result = _run(call, lanes=call.rank is None)
+            run, result = _run(call, lanes=call.rank is None and _Runs.asked.lanes)
         except OneByOne:
             run, result = _run(call, lanes=False)
         run.recorder.auto_scope = call.auto_scope
