@@ -28,6 +28,7 @@ from npuscope.tile.record.model import (
 )
 from npuscope.tile.record.recorder import Recorder
 from npuscope.tile.record.rings import ring_sizes
+from npuscope.tile.record.walk import ops_of
 
 
 def recording_of(recorder: Recorder) -> Recording:
@@ -132,7 +133,7 @@ class _Finish:
             found = self._bodies[key] = len(self._body_list)
             prologue, items = self._all(key[0]), self._all(key[1])
             self._body_list.append(Body(tuple([op for op in prologue if isinstance(op, Op)]), items))
-            self._planes.append(_planes(items))
+            self._planes.append({op.plane for op, _ in ops_of(Body((), items))})
         return found
 
     def _all(self, numbers: Sequence[int]) -> tuple[Op | Loop, ...]:
@@ -167,17 +168,6 @@ def _array(offset: Offset) -> Numbers:
     if isinstance(offset, np.ndarray) and offset.ndim and offset.dtype == np.int64:
         return offset
     return np.atleast_1d(np.asarray(still(offset), dtype=np.int64))
-
-
-def _planes(items: Sequence[Op | Loop]) -> set[str]:
-    found: set[str] = set()
-    for item in items:
-        if isinstance(item, Op):
-            found.add(item.plane)
-        else:
-            for segment in item.segments:
-                found |= _planes(segment.items)
-    return found
 
 
 def _core(planes: set[str], form: Form) -> Core:
