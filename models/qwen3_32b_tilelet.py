@@ -3,7 +3,7 @@ found it.
 
 One transformer layer for one new token of 16 rows, in three scopes: RMSNorm and Q/K/V projection; RoPE, KV cache and
 attention; output projection and MLP. `qwen3_32b_tilelet_as_found.py` has the faults and their list; each is mended
-here: 9 tasks in place of 40,179 at context 4096, sums kept in the cube's accumulator, weights double-buffered,
+here: 9 tasks in place of 40,180 at context 4096, sums kept in the cube's accumulator, weights double-buffered,
 attention in one kernel, K with V and gate with up from one load, and RMSNorm with its rsqrt. Padding 8 heads to 16
 rows stays for the cube, whose tiles have no fewer.
 

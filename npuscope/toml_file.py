@@ -18,7 +18,11 @@ _IN_SYNTAX = re.compile(r"\(at line (\d+), ")
 
 def read_toml(path: Path, type: type[T], what: str) -> T:
     """The file as an instance of `type`; `what` names the file's kind in the error."""
-    return decode_toml(path.read_bytes(), type, what, path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{what} cannot be read: {error.strerror or error}", path=path) from error
+    return decode_toml(data, type, what, path)
 
 
 def decode_toml(data: bytes, type: type[T], what: str, path: Path) -> T:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-PATIENCE_MS = 60_000
+PATIENCE_MS = 600_000  # for what hangs: a busy machine is slow
 LOADED_OR_FAILED = "globalThis.failures?.length > 0 || (globalThis.app?.trace && !app.isLoadingTrace)"  # Perfetto's UI
 
 
@@ -46,4 +46,5 @@ def chromium() -> Iterator[Any]:
 def watched_page(browser: Any, **options: Any) -> Iterator[Watched]:
     """A page of its own."""
     with browser.new_context(service_workers="block", **options) as context:
+        context.set_default_timeout(PATIENCE_MS)
         yield Watched(context.new_page())

@@ -1,4 +1,4 @@
-"""Shared fixtures: the real captures, where this machine has them."""
+"""Shared fixtures: the real captures, where this machine has them. And which test files are slow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,20 @@ from hypothesis import settings
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
+SLOW = {line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()}
+
 settings.register_profile("npuscope", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("npuscope")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="Leave out the files of tests/slow.tsv.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """True leaves a file out; None leaves the question to others."""
+    slow = str(collection_path.relative_to(config.rootpath)) in SLOW
+    return True if slow and config.getoption("--fast") else None
 
 
 @pytest.fixture(scope="session")

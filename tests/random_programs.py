@@ -402,10 +402,22 @@ class Writer:
         )
 
     def row(self, height: int) -> str:
-        return f"({self.expression()}) % {65 - height}"
+        return self.moving() or f"({self.expression()}) % {65 - height}"
 
     def column(self) -> str:
-        return f"({self.expression()}) % 49"
+        return self.moving() or f"({self.expression()}) % 49"
+
+    def moving(self) -> str:
+        """From 0 to 39, and what a task's own number adds is only added: nobody looks at it."""
+        outer = [name for name in self.loops if name.startswith("o")]
+        inner = [*(name for name in self.loops if not name.startswith("o")), *NUMBERS, "3"]
+        if not self.again or not outer or self.random.randint(0, 2) == 0:
+            return ""
+        term = self.random.choice(
+            ["{o} * {a}", "{a} * {o}", "{a} * ({o} - 1) + {a}", "({o} + {o} + {o}) * {b}", "-{o}"]
+        )
+        own = term.format(o=self.random.choice(outer), a=self.number(-3, 3), b=self.number(-1, 1))
+        return f"{own} + 15 + ({self.random.choice(inner)}) % 10"
 
     def tile(self) -> str:
         return self.random.choice(TILES)

@@ -22,7 +22,7 @@ def test_a_story_tells_what_happens(page: Path, tmp_path: Path) -> None:
     assert "```console\n$ npuscope " in text, "a story has commands"
     for language, block in FENCE.findall(text):
         if language == "python":
-            run = subprocess.run([sys.executable, "-c", block], cwd=here, capture_output=True, text=True, timeout=300)
+            run = subprocess.run([sys.executable, "-c", block], cwd=here, capture_output=True, text=True, timeout=600)
             assert run.returncode == 0, run.stderr
         for command, shown in sessions(block) if language == "console" else ():
             lines = printed(command, here)

@@ -17,7 +17,7 @@ TILELET = "models/qwen3_32b_tilelet.py"
 
 
 def npuscope(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run([*PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def answer(command: str) -> Any:
@@ -31,10 +31,10 @@ def answer(command: str) -> Any:
 # Story 3: the tilelet
 
 
-def test_the_improved_tilelet_has_9_tasks_for_527_and_is_several_times_as_fast() -> None:
+def test_the_improved_tilelet_has_9_tasks_for_528_and_is_several_times_as_fast() -> None:
     """12 times when the page was written; small tasks are right within a third, so 5 is far on the safe side."""
     first, second = answer(f"sweep {TILELET} --set AS_FOUND=1,0")
-    assert (first["tasks"], second["tasks"]) == (9, 527)
+    assert (first["tasks"], second["tasks"]) == (9, 528)
     assert second["wall_ns"] > 5 * first["wall_ns"]
 
 

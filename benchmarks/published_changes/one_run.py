@@ -76,7 +76,7 @@ def _measured(recording: Recording, simulated: Simulated) -> Measured:
     )
     wall = slices.select(pl.col("finish").max() - pl.col("dispatch").min()).item()
     blocks = slices.select("task", "block").unique().height
-    found = tuple(f"{one.message}" for one in getattr(recording, "findings", ()))
+    found = (*recording.notes, *(notice.message for notice in simulated.grave))
     return Measured(
         recording.program,
         len(recording.tasks),

@@ -65,8 +65,8 @@ class Bench:
         return version(self.simulator), version(self.simulator, RECORDING)
 
     def run_all(self, sides: Iterable[Side], jobs: int, done: Callable[[], None]) -> dict[Side, Outcome]:
-        """Every side once; `done` is called as each ends."""
-        wanted = sorted(set(sides), key=lambda side: (side.commit, side.file, side.arguments))
+        """Every side once, those that took longest before at the end; `done` is called as each ends."""
+        wanted = sorted(set(sides), key=lambda side: (self._took(side), side.commit, side.file, side.arguments))
         assert self.versions  # of the moment at which the runs begin
         for commit in sorted({side.commit for side in wanted}):
             self.tree(commit)
@@ -111,6 +111,12 @@ class Bench:
         part.write_text(json.dumps({**told, "side": asdict(side)} if "error" in told else told))
         part.replace(kept)
         return Failed(str(told["error"])) if "error" in told else Measured.of(told)
+
+    def _took(self, side: Side) -> float:
+        """The CPU seconds that any version needed for it."""
+        name = self._kept(side, "", "results", "json").name
+        told = [json.loads(file.read_text()) for file in (self.cache / "results").glob(f"*/{name}")]
+        return max((float(one.get("seconds", 0)) for one in told), default=0.0)
 
     def _kept(self, side: Side, version: str, folder: str, ending: str) -> Path:
         key = hashlib.sha256(json.dumps(asdict(side)).encode()).hexdigest()[:16]

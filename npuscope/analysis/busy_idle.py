@@ -7,7 +7,6 @@ every lane, to the nanosecond. Scheduler and orchestrator threads count as busy 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -161,7 +160,7 @@ def scheduler_lanes(work: Work) -> pl.DataFrame:
     return work.trace.lanes.filter(threads)
 
 
-def _lane_rows(lanes: pl.DataFrame, count: NDArray[Any], busy_ns: Ints, wall: int) -> pl.DataFrame:
+def _lane_rows(lanes: pl.DataFrame, count: NDArray[np.int64], busy_ns: Ints, wall: int) -> pl.DataFrame:
     table = lanes.select("lane", "name", "unit").with_columns(
         pl.Series("slices", count, dtype=pl.Int64),
         pl.Series("busy_ns", busy_ns, dtype=pl.Int64),

@@ -11,11 +11,12 @@ from npuscope.analysis.counter_levels import COUNTERS, counters
 from npuscope.analysis.forms import COUNT, TEXT, TIME
 from npuscope.analysis.table import Column, Columns, Table, all_rows
 from npuscope.trace.core import Trace
+from npuscope.trace.duplicates import AI_CPUS
 from npuscope.trace.schema import is_work
 
 TOP = 10
 TYPES = ("Type", "OP Type", "opType")  # columns with the operator type
-CORES = ("Accelerator Core", "Task Type", "taskType")  # columns with the kind of core, likewise
+CORES = ("Accelerator Core", "Task Type", "taskType", "kernel_type")  # columns with the kind of core, likewise
 NOT_TOLD = ["N/A", ""]
 TOP_KERNELS = Columns(
     "info.top_kernels",
@@ -85,7 +86,7 @@ def kernel_group(slices: pl.DataFrame) -> pl.Expr:
 
 def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
     """True for work that the capture says ran on the AI CPU, beside the device: no device time."""
-    cores = [pl.col(name).str.strip_chars().eq_missing("AI_CPU") for name in CORES if name in slices.columns]
+    cores = [pl.col(name).str.strip_chars().is_in(AI_CPUS).fill_null(False) for name in CORES if name in slices.columns]
     return (pl.any_horizontal(cores) if cores else pl.lit(False)).alias("on_ai_cpu")
 
 

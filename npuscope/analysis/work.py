@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -181,7 +180,7 @@ def _lanes_of(trace: Trace, work: pl.DataFrame) -> pl.DataFrame:
     return trace.lanes.filter(used | pl.col("unit").is_in(list(CORES)))
 
 
-def places(values: NDArray[Any], known: NDArray[Any]) -> Ints:
+def places(values: Ints | NDArray[np.uint32], known: Ints | NDArray[np.uint32]) -> Ints:
     """Where each value stands among the known ones, which are distinct and hold it."""
     order = np.argsort(known, kind="stable")
     return order[np.searchsorted(known[order], values)]

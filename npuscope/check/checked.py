@@ -11,7 +11,7 @@ from npuscope.check.races import Race, races
 from npuscope.check.races.replay import Replayed, replay_races
 from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules, race
-from npuscope.check.run import Found, lint
+from npuscope.check.run import RankedFinding, lint
 from npuscope.check.select import chosen
 from npuscope.check.source.ignores import silenced
 from npuscope.device.chip import Device
@@ -57,7 +57,7 @@ class Checked:
     """
 
     program: str
-    findings: tuple[Found, ...]
+    findings: tuple[RankedFinding, ...]
     memory: tuple[MemoryLine, ...]
     races: tuple[Race, ...]
     errors: tuple[Finding, ...]

@@ -11,7 +11,7 @@ from npuscope.analysis.forms import BYTES, COUNT, LIST, TEXT, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory.usage import Usage
-from npuscope.check.run import Found
+from npuscope.check.run import RankedFinding
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Site
 
@@ -86,7 +86,7 @@ def error_row(finding: Finding, program: int = 0) -> dict[str, object]:
     return {"program": program, **told, "cost": asdict(finding.waste), "also": also}
 
 
-def found_row(one: Found, program: int = 0) -> dict[str, object]:
+def found_row(one: RankedFinding, program: int = 0) -> dict[str, object]:
     cost = {**asdict(one.finding.waste), "microseconds_estimate": round(one.seconds * 1e6, 3)}
     return {**error_row(one.finding, program), "cost": cost, "scope": one.section.title}
 

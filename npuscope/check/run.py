@@ -18,7 +18,7 @@ from npuscope.tile.record.names import short_name
 
 
 @dataclass(frozen=True)
-class Found:
+class RankedFinding:
     """A finding in its section; `seconds` is an estimate for ranking, see `estimate`."""
 
     finding: Finding
@@ -35,7 +35,7 @@ class Found:
 class Lint:
     """What rules found, the costliest first; `ignored` counts what comments in the source silenced."""
 
-    found: tuple[Found, ...]
+    found: tuple[RankedFinding, ...]
     ignored: int = 0
 
 
@@ -71,14 +71,15 @@ def _sum(equal: list[Finding]) -> Finding:
     return replace(told, waste=waste, count=sum(f.count for f in equal), also=tuple(places))
 
 
-def ranked(findings: Iterable[Finding], device: Device) -> tuple[Found, ...]:
-    """Placed in their sections; the costliest first, then the worst, then in the order of the source."""
-    found = [
-        Found(f, section_of(f.file, f.line, short_name(f.kernel), short_name(f.function)), seconds_of(f.waste, device))
-        for f in findings
-    ]
+def _section(finding: Finding) -> Section:
+    return section_of(finding.file, finding.line, short_name(finding.kernel), short_name(finding.function))
 
-    def rank(one: Found) -> tuple[float, int, str, int, str]:
+
+def ranked(findings: Iterable[Finding], device: Device) -> tuple[RankedFinding, ...]:
+    """Placed in their sections; the costliest first, then the worst, then in the order of the source."""
+    found = [RankedFinding(f, _section(f), seconds_of(f.waste, device)) for f in findings]
+
+    def rank(one: RankedFinding) -> tuple[float, int, str, int, str]:
         f = one.finding
         return (-one.seconds, SEVERITIES.index(f.severity), f.file, f.line, f.id)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 READS = (
-    ("kernel_details", "torch_npu kernel_details.csv and msprof op_summary_*.csv, levels 0 to 2"),
+    ("kernel_details", "torch_npu kernel_details.csv, msprof op_summary_*.csv and task_time_*.csv, levels 0 to 2"),
     ("trace_view", "Ascend trace_view.json and msprof_*.json"),
     ("ascend-db", "ascend_pytorch_profiler_*.db and msprof_*.db"),
     ("nsys", "Nsight Systems' SQLite export (nsys export --type sqlite)"),
+    ("rocprofv3", "rocprofv3's JSON (rocprofv3 --output-format json)"),
     ("tracr", "TraCR bundle: a folder with proc.*/thread.*/traces.bts"),
     ("tracr-perfetto", "the perfetto.json of TraCR's own post-processor"),
     ("swimlane", "chip_swimlane_records.json (or its folder), with deps.json and name_map beside it"),

@@ -32,7 +32,7 @@ def command(
     select: Annotated[
         str | None,
         typer.Option(
-            help="Passes to show and export: 3, 2-5, all, complete, clean, prefill, decode, draft; with commas."
+            help="Passes to show, export: 3, 2-5, all, complete, clean, prefill, decode, draft, training; with commas."
         ),
     ] = None,
     window: Annotated[str, typer.Option(help="full, anchor (first to last attention) or capture.")] = "full",

@@ -39,7 +39,7 @@ def command(
     graphs = [task_graph(recording) for recording in run.recordings]
     counts = count_graphs(list(run.recordings), graphs, rules)
     if json:
-        findings = [finding for recording in run.recordings for finding in recording.findings]
+        findings = [finding for recording in run.recordings for finding in recording.notices]
         failures = [result.error for result in run.results if not result.passed]
         told = {"passed": run.passed, "failures": failures, **counts.as_dict()}
         print_json({**told, "findings": [f.message for f in findings]})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -168,7 +168,7 @@ def load(name_or_path: str | Path) -> Device:
         return _built_in(found)
     path = Path(name_or_path)
     if path.suffix == ".toml" or path.is_file():
-        return _device(_inherited(read_toml(path, dict[str, Any], WHAT), path), path)
+        return _device(_inherited(read_toml(path, dict[str, object], WHAT), path), path)
     raise NpuscopeError(
         f"no device '{name_or_path}'",
         remedy=f"Known are {', '.join(names())}; or give the path of a TOML file of your own (docs/roofline.md).",
@@ -190,14 +190,21 @@ def bare(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
+class _Names(msgspec.Struct):
+    """What a file calls its device; the rest is read when somebody asks for it."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+
+
 @cache
 def _aliases() -> Mapping[str, str]:
     """Bare name -> name, of every device that comes with npuscope."""
     found: dict[str, str] = {}
     for file in files("npuscope.device").iterdir():
         if file.name.endswith(".toml"):
-            raw = decode_toml(file.read_bytes(), dict[str, Any], WHAT, Path(file.name))
-            found |= {bare(alias): raw["name"] for alias in (raw["name"], *raw.get("aliases", ()))}
+            told = decode_toml(file.read_bytes(), _Names, WHAT, Path(file.name))
+            found |= {bare(alias): told.name for alias in (told.name, *told.aliases)}
     return found
 
 
@@ -206,13 +213,13 @@ def _built_in(name: str) -> Device:
     return _device(_raw(name), Path(f"{name}.toml"))
 
 
-def _raw(name: str) -> dict[str, Any]:
+def _raw(name: str) -> dict[str, object]:
     path = Path(f"{name}.toml")
     data = files("npuscope.device").joinpath(path.name).read_bytes()
-    return _inherited(decode_toml(data, dict[str, Any], WHAT, path), path)
+    return _inherited(decode_toml(data, dict[str, object], WHAT, path), path)
 
 
-def _inherited(raw: dict[str, Any], path: Path) -> dict[str, Any]:
+def _inherited(raw: dict[str, object], path: Path) -> dict[str, object]:
     """The file laid over what it inherits from, table by table; lists are replaced whole."""
     parent = raw.get("inherits")
     if parent is None:
@@ -223,16 +230,18 @@ def _inherited(raw: dict[str, Any], path: Path) -> dict[str, Any]:
     return _laid_over({**_raw(name), "aliases": []}, raw)
 
 
-def _laid_over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _laid_over(below: dict[str, object], above: dict[str, object]) -> dict[str, object]:
     merged = {**below}
     for key, value in above.items():
         old = below.get(key)
-        tables = isinstance(old, dict) and isinstance(value, dict) and "value" not in value
-        merged[key] = _laid_over(old, value) if tables else value  # type: ignore[arg-type]
+        if isinstance(old, dict) and isinstance(value, dict) and "value" not in value:
+            merged[key] = _laid_over(old, value)
+        else:
+            merged[key] = value
     return merged
 
 
-def _device(raw: dict[str, Any], path: Path) -> Device:
+def _device(raw: dict[str, object], path: Path) -> Device:
     device = checked(lambda: msgspec.convert(raw, Device), WHAT, path)
     for place, constant in constants(device):
         if not math.isfinite(constant.value) or constant.value < 0:
@@ -254,6 +263,12 @@ def _device(raw: dict[str, Any], path: Path) -> Device:
             raise BadInput(f"{place} has no source", path=path, remedy="Every constant says where it comes from.")
         if constant.unit == PER_CYCLE and device.clock is None:
             raise BadInput(f"{place} is per cycle, but the file has no [clock]", path=path)
+    for name, curve in device.reduce.items():
+        counts = {len(curve.columns), len(curve.slope), len(curve.bias)}
+        if counts == {0} or len(counts) > 1 or list(curve.columns) != sorted(set(curve.columns)):
+            raise BadInput(
+                f"reduce.{name} needs widths from narrow to wide, with a slope and a bias for each", path=path
+            )
     for place in ("cube", "vector"):
         if (cores := getattr(device.cores, place).value) != int(cores):
             raise BadInput(f"cores.{place} is {cores:g}, not a whole number", path=path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Generic, TypeVar
 
 import polars as pl
@@ -18,130 +18,104 @@ NAMES = 65536  # that answers are kept of
 # of a kernel that no entry knows: the bytes of its tensors are a floor, and nothing else is known
 UNKNOWN = Rule("unknown", Formula("bytes", floor=True))
 OTHER = "other"  # area of names that no entry places
+# an answer, with the patterns for whole names and those found in names that have it
+Said = tuple[T, tuple[str, ...], tuple[str, ...]]
+Patterns = list[tuple[T, re.Pattern[str]]]
 
 
 class _Question(Generic[T]):
-    """One thing that entries say, with the patterns of those that say it."""
+    """One thing that entries say. The table is read when a question is first asked."""
 
-    def __init__(self, said: Iterable[tuple[T, Iterable[str], Iterable[str]]]) -> None:
-        listed = [(answer, tuple(whole), tuple(found)) for answer, whole, found in said]
-        self._whole = [(answer, _any_of(whole, 0)) for answer, whole, _ in listed if whole]
-        self._found = [(answer, _any_of(found, re.IGNORECASE)) for answer, _, found in listed if found]
+    def __init__(self, said: Callable[[Entry], Iterable[Said[T]]]) -> None:
+        self._said = said
+        self.of: Callable[[str], T | None] = lru_cache(maxsize=NAMES)(self._judged)
 
-    def answer(self, name: str) -> T | None:
+    def _judged(self, name: str) -> T | None:
+        whole, found = self._patterns
         letters, text = plain(name), name[:LONGEST]
-        for answer, pattern in self._whole:
+        for answer, pattern in whole:
             if pattern.fullmatch(letters):
                 return answer
-        return next((answer for answer, pattern in self._found if pattern.search(text)), None)
+        return next((answer for answer, pattern in found if pattern.search(text)), None)
+
+    @cached_property
+    def _patterns(self) -> tuple[Patterns[T], Patterns[T]]:
+        said = [told for entry in known().kernel for told in self._said(entry)]
+        return (
+            [(answer, _any_of(whole, 0)) for answer, whole, _ in said if whole],
+            [(answer, _any_of(found, re.IGNORECASE)) for answer, _, found in said if found],
+        )
 
 
 def _any_of(patterns: Iterable[str], flags: int) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), flags)
 
 
-def _asked(said: Callable[[Entry], T | None]) -> _Question[T]:
-    answers = ((said(entry), entry) for entry in known().kernel)
-    return _Question((answer, entry.whole_names, entry.found) for answer, entry in answers if answer is not None)
+def _question(answer: Callable[[Entry], T | None]) -> _Question[T]:
+    """A question that an entry answers for all the names it knows."""
+
+    def said(entry: Entry) -> Iterator[Said[T]]:
+        if (told := answer(entry)) is not None:
+            yield told, entry.whole_names, entry.found
+
+    return _Question(said)
+
+
+def _paired(entry: Entry) -> Iterator[Said[str]]:
+    yield from ((name, patterns, ()) for name, patterns in entry.names.items())
+    if entry.align is not None:
+        yield entry.align, (), entry.found
+
+
+_RULE = _question(lambda entry: entry.rule)
+_AREA = _question(lambda entry: entry.area)
+_KIND: _Question[Kind] = _question(lambda entry: entry.kind)
+_COLLECTIVE: _Question[Collective] = _question(lambda entry: entry.collective)
+_LANDMARK: _Question[Landmark] = _question(lambda entry: entry.landmark)
+_PHASE: _Question[Phase] = _question(lambda entry: entry.phase)
+_LAW: _Question[Law] = _question(lambda entry: entry.law)
+_ALIGNED = _Question(_paired)
 
 
 def rule_of(name: str) -> Rule:
     """Family and work of a kernel; `UNKNOWN` where no entry has them."""
-    return _rule(name) or UNKNOWN
+    return _RULE.of(name) or UNKNOWN
 
 
-@lru_cache(maxsize=NAMES)
-def _rule(name: str) -> Rule | None:
-    return _rules().answer(name)
-
-
-@lru_cache
-def _rules() -> _Question[Rule]:
-    return _asked(lambda entry: entry.rule)
-
-
-@lru_cache(maxsize=NAMES)
 def area_of(name: str) -> str:
     """The area of the model that a kernel's name tells."""
-    return _areas().answer(name) or OTHER
+    return _AREA.of(name) or OTHER
 
 
-@lru_cache
-def _areas() -> _Question[str]:
-    return _asked(lambda entry: entry.area)
-
-
-@lru_cache(maxsize=NAMES)
 def kind_of(name: str) -> Kind:
     """comm, copy or task, for captures that tell nothing but the name."""
-    return _kinds().answer(name) or "task"
+    return _KIND.of(name) or "task"
 
 
-@lru_cache
-def _kinds() -> _Question[Kind]:
-    return _asked(lambda entry: entry.kind)
-
-
-@lru_cache(maxsize=NAMES)
 def collective_of(name: str) -> Collective | None:
     """all_reduce of hcom_allReduce_, HcomAllReduce and ncclDevKernel_AllReduce_Sum_bf16 alike."""
-    return _collectives().answer(name)
+    return _COLLECTIVE.of(name)
 
 
-@lru_cache
-def _collectives() -> _Question[Collective]:
-    return _asked(lambda entry: entry.collective)
-
-
-@lru_cache(maxsize=NAMES)
 def landmark_of(name: str) -> Landmark:
     """Whether a kernel tells where a forward pass is."""
-    return _landmarks().answer(name) or "none"
+    return _LANDMARK.of(name) or "none"
 
 
-@lru_cache
-def _landmarks() -> _Question[Landmark]:
-    return _asked(lambda entry: entry.landmark)
-
-
-@lru_cache(maxsize=NAMES)
 def phase_of(name: str) -> Phase | None:
     """The phase that an attention is made for, where its name tells."""
-    return _phases().answer(name)
+    return _PHASE.of(name)
 
 
-@lru_cache
-def _phases() -> _Question[Phase]:
-    return _asked(lambda entry: entry.phase)
-
-
-@lru_cache(maxsize=NAMES)
 def law_of(name: str) -> Law | None:
     """The calibrated law that gives a kernel's time."""
-    return _laws().answer(name)
+    return _LAW.of(name)
 
 
-@lru_cache
-def _laws() -> _Question[Law]:
-    return _asked(lambda entry: entry.law)
-
-
-@lru_cache(maxsize=NAMES)
 def aligned_name(name: str) -> str | None:
     """The name under which kernels of one thing meet over frameworks; None for a name that no entry has."""
-    found = _aligned().answer(name)
+    found = _ALIGNED.of(name)
     return None if found == "none" else found
-
-
-@lru_cache
-def _aligned() -> _Question[str]:
-    def said() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-        for entry in known().kernel:
-            yield from ((name, patterns, ()) for name, patterns in entry.names.items())
-            if entry.align is not None:
-                yield entry.align, (), entry.found
-
-    return _Question(said())
 
 
 def is_comm(names: pl.Series) -> pl.Series:

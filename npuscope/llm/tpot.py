@@ -29,6 +29,7 @@ from npuscope.tile.record.model import Recording
 MOST_STEPS = 8  # simulated of one run
 COUNTS = ("tasks", "blocks", "records")
 MEANS = ("mean_run_us", "mean_dispatch_to_finish_us", "overhead", "orchestrator_busy", "schedulers_busy")
+RECORDS = "records per step (a mixed block has three)"
 STEP_TITLES = ("run µs", "dispatch→finish µs", "overhead", "orchestrator busy", "schedulers busy")
 MEASURES = (
     Column("mean_run_us", NUMBER, "of a record", title="mean run µs"),
@@ -61,7 +62,7 @@ BASIS = Columns(
         Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
         Column("tasks_per_step", COUNT, "tasks that do work"),
         Column("blocks_per_step", COUNT, "their blocks"),
-        Column("records_per_step", COUNT, "a mixed block has three", title="AICore task records per step"),
+        Column("records_per_step", COUNT, "blocks on cores", title=f"AICore task {RECORDS}"),
         *MEASURES,
     ),
 )

@@ -7,13 +7,13 @@ the core that sends first runs ahead of the other by one turn less than there ar
 
 from __future__ import annotations
 
-from npuscope.lower.model import Items, Repeat, Unit, instructions
+from npuscope.lower.model import CoreKind, Items, Repeat, instructions
 from npuscope.ops.spec import Role
 
 LEAST_AHEAD = 2
 
 
-def in_flight(loop: Repeat, turns: int, unit: Unit) -> int:
+def in_flight(loop: Repeat, turns: int, unit: CoreKind) -> int:
     """Of a loop with that many turns in all."""
     if loop.kind == "l0":
         return min(loop.stage, turns)
@@ -29,7 +29,7 @@ def crosses(items: Items) -> bool:
     return len({one.attribute("way") for one in instructions(items) if one.spec.is_a(Role.SEND)}) > 1
 
 
-def _sends_first(items: Items, unit: Unit) -> bool:
+def _sends_first(items: Items, unit: CoreKind) -> bool:
     """Whether a core sends one tile, then takes one, and nothing but the tile it takes ties the two halves."""
     handed = [one for one in instructions(items) if one.unit == unit and one.spec.is_a(Role.SEND, Role.RECEIVE)]
     if len(handed) != 2 or not (handed[0].spec.is_a(Role.SEND) and handed[1].spec.is_a(Role.RECEIVE)):

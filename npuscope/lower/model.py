@@ -16,9 +16,9 @@ from npuscope.ops.spec import OpSpec, Plane
 from npuscope.ops.table import spec_of
 from npuscope.tile.record.model import Access
 
-Unit = Literal["AIC", "AIV"]
+CoreKind = Literal["AIC", "AIV"]
 Pipe = Literal["MTE2", "MTE1", "M", "FIXP", "V", "MTE3", "S"]
-Direction = Literal["C2V", "V2C"]
+RingWay = Literal["C2V", "V2C"]
 Items = tuple["Instruction | Repeat", ...]
 
 
@@ -52,7 +52,7 @@ class Instruction:
     first_access: int = -1
     attributes: tuple[tuple[str, object], ...] = ()
     flops: int = 0
-    unit: Unit | None = None
+    unit: CoreKind | None = None
     pipe: Pipe | None = None
 
     @property
@@ -97,7 +97,7 @@ class Repeat:
 class Ring:
     """Slots that tiles pass through from one core to the other; `space` is where the receiver keeps them."""
 
-    direction: Direction
+    direction: RingWay
     space: str
     slot: int  # bytes
     slots: int

@@ -32,10 +32,10 @@ class Launch:
     tasks: tuple[int, ...]  # ids, in order of submission
 
 
-BodyKey = tuple[str, int, str, int]  # what makes bodies lower alike: kernel, body, split and ring slots of the task
+PlannedKey = tuple[str, int, str, int]  # what makes bodies lower alike: kernel, body, split and ring slots of the task
 
 
-def body_key(task: Task, body: int) -> BodyKey:
+def planned_key(task: Task, body: int) -> PlannedKey:
     return task.kernel, body, task.split, task.ring_slots
 
 
@@ -86,13 +86,13 @@ class Program:
         return tuple(Launch(*key, tuple(tasks)) for key, tasks in together.items())
 
     @cached_property
-    def planned(self) -> dict[BodyKey, PlannedBody]:
+    def planned(self) -> dict[PlannedKey, PlannedBody]:
         """Every distinct body of every kernel, in order of the first task."""
-        found: dict[BodyKey, PlannedBody] = {}
+        found: dict[PlannedKey, PlannedBody] = {}
         for launch in self.launches:
             task = self.first_task(launch)
             for body, _ in launch.bodies:
-                if (key := body_key(task, body)) not in found:
+                if (key := planned_key(task, body)) not in found:
                     lowered = lower(self.recording, task, body, self.device, self.lowering)
                     found[key] = PlannedBody(task.kernel, task.id, lowered, plan_memory(lowered, self.device))
         return found

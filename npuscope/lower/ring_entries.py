@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from math import prod
 
 from npuscope.lower.program import Program
-from npuscope.lower.runtime_scopes import Path, depth_of, path_of
+from npuscope.lower.runtime_scopes import ScopePath, depth_of, path_of
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Buffer, Task
 
 
 @dataclass(frozen=True)
-class Entry:
+class RingEntry:
     """A task, or an allocation made before one is submitted."""
 
-    path: Path
+    path: ScopePath
     ring: int
     bytes: int
     site: int
@@ -42,7 +42,7 @@ def limits_of(program: Program, name: str) -> tuple[int, ...]:
     return tuple(program.recording.rings.of(name, ring, size) for ring in range(rings))
 
 
-def entries_of(program: Program) -> Iterator[Entry]:
+def entries_of(program: Program) -> Iterator[RingEntry]:
     """Tasks and allocations as the orchestrator submits them."""
     recording = program.recording
     deepest = int(program.device.runtime["rings"].value) - 1
@@ -58,5 +58,5 @@ def entries_of(program: Program) -> Iterator[Entry]:
             buffers = [recording.buffers[id] for id in ids]
             size = sum(prod(buffer.shape) * BY_NAME[buffer.dtype].bytes for buffer in buffers)
             first = buffers[0]
-            yield Entry(path_of(recording, first), ring(first), size, first.site, task.id, ids)
-        yield Entry(path_of(recording, task), ring(task), 0, task.site, task.id)
+            yield RingEntry(path_of(recording, first), ring(first), size, first.site, task.id, ids)
+        yield RingEntry(path_of(recording, task), ring(task), 0, task.site, task.id)

@@ -11,11 +11,11 @@ from collections.abc import Hashable
 
 from npuscope.tile.record.model import Buffer, Recording, Task
 
-Path = tuple[Hashable, ...]  # scopes open around something, outermost first: never empty
-FUNCTION: Path = ("function",)  # without `auto_scope` the runtime's own scope, which is no scope of the program
+ScopePath = tuple[Hashable, ...]  # scopes open around something, outermost first: never empty
+FUNCTION: ScopePath = ("function",)  # without `auto_scope` the runtime's own scope, which is no scope of the program
 
 
-def path_of(recording: Recording, made: Task | Buffer) -> Path:
+def path_of(recording: Recording, made: Task | Buffer) -> ScopePath:
     """The scopes that a task was submitted in, or a tensor created in."""
     return _opened(recording, made) or FUNCTION
 
@@ -25,7 +25,7 @@ def depth_of(recording: Recording, made: Task | Buffer) -> int:
     return len(_opened(recording, made))
 
 
-def _opened(recording: Recording, made: Task | Buffer) -> Path:
+def _opened(recording: Recording, made: Task | Buffer) -> ScopePath:
     found: list[Hashable] = list(FUNCTION) if recording.auto_scope else []
     manual, done = not recording.auto_scope, 0
     for scope in made.scopes:

@@ -28,7 +28,7 @@ class Comment:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceFile:
     """One file; lines count from 1."""
 
     file: str
@@ -123,7 +123,7 @@ class Source:
         return found
 
 
-def read(file: str) -> Source | None:
+def read(file: str) -> SourceFile | None:
     """A file's source, or a notebook cell's; None where it cannot be read as Python any more."""
     try:
         return _read(file, os.stat(file).st_mtime_ns)
@@ -132,11 +132,11 @@ def read(file: str) -> Source | None:
 
 
 @lru_cache(maxsize=64)
-def _read(file: str, _age: int) -> Source | None:
+def _read(file: str, _age: int) -> SourceFile | None:
     try:
         linecache.checkcache(file)
         text = "".join(linecache.getlines(file))
-        source = Source(file, text, ast.parse(text))
+        source = SourceFile(file, text, ast.parse(text))
         source._tokens  # noqa: B018 (what cannot be tokenized cannot be read)
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
         return None
@@ -164,7 +164,7 @@ def name_of(site: Site, op: str) -> str:
     return op
 
 
-def sources(sites: Iterable[Site]) -> Iterator[Source]:
+def sources(sites: Iterable[Site]) -> Iterator[SourceFile]:
     """Every file that a program's ops stand in, once; files that cannot be read are left out."""
     for file in dict.fromkeys(site.file for site in sites):
         source = read(file)

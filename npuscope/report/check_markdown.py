@@ -11,7 +11,7 @@ from npuscope.check.columns import FINDINGS, cost_text, found_row, table_of
 from npuscope.check.findings import Finding
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.race import race_finding
-from npuscope.check.run import Found
+from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import MODULE_LEVEL, Section
 from npuscope.report.check_text import by_section, counts, shown_path
 from npuscope.report.document import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
@@ -61,7 +61,7 @@ def _program(checked: Checked) -> Iterator[Part]:
         yield Say("Estimates rank findings by the chip's peak rates; they do not overlap costs as a run would.")
 
 
-def _about(found: Iterable[Found], quality: bool) -> list[Found]:
+def _about(found: Iterable[RankedFinding], quality: bool) -> list[RankedFinding]:
     return [one for one in found if (one.finding.id in QUALITY) is quality]
 
 

@@ -10,10 +10,10 @@ from npuscope.analysis.table import aligned
 from npuscope.check.checked import Checked
 from npuscope.check.columns import about, cost_text
 from npuscope.check.findings import SEVERITIES, Finding
-from npuscope.check.races.model import Difference, Race
+from npuscope.check.races.model import ChangedOutput, Race
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
-from npuscope.check.run import Found
+from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
 from npuscope.report.counted import many
 from npuscope.tile.record.names import short_name
@@ -42,9 +42,9 @@ def counts(checks: Sequence[Checked]) -> str:
     return ", ".join(told) or "nothing found"
 
 
-def by_section(found: Iterable[Found]) -> dict[Section, list[Found]]:
+def by_section(found: Iterable[RankedFinding]) -> dict[Section, list[RankedFinding]]:
     """Findings of each scope; parts of a file under one title are one section."""
-    titles: dict[tuple[str, str], list[Found]] = {}
+    titles: dict[tuple[str, str], list[RankedFinding]] = {}
     for one in found:
         titles.setdefault((one.section.file, one.section.title), []).append(one)
     return {
@@ -70,12 +70,12 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
         yield lines
 
 
-def _must_be_seen(one: Found) -> bool:
+def _must_be_seen(one: RankedFinding) -> bool:
     """Wrong numbers cost nothing that ranks them."""
     return one.finding.severity == "error" or (one.finding.severity == "warning" and not one.seconds)
 
 
-def _heading(section: Section, found: Sequence[Found]) -> str:
+def _heading(section: Section, found: Sequence[RankedFinding]) -> str:
     total = sum(one.seconds for one in found)
     cost = f", together about {about(total)}" if total else ""
     place = f"{printable(shown_path(section.file))}{lines_of(section)}"
@@ -118,7 +118,7 @@ def replay_lines(replayed: Replayed) -> list[str]:
     return [f"another legal order (seed {replayed.seed}): {told}" for told in _changes(replayed.seeded)]
 
 
-def _changes(changes: Sequence[Difference]) -> list[str]:
+def _changes(changes: Sequence[ChangedOutput]) -> list[str]:
     told = []
     for one in changes:
         by = "" if one.largest is None else f" by up to {one.largest:.3g}"

@@ -31,6 +31,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Notes(_headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
     yield Rows(tables["units"], where=In.POSTED)
+    yield Notes(_besides_compute(e), where=In.POSTED)
     yield Heading("Where the core time went", where=In.POSTED)
     yield Rows(scheduling["ledger"], where=In.POSTED)
     path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without edges"
@@ -70,6 +71,11 @@ def _captured(e: Explanation, lanes: str) -> list[str]:
     return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
 
 
+def _besides_compute(e: Explanation) -> list[str]:
+    """Communication and copies, with what of them is exposed."""
+    return [str(told) for told in (e.communication, e.copies) if told is not None]
+
+
 def _headline(e: Explanation) -> list[str]:
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
     running, window, s = percent(e.busy.running), microseconds(e.work.wall), e.scheduling
@@ -81,7 +87,7 @@ def _headline(e: Explanation) -> list[str]:
         told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
         told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
         lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")
-    lines += [str(told) for told in (e.communication, e.copies) if told is not None]
+    lines += _besides_compute(e)
     if e.steps.source != "none":
         lines.append(e.steps.title())
     return lines

@@ -48,5 +48,6 @@ def run(file: str, done: ScriptRun, counts: GraphCounts) -> Iterator[Part]:
     if len(done.recordings) > 1:
         programs = ", ".join(dict.fromkeys(recording.program for recording in done.recordings))
         yield Say(f"{len(done.recordings)} runs together, of {programs}", where=In.TEXT)
-    for line in (*noticed.notes(done.recordings), *noticed.findings(done.recordings)):
+    found = [(recording, notice) for recording in done.recordings for notice in recording.notices]
+    for line in (*noticed.notes(done.recordings), *noticed.findings(found)):
         yield Say(line)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from npuscope.analysis.forms import BYTES, COUNT, TEXT
 from npuscope.analysis.table import Column, Columns
-from npuscope.tile.record.model import PAST_THE_END, Finding, Recording
+from npuscope.tile.record.model import Notice, Recording
 
 SHOWN = 5  # findings
-GRAVE = (PAST_THE_END,)  # kinds that a reader of times should know of, too
 SENTENCE = "a finding is told as a sentence, not as a row"
 NOTICED = Columns(
     "simulate.findings",
@@ -29,28 +28,26 @@ def notes(recordings: Sequence[Recording]) -> list[str]:
     return [f"note: {note}" for note in dict.fromkeys(note for recording in recordings for note in recording.notes)]
 
 
-def findings(recordings: Sequence[Recording], kinds: Iterable[str] = ()) -> list[str]:
-    """A line each, of some kinds or of all."""
-    wanted = tuple(kinds)
-    found = [(one, f) for one in recordings for f in one.findings if not wanted or f.kind in wanted]
-    lines = [_line(recording, finding) for recording, finding in found[:SHOWN]]
+def findings(found: Sequence[tuple[Recording, Notice]]) -> list[str]:
+    """A line each."""
+    lines = [_line(recording, notice) for recording, notice in found[:SHOWN]]
     if len(found) > SHOWN:
         lines.append(f"… and {len(found) - SHOWN} more findings; --json has all")
     return lines
 
 
-def _line(recording: Recording, finding: Finding) -> str:
-    site = recording.sites[finding.site]
-    size = [f"{finding.bytes:,} B"] if finding.bytes else []
-    much = ", ".join([*([f"{finding.count} times"] if finding.count > 1 else []), *size])
-    told = f"{finding.message} ({much})" if much else finding.message
+def _line(recording: Recording, notice: Notice) -> str:
+    site = recording.sites[notice.site]
+    size = [f"{notice.bytes:,} B"] if notice.bytes else []
+    much = ", ".join([*([f"{notice.count} times"] if notice.count > 1 else []), *size])
+    told = f"{notice.message} ({much})" if much else notice.message
     return f"finding: {site.file}, line {site.line}: {told}"
 
 
-def noticed_dict(recording: Recording) -> dict[str, object]:
+def noticed_dict(recording: Recording, notices: Sequence[Notice]) -> dict[str, object]:
     """`notes` and `findings` of a JSON output (docs/json.md)."""
     found = []
-    for one in recording.findings:
+    for one in notices:
         site = recording.sites[one.site]
         told = (one.kind, site.file, site.line, one.message, one.count, one.bytes)
         found.append(dict(zip(NOTICED.keys, told, strict=True)))

@@ -36,6 +36,8 @@ def rank(
     if ran:
         yield from _fitting(ran, baseline, most, variants)
         yield Rows(variant_table(ran, baseline), where=In.POSTED)
+    if told := dict.fromkeys(one.finding for one in ran if one.finding):
+        yield Notes([f"finding: {finding}" for finding in told])
     settings = best_by_setting(variants, found)
     if len(settings) > 1 and ran:
         yield Heading("each setting at its best, µs, whatever the others are", where=In.TEXT)

@@ -41,7 +41,7 @@ def simulate(
             basis_told(wall.basis, wall.coverage, bound.name),
             f"a kernel's time: measured ones are {interval_told(kernel)} times what is said here",
             *noticed.notes([program.recording]),
-            *noticed.findings([program.recording], noticed.GRAVE),
+            *noticed.findings([(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if brief:
@@ -82,7 +82,7 @@ def simulate_dict(file: str, simulated: Simulated, busy: Busy) -> dict[str, obje
         },
         "ring_wait_ns": round(bound.ring_wait_ns),
         "constants": certainty_of(simulated).as_dict(),
-        **noticed.noticed_dict(program.recording),
+        **noticed.noticed_dict(program.recording, simulated.noticed),
         "per_kernel": per_kernel(simulated, busy).rows(),
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,10 +24,11 @@ from npuscope.trace.intervals import Ints
 MOST_SLICES = 250_000
 MOST_LANES = 600
 BUCKETS = 20_000  # of the window, to begin with, for slices drawn together
+Packed: TypeAlias = dict[str, str]  # a column: its type and its bytes, deflated, as base64
 _TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "i32": np.int32, "f64": np.float64}
 
 
-def timeline(explained: Explanation, ranks: Mapping[str, int]) -> dict[str, Any]:
+def timeline(explained: Explanation, ranks: Mapping[str, int]) -> dict[str, object]:
     """Plain data for the page's script; times are nanoseconds from the window's start. `ranks` orders the colours."""
     work, notes = explained.work, []
     lanes, place = _drawn_lanes(work)
@@ -77,7 +78,7 @@ def _drawn_lanes(work: Work) -> tuple[Ints, Ints]:
     return kept, place
 
 
-def _slices(work: Work, place: Ints) -> tuple[dict[str, Any], int]:
+def _slices(work: Work, place: Ints) -> tuple[dict[str, Packed], int]:
     table = pl.DataFrame(
         {
             "lane": place[work.lane],
@@ -123,7 +124,7 @@ def _together(table: pl.DataFrame, bucket: int) -> pl.DataFrame:
     return grouped.drop("bucket").sort("lane", "start")
 
 
-def _bubbles(explained: Explanation, place: Ints) -> tuple[dict[str, Any], int]:
+def _bubbles(explained: Explanation, place: Ints) -> tuple[dict[str, Packed], int]:
     work, segments = explained.work, explained.bubbles.segments
     lane = place[places(segments["lane"].to_numpy(), work.lanes["lane"].to_numpy())]
     kernels = pl.Enum(work.kernels)
@@ -146,7 +147,7 @@ def _bubbles(explained: Explanation, place: Ints) -> tuple[dict[str, Any], int]:
     }, left_out
 
 
-def _path(explained: Explanation, place: Ints) -> dict[str, Any]:
+def _path(explained: Explanation, place: Ints) -> dict[str, Packed]:
     work, segments = explained.work, explained.path.segments
     row = segments["row"].to_numpy()
     lane = np.append(place[work.lane], -1)[row]
@@ -160,6 +161,6 @@ def _path(explained: Explanation, place: Ints) -> dict[str, Any]:
     }
 
 
-def _packed(values: pl.Series | NDArray[Any], type: str) -> dict[str, str]:
+def _packed(values: pl.Series | Ints | NDArray[np.float64], type: str) -> Packed:
     array = np.ascontiguousarray(np.asarray(values), dtype=np.dtype(_TYPES[type]).newbyteorder("<"))
     return {"type": type, "data": base64.b64encode(zlib.compress(array.tobytes(), 6)).decode()}

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from npuscope import progress
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> F:
@@ -66,14 +66,14 @@ def folder() -> Path:
     return (root if environ.get("XDG_CACHE_HOME") or not home else root / ".cache") / "npuscope" / name
 
 
-def is_kept(function: Callable[..., Any]) -> bool:
+def is_kept(function: Callable[..., object]) -> bool:
     """Whether a compiled function's machine code is on disk."""
     name = f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-*.nbi"
     return any(folder().rglob(name))
 
 
 @contextmanager
-def announced(function: Callable[..., Any]) -> Iterator[None]:
+def announced(function: Callable[..., object]) -> Iterator[None]:
     """Says so where the block will have to compile a function first, which takes many seconds."""
     if is_kept(function):
         yield

@@ -16,7 +16,7 @@ from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.block_classes import STEPS
 from npuscope.simulate.chip.job import SLOW, Floats
-from npuscope.simulate.core.pipes import ISSUING, REASONS, Lane, Timing, trace_block
+from npuscope.simulate.core.pipes import ISSUING, REASONS, BlockTrace, Timing, trace_block
 from npuscope.simulate.core.stream import PIPES, UNITS, Stream
 from npuscope.simulate.run import Simulated
 from npuscope.trace.core import Trace
@@ -62,7 +62,7 @@ class Inside:
     all_blocks: int
     slow: float
     timing: Timing
-    lane: Lane
+    lane: BlockTrace
     stream: Stream
     sites: tuple[str, ...]
 

@@ -56,6 +56,8 @@ VARIANTS = Columns(
         Column("bound", TEXT, "memory, cube, vector, scheduler, orchestrator or dependency"),
         Column("memory", Form("text", "object", _fullest, right=False), "the fullest: `{function, space, share}`",
                title="fullest memory"),
+        Column("finding", TEXT, "what to know of its time: a ring too small, a store past a tensor",
+               only="listed below the table"),
         Column("error", TEXT, "why it cannot run", only="listed below the table, once for all that have it"),
         Column("settings", TEXT, "object: name -> value, as text", only="they are the variant's name"),
     ),
@@ -83,6 +85,7 @@ class Outcome:
     bound: str | None = None
     memory: Fullest | None = None
     error: str | None = None
+    finding: str | None = None
 
     def as_dict(self) -> dict[str, object]:
         """A line of `--results`: what there is."""

@@ -9,17 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from npuscope.check.rules import ring_deadlock
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.check.rules.ring_deadlock import ERROR, TOLD
+from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.simulate.bound import Bound, bound_of
 from npuscope.simulate.chip import engine
-from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.job import Job, Machine, Times
+from npuscope.simulate.chip.growing import Grown, run_on
+from npuscope.simulate.chip.job import SLOTS, Job, Machine, Times
 from npuscope.simulate.chip.prepare import Prepared, prepare
 from npuscope.simulate.compiled import announced, is_kept
 from npuscope.simulate.trace_of import trace_of
+from npuscope.tile.record.model import PAST_THE_END, Notice
 from npuscope.trace.core import Trace
+
+RING = "ring_deadlock"  # the kind of notice that tells of a ring too small for a scope
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,22 @@ class Simulated:
     prepared: Prepared
     times: Times
     wall: float
+    grown: tuple[Grown, ...] = ()  # rings that were made larger, for the program to go on
 
     @property
     def wall_ns(self) -> int:
         return round(self.wall)
+
+    @property
+    def noticed(self) -> tuple[Notice, ...]:
+        """What the user should know of: what recording noticed, and rings that are too small by the runtime's rules."""
+        recording = self.prepared.program.recording
+        return (*recording.notices, *(_too_small(recording.tasks[one.task].site, one) for one in self.grown))
+
+    @property
+    def grave(self) -> tuple[Notice, ...]:
+        """Of those what a reader of times should know."""
+        return tuple(notice for notice in self.noticed if notice.kind in (PAST_THE_END, RING))
 
     @cached_property
     def trace(self) -> Trace:
@@ -54,21 +69,21 @@ def simulate(program: Program) -> Simulated:
 def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = None) -> Simulated:
     """Runs what was prepared, or a changed job or machine in its place."""
     prepared = replace(prepared, job=job or prepared.job, machine=machine or prepared.machine)
-    times, wall = run_chip(prepared.job, prepared.machine)
+    times, wall, grown = run_on(prepared.job, prepared.machine)
     if wall < 0:
-        raise _stuck(prepared.program)
-    return Simulated(prepared, times, wall)
+        raise NpuscopeError(
+            f"{prepared.program.recording.program} cannot go on: the orchestrator waits for what a task writes that it "
+            "has not submitted, and nobody is at work"
+        )
+    return Simulated(prepared, times, wall, grown)
 
 
-def _stuck(program: Program) -> NpuscopeError:
-    """Why nobody can go on: as a rule a scope that outgrows its ring."""
-    for finding in ring_deadlock.check(program):
-        return BadInput(finding.message, path=finding.file, line=finding.line, remedy=finding.fix)
-    return NpuscopeError(
-        f"{program.recording.program} cannot go on: the orchestrator waits for room in a ring, or for what a task "
-        "writes, and nobody is at work",
-        remedy="A larger ring may help: ring_heap, ring_task_window in runtime_cfg, or PTO2_RING_HEAP and so on.",
-    )
+def _too_small(site: int, one: Grown) -> Notice:
+    """In the words of the rule ring-deadlock, with what was done about it."""
+    name = "task_window" if one.what == SLOTS else "heap"
+    told = TOLD[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
+    done = f"simulated as if ring {one.ring} had room for {one.needs:,}"
+    return Notice(RING, site, f"{told}: by its rules the runtime stops there ({ERROR[name]}); {done}")
 
 
 def is_compiled() -> bool:

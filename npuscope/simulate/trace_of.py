@@ -10,7 +10,7 @@ no Phase3: the runtime that is modelled wires a task when the orchestrator submi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,8 @@ from npuscope.simulate.chip.job import (
     RELEASED,
     RETIRED,
     THREAD,
+    Floats,
+    Ints,
     Times,
 )
 from npuscope.simulate.chip.prepare import Prepared
@@ -34,6 +36,7 @@ from npuscope.trace.meta import Meta
 from npuscope.trace.phases import phase_of
 
 FORMAT = "simulated"
+Kernels: TypeAlias = tuple[pl.Series, Ints]  # of each task its kernel's name and number
 
 
 def trace_of(prepared: Prepared, times: Times) -> Trace:
@@ -42,7 +45,7 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     first_core = machine.threads + 1
     names = [task.kernel for task in recording.tasks] or [""]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    kernels = np.array(names, dtype=object), np.array([numbers[name] for name in names], np.int64)
+    kernels = pl.Series(names, dtype=pl.String), np.array([numbers[name] for name in names], np.int64)
     ran = np.flatnonzero(times.core >= 0)
     is_mixed = job.shape[job.task_of[ran]] == MIX if len(ran) else np.zeros(0, bool)
     mixed = ran[is_mixed]
@@ -59,7 +62,7 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     cores = _with_slots(pl.concat([cube, *vectors]))
     slices = pl.concat([cores, _scheduler(prepared, times), _orchestrator(prepared, times)], how="diagonal")
     slices = slices.with_columns(phase=phase_of(pl.col("marker")))
-    notes: dict[str, Any] = {
+    notes: dict[str, object] = {
         "program": recording.program,
         "num_cores": 3 * machine.clusters,
         "whole_graph": True,  # where there are no edges, nobody waits for anybody
@@ -71,11 +74,12 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), meta, edges, counters)
 
 
-def _ns(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.round(values).astype(np.int64)
+def _ns(values: Floats) -> Ints:
+    found: Ints = np.round(values).astype(np.int64)
+    return found
 
 
-def _slices(rows: Any, lanes: Any, prepared: Prepared, times: Times, kernels: Any, share: Any) -> pl.DataFrame:
+def _slices(rows: Ints, lanes: Ints, prepared: Prepared, times: Times, kernels: Kernels, share: Floats) -> pl.DataFrame:
     """`share`: of each block's run, how much this core works; it leaves when it has done its part."""
     tasks = prepared.job.task_of[rows]
     start = _ns(times.start[rows])
@@ -86,7 +90,7 @@ def _slices(rows: Any, lanes: Any, prepared: Prepared, times: Times, kernels: An
             "lane": lanes.astype(np.uint32),
             "start": start,
             "dur": end - start,
-            "kernel": pl.Series(names[tasks].tolist(), dtype=pl.String),
+            "kernel": names.gather(tasks),
             "kind": pl.Series(["task"] * len(rows), dtype=pl.String),
             "task": tasks,
             "block": (rows - prepared.job.first_block[tasks]).astype(np.int32),
@@ -106,7 +110,7 @@ def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
     return slices.with_columns(marker=marker)
 
 
-def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Any, Any]]:
+def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Floats, Floats]]:
     """Label, begin and end of what the turns of the scheduler's loops did."""
     parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, DISPATCHED]
     begin, released, _, seen, retired, handed = np.cumsum(times.loops[:, parts].T, axis=0)
@@ -140,7 +144,7 @@ def _orchestrator(prepared: Prepared, times: Times) -> pl.DataFrame:
     return slices.with_columns(task=pl.Series(np.arange(len(lanes)), dtype=pl.Int64))
 
 
-def _marked(label: str, lanes: Any, begin: Any, end: Any, extra: Any = None) -> pl.DataFrame:
+def _marked(label: str, lanes: Ints, begin: Floats, end: Floats, extra: Ints | None = None) -> pl.DataFrame:
     """Slices of AICPU threads with one marker."""
     frame = pl.DataFrame(
         {"lane": lanes.astype(np.uint32), "start": _ns(begin), "dur": _ns(end) - _ns(begin)},

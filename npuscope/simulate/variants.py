@@ -93,6 +93,7 @@ def outcome(variant: Variant) -> Outcome:
         len(job.block_class),
         one.bound.name,
         memory,
+        finding="; ".join(notice.message for notice in one.grave) or None,
     )
 
 

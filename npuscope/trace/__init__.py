@@ -1,4 +1,4 @@
-"""Trace (the four shared tables), and one reader or writer per format."""
+"""Trace (the five shared tables), and one reader or writer per format."""
 
 import os
 

@@ -27,7 +27,7 @@ def decode_object(
 ) -> S:
     """A JSON object as a struct. Keys that the struct does not have are counted in `unknown`, by how much they hold."""
     fields = checked(lambda: msgspec.json.decode(text, type=dict[str, msgspec.Raw]), what, path)
-    for key in fields.keys() - set(type.__struct_fields__):
+    for key in fields.keys() - set(type.__struct_encode_fields__):
         unknown[f"{where} '{key}'"] += _entries(fields[key])
     return checked(lambda: msgspec.json.decode(text, type=type), what, path)
 

@@ -19,10 +19,10 @@ from builders import (
 )
 
 import npuscope
-from npuscope.analysis.doctor import Finding, diagnose
+from npuscope.analysis.doctor import Symptom, diagnose
 
 
-def findings(path: Path) -> dict[str, Finding]:
+def findings(path: Path) -> dict[str, Symptom]:
     return {finding.id: finding for finding in diagnose(npuscope.read(path)).findings}
 
 

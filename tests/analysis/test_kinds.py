@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import command
 import pytest
 from builders import kernel_row, named, write_events, write_kernel_table, x
 from hypothesis import given
@@ -86,6 +87,17 @@ def test_the_verdict_names_what_takes_longer_than_compute(tmp_path: Path, comm: 
     )
     verdict = analysis.explain(trace).verdict
     assert (verdict.bound, str(verdict).startswith(f"{bound}-bound")) == (bound, True)
+
+
+def test_every_report_tells_communication_and_copies(tmp_path: Path) -> None:
+    copy = ("Memcpy HtoD", 40, 5, 21, "gpu_memcpy")
+    gpu(tmp_path, ("gemm", 0, 30, 7, "kernel"), (DISPATCH, 30, 10, 20, "kernel"), copy)
+    page, posted = tmp_path / "report.html", tmp_path / "report.md"
+    run = command.npuscope("report", tmp_path / "trace.json", "--md", posted, "--html", page)
+    for text in (run.stdout, posted.read_text()):
+        assert "communication 10.000 µs, 10.000 of it exposed; compute 30.000 µs" in text
+        assert "copies 5.000 µs, 5.000 of it exposed" in text
+    assert '"copies":{"on_engine_ns":5000' in page.read_text()
 
 
 def test_hardware_copies_of_an_ascend_timeline(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_what_the_docs_show_of_a_models_table_is_true(tmp_path: Path) -> None:
     printed = npuscope(*words).stdout.splitlines()
     assert [line for line in shown.splitlines() if line and line not in printed] == []
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert run.stdout.startswith(str(1_424_800 / 3_224_800))  # a step against the slow first one
     assert " -1800000\n" in run.stdout
 

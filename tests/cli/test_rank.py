@@ -240,7 +240,7 @@ def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "short.txt"), "not a result of rank or sweep"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "binary"), "not a result of rank or sweep"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "typed.jsonl"), "typed.jsonl, line 1: not a result"),
-        (("sweep", "add.py", "--set", "ROWS=16", "--results", "."), "is a folder"),
+        (("sweep", "add.py", "--set", "ROWS=16", "--results", "."), "holds an input"),
         (("sweep", "add.py", "--set", "ROWS=16", "--results", "none/r.jsonl"), "no such folder"),
         (("sweep", "add.py", "--set", "ROWS=16", "--plot", "p.html", "--html", "p.html"), "is another output"),
         (("sweep", "add.py"), "one program is nothing to rank"),

@@ -82,6 +82,11 @@ def timing(name: str, value: float, unit: str) -> str:
     return f'\n[timing]\n{name} = {{ value = {value}, unit = "{unit}", confidence = "guessed", source = "a test" }}\n'
 
 
+def curve(columns: str, slope: str) -> str:
+    bias = 'bias = [1, 2], confidence = "guessed", source = "a test"'
+    return f"\n[reduce]\nrow_max = {{ columns = {columns}, slope = {slope}, {bias} }}\n"
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -94,6 +99,8 @@ def timing(name: str, value: float, unit: str) -> str:
         (OWN + timing("hbm_rate", 0, "B/s"), "timing.hbm_rate is zero"),
         (OWN + timing("idle_loop", 0, "s"), "timing.idle_loop is zero"),
         (OWN + timing("submit_base", 1e9, "s"), "timing.submit_base is 1e+09, which no chip has"),
+        (OWN + curve("[64, 128]", "[0.1]"), "reduce.row_max needs widths from narrow to wide"),
+        (OWN + curve("[128, 64]", "[0.1, 0.2]"), "reduce.row_max needs widths from narrow to wide"),
         (OWN.replace("my bench", " "), "clock.core has no source"),
         (OWN.replace('"measured"', '"rumoured"'), "Invalid enum value 'rumoured'"),
         (OWN.replace('inherits = "a3"', 'inherits = "nobody"'), "inherits 'nobody'"),

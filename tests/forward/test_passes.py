@@ -181,6 +181,7 @@ def test_noise_among_the_kernels_changes_no_layer(tmp_path: Path) -> None:
     truth, found = planted_and_found(plan, tmp_path)
     assert told(found) == truth
     assert found.table["layers"].to_list() == [64] * 4
-    longcat_like = replace(QWEN, layer=QWEN.layer + QWEN.layer[:-1], first=(), layers=14)
+    experts = ("MoeGatingTopK", "GroupedMatmul", "SwiGlu", "GroupedMatmul")
+    longcat_like = replace(QWEN, layer=QWEN.layer + experts + QWEN.layer[:-1], first=(), layers=14)
     truth, found = planted_and_found(Plan(longcat_like, ("decode",) * 4, noise=0.01), tmp_path)
     assert found.table.select("layers", "attentions").rows() == [(14, 28)] * 4

@@ -36,7 +36,7 @@ def test_a_wrong_golden_fails_the_program(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_teaching_program_runs_as_a_script_and_by_the_command() -> None:
-    alone = subprocess.run([sys.executable, MODELS / "basics" / "rope.py"], capture_output=True, text=True, timeout=60)
+    alone = subprocess.run([sys.executable, MODELS / "basics" / "rope.py"], capture_output=True, text=True, timeout=600)
     assert (alone.returncode, alone.stderr) == (0, "")
     assert "PASS" in alone.stdout
     commanded = npuscope("run", MODELS / "basics" / "rope.py")

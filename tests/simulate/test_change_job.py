@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from npuscope.simulate.change_job import LEAST, dropped, merged, pairs_of, scaled, with_pairs
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import BYTES, NONE
-from npuscope.simulate.chip.plain_chip import Chip
 from tests.simulate.jobs import equal, job, machine, rings
+from tests.simulate.plain_chip import Chip
 
 RANDOM, TASKS = st.randoms(use_true_random=False), st.integers(2, 25)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npuscope.simulate.chip.engine import run_chip
-from npuscope.simulate.chip.plain_chip import Chip
 from tests.simulate.jobs import job, machine, rings
+from tests.simulate.plain_chip import Chip
 
 randoms = st.randoms(use_true_random=False)
 

@@ -75,13 +75,13 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "WHILE": "0.2"}
     )
     try:
-        waited(120, lambda: results.exists() and results.read_bytes().count(b"\n") >= 4)
+        waited(600, lambda: results.exists() and results.read_bytes().count(b"\n") >= 4)
         workers = children(sweep.pid)
     finally:
         os.kill(sweep.pid, signal.SIGKILL)
         sweep.wait()
     # THEN its workers are gone too
-    waited(20, lambda: not any(map(alive, workers)))
+    waited(600, lambda: not any(map(alive, workers)))
     kept = results.read_bytes()
     finished = [json.loads(line)["variant"] for line in kept.splitlines(keepends=True) if line.endswith(b"\n")]
     assert 4 <= len(finished) < 12

@@ -71,7 +71,7 @@ def calls_lost(x: pl.InOut[X], y: pl.Out[X]):
 def test_giving_a_parameters_name_to_a_new_value_is_a_finding() -> None:
     finished = record(calls_lost, ones(4, 16), ones(4, 16))
     assert (finished.result == 1).all()  # the caller's x
-    (finding,) = [f for f in finished.recording.findings if f.kind == "rebound"]
+    (finding,) = [f for f in finished.recording.notices if f.kind == "rebound"]
     assert "lost() gives the name x of its parameter [4, 16] to a new value" in finding.message
     assert finished.recording.sites[finding.site].function == "lost"
 
@@ -147,7 +147,7 @@ def mis_declared(x: X, y: pl.InOut[X]):
 
 
 def test_a_kernel_that_reads_its_out_first_is_a_finding() -> None:
-    (finding,) = record(mis_declared, ones(4, 16), ones(4, 16)).recording.findings
+    (finding,) = record(mis_declared, ones(4, 16), ones(4, 16)).recording.notices
     assert "the kernel accumulates declares y [4, 16] pl.Out and reads it before it writes it" in finding.message
 
 

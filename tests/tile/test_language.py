@@ -214,7 +214,7 @@ def test_a_product_that_fills_no_cube_step_is_a_finding() -> None:
         return y
 
     x = np.ones((16, 40), np.float32)
-    (finding,) = record(uneven, x, np.zeros((16, 16), np.float32)).recording.findings
+    (finding,) = record(uneven, x, np.zeros((16, 16), np.float32)).recording.notices
     assert finding.kind == "alignment"
     assert "pl.matmul of [16, 40] FP32 and [16, 40] FP32" in finding.message
 

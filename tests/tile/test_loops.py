@@ -163,7 +163,7 @@ def test_a_run_of_endlessly_many_tasks_is_refused(monkeypatch: pytest.MonkeyPatc
                 y = pl.assemble(y, pl.full([16, 16], dtype=pl.FP32, value=0.0), [i, 0])
         return y
 
-    with pytest.raises(TileError, match="more than 3 tasks"):
+    with pytest.raises(NpuscopeError, match="more than 3 tasks"):
         many(np.zeros((64, 16), np.float32))
 
 

@@ -27,7 +27,7 @@ def over_the_end(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[40, 32], 
 @MODES
 def test_what_lies_past_the_end_is_left_out_and_counted(mode: str) -> None:
     finished = record(over_the_end, X, np.zeros((40, 32), np.float32), mode=mode)
-    [found] = finished.recording.findings
+    [found] = finished.recording.notices
     assert (found.kind, found.count, found.bytes) == ("past_the_end", 1, 8 * 32 * 4)
     assert "pl.assemble writes past the end of y [40, 32] along axis 0" in found.message
     assert len(finished.recording.tasks) == 3
@@ -45,7 +45,7 @@ def in_a_loop(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[40, 32], pl.
 
 @MODES
 def test_turns_inside_and_outside_are_told_apart(mode: str) -> None:
-    [found] = record(in_a_loop, X, np.zeros((40, 32), np.float32), mode=mode).recording.findings
+    [found] = record(in_a_loop, X, np.zeros((40, 32), np.float32), mode=mode).recording.notices
     assert (found.count, found.bytes) == (1, 8 * 32 * 4)
 
 
@@ -60,7 +60,7 @@ def two_axes_into_four(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[2, 
 @MODES
 def test_a_tile_of_two_axes_goes_into_the_last_two_of_a_tensor(mode: str) -> None:
     finished = record(two_axes_into_four, X, np.zeros((2, 1, 24, 32), np.float32), mode=mode)
-    assert [found.bytes for found in finished.recording.findings] == [8 * 32 * 4]
+    assert [found.bytes for found in finished.recording.notices] == [8 * 32 * 4]
     if mode == "values":
         assert finished.result[0, 0, 8:].min() == finished.result[1, 0, 16:].min() == 2
         assert finished.result[0, 0, :8].max() == finished.result[1, 0, :16].max() == 0

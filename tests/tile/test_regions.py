@@ -322,7 +322,7 @@ def test_memory_never_written_is_poison_and_named() -> None:
     finished = record(never_written, np.zeros((4, 16), np.float32))
     assert (finished.result[:2] == 2).all()
     assert np.isnan(finished.result[2:]).all()
-    (finding,) = finished.recording.findings
+    (finding,) = finished.recording.notices
     assert finding.kind == "unwritten"
     assert "[4, 16] of scratch [4, 16], of which some elements were never written" in finding.message
     site = finished.recording.sites[finding.site]

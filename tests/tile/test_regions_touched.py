@@ -37,7 +37,7 @@ class Watch:
         if run.block is None:
             return
         where = view.__array_interface__["data"][0]
-        for buffer in run.buffers:
+        for buffer in run.gm.buffers:
             first = buffer.data.__array_interface__["data"][0]
             if first <= where < first + buffer.data.nbytes:
                 size = buffer.dtype.bytes

@@ -64,8 +64,11 @@ def test_the_orchestrator_waits_for_room_in_a_ring(tmp_path: Path) -> None:
     assert waited[1].ring_wait_ns == pytest.approx(
         sum(began[2 * t] - held.times.submitted[2 * t - 1] for t in range(1, 6))
     )
-    with pytest.raises(NpuscopeError, match=r"16,384 bytes of tensors .* its ring has 16,383.*HEAP_RING_DEADLOCK"):
-        simulate(recorded(tmp_path, 16383))
+    # a byte less and the model would wait for ever, where devices go on: so does the run, and says so
+    (notice,) = (short := simulate(recorded(tmp_path, 16383))).noticed
+    assert notice.message.startswith("16,384 bytes of tensors are made in one scope, its ring has 16,383")
+    assert "HEAP_RING_DEADLOCK" in notice.message
+    assert short.wall_ns == held.wall_ns
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "1,2", "1.5", 1.5, 10**18, [1, 2, 3], 1j])

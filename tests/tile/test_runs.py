@@ -116,10 +116,10 @@ def chained(x: pl.InOut[pl.Tensor], y: pl.InOut[pl.Tensor]):
 
 def test_one_memory_under_two_names_is_a_finding() -> None:
     same = ones()
-    found = record(chained, same, same).recording.findings
+    found = record(chained, same, same).recording.notices
     assert [f.kind for f in found] == ["shared"]
     assert "x and y share memory" in found[0].message
-    assert record(chained, ones(), ones()).recording.findings == ()
+    assert record(chained, ones(), ones()).recording.notices == ()
 
 
 @pytest.mark.parametrize("stride", [(slice(None), slice(None, None, 2)), (slice(None, None, -1), slice(None))])

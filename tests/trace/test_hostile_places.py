@@ -157,7 +157,7 @@ def test_a_full_disk_is_told_and_leaves_no_crumbs(tmp_path: Path, name: str) -> 
     rows = [kernel_row(start=f"{n * 10}.{n * n % 1000:03d}", name=f"k{n * n * 7919 % 10007}") for n in range(3000)]
     capture = write_kernel_table(tmp_path / "k.csv", rows)
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(capture), str(tmp_path / name)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", FULL, str(capture), str(tmp_path / name)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert name in done.stdout

@@ -69,7 +69,7 @@ def test_ctrl_c_stops_it_cleanly(tmp_path: Path) -> None:
     path = write_swimlane(tmp_path, [[0, 1, 1, 1000, 2000, 0]])
     with viewing(path) as (process, _):
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=600)
         assert process.returncode == 0
         assert out.endswith("stopped\n")
 
@@ -87,7 +87,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from npuscope.analysis.doctor import gaps, instrumentation, rows, times
-from npuscope.analysis.doctor.finding import Diagnosis, Finding
+from npuscope.analysis.doctor.symptom import Diagnosis, Symptom
 from npuscope.trace.core import Trace
 
-__all__ = ["CHECKS", "Diagnosis", "Finding", "diagnose"]
+__all__ = ["CHECKS", "Diagnosis", "Symptom", "diagnose"]
 
-CHECKS: list[Callable[[Trace], Iterator[Finding]]] = [
+CHECKS: list[Callable[[Trace], Iterator[Symptom]]] = [
     rows.empty,
     rows.overlapping_slices,
     rows.duplicates,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.finding import Finding, microseconds
+from npuscope.analysis.doctor.symptom import Symptom, microseconds
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
@@ -18,7 +18,7 @@ from npuscope.trace.schema import is_work
 FULL_FROM = 1 << 14
 
 
-def steps(trace: Trace) -> Iterator[Finding]:
+def steps(trace: Trace) -> Iterator[Symptom]:
     """Steps that are missing, cut short, or unlike the others."""
     per_step = (
         trace.slices.filter(pl.col("step").is_not_null() & (pl.col("kind") != "derived"))
@@ -30,24 +30,24 @@ def steps(trace: Trace) -> Iterator[Finding]:
         return
     gaps = int((per_step["step"].diff().drop_nulls() - 1).sum())
     if gaps:
-        yield Finding("step-gaps", "warning", "step without any row", gaps, "Means per step leave these out.")
+        yield Symptom("step-gaps", "warning", "step without any row", gaps, "Means per step leave these out.")
     usual = float(np.median(per_step["rows"].to_numpy()))
     cut = per_step.filter(pl.col("rows") < 0.5 * usual)
     if cut.height:
         effect = "Likely cut by the capture's start or end: leave it out of means."
         example = f"step {cut['step'][0]}: {cut['rows'][0]} of usually {usual:.0f} rows"
-        yield Finding("step-cut", "warning", "step with less than half the usual rows", cut.height, effect, example)
+        yield Symptom("step-cut", "warning", "step with less than half the usual rows", cut.height, effect, example)
     middle = float(np.median(per_step["span"].to_numpy()))
     odd = per_step.filter(pl.col("span") > OUTLIER * middle)
     if odd.height:
         effect = "A mean over all steps is pulled up; the first step is seldom typical."
         example = f"step {odd['step'][0]}: {microseconds(int(odd['span'][0]))}, median {microseconds(int(middle))}"
-        yield Finding(
+        yield Symptom(
             "step-outlier", "warning", f"step longer than {OUTLIER} times the median", odd.height, effect, example
         )
 
 
-def full_buffers(trace: Trace) -> Iterator[Finding]:
+def full_buffers(trace: Trace) -> Iterator[Symptom]:
     """Threads of a TraCR bundle whose number of trace points is just what a buffer holds."""
     full = [
         f"{name}: {int(process['largest_thread']):,}"
@@ -57,27 +57,27 @@ def full_buffers(trace: Trace) -> Iterator[Finding]:
     if full:
         effect = "Its buffer was probably full: what came later is missing."
         what = "process with a thread of exactly a power of two of trace points"
-        yield Finding("full-buffer", "warning", what, len(full), effect, full[0])
+        yield Symptom("full-buffer", "warning", what, len(full), effect, full[0])
 
 
-def shared_channels(trace: Trace) -> Iterator[Finding]:
+def shared_channels(trace: Trace) -> Iterator[Symptom]:
     """Channels of a TraCR bundle that several threads wrote to."""
     shared = {name: int(process["channels_of_several_threads"]) for name, process in _processes(trace)}
     if sum(shared.values()):
         effect = "Their slices cut each other: a slice ends when the other thread sets a marker."
         example = next(name for name, count in shared.items() if count)
-        yield Finding(
+        yield Symptom(
             "shared-channel", "warning", "channel written by several threads", sum(shared.values()), effect, example
         )
 
 
-def dropped_records(trace: Trace) -> Iterator[Finding]:
+def dropped_records(trace: Trace) -> Iterator[Symptom]:
     """Records the profiler itself says it lost."""
     notes = trace.meta.all_notes()
     hosts = [told for note in notes if isinstance(told := note.get("host_capture"), Mapping)]
     if lost := sum(_number(told, "dropped_records") for told in hosts):
         effect = "Submit times are incomplete."
-        yield Finding("dropped-records", "warning", "host record lost by the profiler", lost, effect)
+        yield Symptom("dropped-records", "warning", "host record lost by the profiler", lost, effect)
     streams = [(name, told) for note in notes for name, told in _told(note.get("capture"))]
     lossy = [(name, told) for name, told in streams if _lost(told)]
     if lossy:
@@ -86,7 +86,7 @@ def dropped_records(trace: Trace) -> Iterator[Finding]:
         example = f"{name}: {_number(told, 'committed'):,} written, {_number(told, 'dropped'):,} dropped{cut}"
         lost = sum(_lost(told) for _, told in lossy)
         effect = "What schedulers did is incomplete: their busy time and counters are too low."
-        yield Finding("dropped-records", "warning", "scheduler record lost by the profiler", lost, effect, example)
+        yield Symptom("dropped-records", "warning", "scheduler record lost by the profiler", lost, effect, example)
 
 
 def _lost(told: Mapping[str, object]) -> int:
@@ -106,7 +106,7 @@ def _told(note: object) -> list[tuple[str, Mapping[str, object]]]:
     return [(str(name), told) for name, told in note.items() if isinstance(told, Mapping)]
 
 
-def lost_tasks(trace: Trace) -> Iterator[Finding]:
+def lost_tasks(trace: Trace) -> Iterator[Symptom]:
     """Holes in the sequence of a core's register ids."""
     if "reg_task_id" not in trace.slices.columns:
         return
@@ -116,19 +116,19 @@ def lost_tasks(trace: Trace) -> Iterator[Finding]:
     lost = int(ids.select((step - 1).filter(step > 1).sum()).item())
     if lost:
         effect = "The swimlane's buffer wrapped or was full: busy time is too low."
-        yield Finding("lost-tasks", "warning", "task missing from a core's sequence", lost, effect)
+        yield Symptom("lost-tasks", "warning", "task missing from a core's sequence", lost, effect)
 
 
-def cut_off(trace: Trace) -> Iterator[Finding]:
+def cut_off(trace: Trace) -> Iterator[Symptom]:
     """What was under way when the capture ended."""
     for reason in CUT_OFF:
         count = trace.meta.dropped.get(reason, 0) + trace.meta.marked.get(reason, 0)
         if count:
             effect = "The capture ended, or a buffer filled, while this was under way."
-            yield Finding("cut-off", "warning", reason, count, effect)
+            yield Symptom("cut-off", "warning", reason, count, effect)
 
 
-def graphs_of_ascend(trace: Trace) -> Iterator[Finding]:
+def graphs_of_ascend(trace: Trace) -> Iterator[Symptom]:
     """Kernels with the id of a graph."""
     if "Model ID" not in trace.slices.columns:
         return
@@ -136,10 +136,10 @@ def graphs_of_ascend(trace: Trace) -> Iterator[Finding]:
     if inside.height:
         effect = "Task IDs restart with every replay and host calls cannot be matched to these kernels."
         example = f"Model ID {inside['Model ID'][0]}"
-        yield Finding("graph", "note", "kernel launched by a graph", inside.height, effect, example)
+        yield Symptom("graph", "note", "kernel launched by a graph", inside.height, effect, example)
 
 
-def graph_replays(trace: Trace) -> Iterator[Finding]:
+def graph_replays(trace: Trace) -> Iterator[Symptom]:
     """Launches of whole graphs, whose kernels no host call tells of one by one."""
     launches = trace.slices.filter(pl.col("kernel").str.contains("GraphLaunch"))
     if launches.is_empty():
@@ -149,7 +149,7 @@ def graph_replays(trace: Trace) -> Iterator[Finding]:
     orphans = int((~kernels.is_in(launched.implode())).sum())
     effect = "Shapes and CPU ops of replayed kernels are not in this capture."
     example = f"{orphans} of {len(kernels)} device tasks have no launching call"
-    yield Finding("replay", "warning", "graph replay", launches.height, effect, example)
+    yield Symptom("replay", "warning", "graph replay", launches.height, effect, example)
 
 
 def _processes(trace: Trace) -> Iterator[tuple[str, Mapping[str, int]]]:

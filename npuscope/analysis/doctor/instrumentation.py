@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from npuscope.analysis.doctor.finding import Finding
+from npuscope.analysis.doctor.symptom import Symptom
 from npuscope.trace.core import Trace
 
 # A core that goes from one task to the next takes 0.81 µs (1.22 at the 99th percentile) with the swimlane on: 0.52 µs
@@ -20,7 +20,7 @@ ASCEND_LONGER = "12 to 17 %"
 COUNTED = ("aicore_time(us)", "aic_total_cycles", "aiv_total_cycles")  # columns that only levels 1 and 2 have
 
 
-def instrumentation(trace: Trace) -> Iterator[Finding]:
+def instrumentation(trace: Trace) -> Iterator[Symptom]:
     """The level a capture was taken at, and what it costs."""
     levels = [level for notes in trace.meta.all_notes() if isinstance(level := notes.get("level"), int)]
     if levels and "swimlane" in trace.meta.format:
@@ -33,10 +33,10 @@ def instrumentation(trace: Trace) -> Iterator[Finding]:
         there = [pl.col(c).cast(pl.String).is_in(["N/A", ""]).not_() for c in COUNTED if c in trace.slices.columns]
         kernels = int(trace.slices.select(pl.any_horizontal(there).fill_null(False).sum()).item())
         if kernels:
-            yield Finding("instrumented", "note", "kernel timed with hardware counters", kernels, effect)
+            yield Symptom("instrumented", "note", "kernel timed with hardware counters", kernels, effect)
 
 
-def _swimlane(trace: Trace, level: int) -> Iterator[Finding]:
+def _swimlane(trace: Trace, level: int) -> Iterator[Symptom]:
     """Every task pays for its record; it shows where a core goes from one task to the next at once."""
     cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"]))["lane"]
     tasks = trace.slices.filter(pl.col("lane").is_in(cores.implode()), pl.col("kind") == "task").sort("lane", "start")
@@ -54,4 +54,4 @@ def _swimlane(trace: Trace, level: int) -> Iterator[Finding]:
     if level >= ORCHESTRATED:
         effect += " At level 4 the scheduler's loop took 9 % longer besides (authors of simpler's pull request 1173)."
     what = f"task recorded at swimlane level {level}"
-    yield Finding("instrumented", "note", what, tasks.height, effect, f"{int(switches['len'].sum()):,} back to back")
+    yield Symptom("instrumented", "note", what, tasks.height, effect, f"{int(switches['len'].sum()):,} back to back")

@@ -7,51 +7,52 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.finding import Finding, Severity, describe, microseconds
+from npuscope.analysis.doctor.symptom import Severity, Symptom, describe, microseconds
 from npuscope.analysis.forms import printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
+from npuscope.trace.readers.kernel_details import ALIASES
 
 MOST_UNKNOWN = 8  # findings, of a capture full of unknown things
 
 
-def empty(trace: Trace) -> Iterator[Finding]:
+def empty(trace: Trace) -> Iterator[Symptom]:
     """A capture without a slice."""
     if trace.slices.is_empty():
-        yield Finding("empty", "warning", "capture without a slice", 1, "There is nothing to measure.")
+        yield Symptom("empty", "warning", "capture without a slice", 1, "There is nothing to measure.")
 
 
-def overlapping_slices(trace: Trace) -> Iterator[Finding]:
+def overlapping_slices(trace: Trace) -> Iterator[Symptom]:
     """Slices of one lane that cross without nesting."""
     crossed = np.flatnonzero(crossing(*trace.arrays()))
     if len(crossed):
         effect = "Viewers with one open slice per lane drop or cut these; a lane's sum exceeds its busy time."
         example = describe(trace, int(crossed[0]))
-        yield Finding("overlap", "warning", "slice crosses another one of its lane", len(crossed), effect, example)
+        yield Symptom("overlap", "warning", "slice crosses another one of its lane", len(crossed), effect, example)
 
 
-def duplicates(trace: Trace) -> Iterator[Finding]:
+def duplicates(trace: Trace) -> Iterator[Symptom]:
     """Rows that tell one piece of work twice."""
     rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
     if rows.height:
         twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
         example = describe(trace, int(rows["row"][0]))
-        yield Finding("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
+        yield Symptom("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
 
 
-def idle_cores(trace: Trace) -> Iterator[Finding]:
+def idle_cores(trace: Trace) -> Iterator[Symptom]:
     """Cores that are there and never ran."""
     cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"]))
     idle = cores.filter(~pl.col("lane").is_in(trace.slices["lane"].unique().implode()))
     if idle.height:
         effect = "Utilisation is over all cores of the device, these included."
-        yield Finding("idle-cores", "note", "core without a task", idle.height, effect, str(idle["name"][0]))
+        yield Symptom("idle-cores", "note", "core without a task", idle.height, effect, str(idle["name"][0]))
     for notes in trace.meta.all_notes()[:1]:
         told = notes.get("num_cores")
         if isinstance(told, int) and told != cores.height:
             missing = abs(told - cores.height)
-            yield Finding(
+            yield Symptom(
                 "core-count",
                 "warning",
                 "core missing from the core types",
@@ -60,40 +61,40 @@ def idle_cores(trace: Trace) -> Iterator[Finding]:
             )
 
 
-def no_streams(trace: Trace) -> Iterator[Finding]:
+def no_streams(trace: Trace) -> Iterator[Symptom]:
     """Kernel tables that do not say where things ran."""
     tables = [notes["header"] for notes in trace.meta.all_notes() if "header" in notes]
-    without = [header for header in tables if "Stream ID" not in header]
+    without = [header for header in tables if not set(ALIASES["stream"]) & set(header)]
     if without:
         effect = "All its kernels share one lane (profiler level 0): overlap between streams cannot be told."
-        yield Finding("no-streams", "warning", "kernel table without streams", len(without), effect)
+        yield Symptom("no-streams", "warning", "kernel table without streams", len(without), effect)
 
 
-def refused_dependencies(trace: Trace) -> Iterator[Finding]:
+def refused_dependencies(trace: Trace) -> Iterator[Symptom]:
     """A deps.json that belongs to another program."""
     refused = [str(notes["deps_refused"]) for notes in trace.meta.all_notes() if "deps_refused" in notes]
     if refused:
         effect = "Kernels have no names and tasks no dependencies."
-        yield Finding("deps-refused", "warning", "deps.json not joined", len(refused), effect, refused[0])
+        yield Symptom("deps-refused", "warning", "deps.json not joined", len(refused), effect, refused[0])
 
 
-def cut_short(trace: Trace) -> Iterator[Finding]:
+def cut_short(trace: Trace) -> Iterator[Symptom]:
     """TraCR's own timeline of pipelined cores."""
     told = [str(notes["cut_short"]) for notes in trace.meta.all_notes() if "cut_short" in notes]
     if told:
         effect = "Busy time is too low: read the bundle itself."
-        yield Finding("cut-short", "warning", "reading that cuts pipelined tasks short", len(told), effect, told[0])
+        yield Symptom("cut-short", "warning", "reading that cuts pipelined tasks short", len(told), effect, told[0])
 
 
-def unclosed_list(trace: Trace) -> Iterator[Finding]:
+def unclosed_list(trace: Trace) -> Iterator[Symptom]:
     """A JSON list of events without its end."""
     count = sum(bool(notes.get("unclosed_list")) for notes in trace.meta.all_notes())
     if count:
         effect = "The file was probably cut off while it was written: later events are missing."
-        yield Finding("unclosed", "warning", "list of events that never ends", count, effect)
+        yield Symptom("unclosed", "warning", "list of events that never ends", count, effect)
 
 
-def not_understood(trace: Trace) -> Iterator[Finding]:
+def not_understood(trace: Trace) -> Iterator[Symptom]:
     """Keys, columns, tables, kinds and categories that the reader has no meaning for.
 
     What may hold records is a warning: work may be missing from every number. What describes rows that are read is a
@@ -107,31 +108,31 @@ def not_understood(trace: Trace) -> Iterator[Finding]:
     severe: list[tuple[list[tuple[str, int]], Severity, str]] = [(within, "warning", missing), (beside, "note", kept)]
     for found, severity, effect in severe:
         for what, count in found[:MOST_UNKNOWN]:
-            yield Finding("unknown", severity, f"unknown {printable(what)}", count, effect)
+            yield Symptom("unknown", severity, f"unknown {printable(what)}", count, effect)
         if len(found) > MOST_UNKNOWN:
             rest = found[MOST_UNKNOWN:]
             example = f"unknown {rest[0][0]}; `npuscope info` lists them all"
-            yield Finding("unknown", severity, "further unknown thing", len(rest), effect, example)
+            yield Symptom("unknown", severity, "further unknown thing", len(rest), effect, example)
 
 
 def _is_beside(what: str, count: int) -> bool:
     return what.startswith(("column", "file ", "key of meta")) or (what.startswith("header key") and count == 1)
 
 
-def files_not_read(trace: Trace) -> Iterator[Finding]:
+def files_not_read(trace: Trace) -> Iterator[Symptom]:
     """Captures of a profiler root that could not be opened."""
     broken = trace.meta.notes.get("files_not_read")
     if broken:
         name, reason = next(iter(broken.items()))
         effect = "What they hold is missing from this trace."
-        yield Finding("files-not-read", "warning", "file that cannot be read", len(broken), effect, f"{name}: {reason}")
+        yield Symptom("files-not-read", "warning", "file that cannot be read", len(broken), effect, f"{name}: {reason}")
 
 
-def ranks(trace: Trace) -> Iterator[Finding]:
+def ranks(trace: Trace) -> Iterator[Symptom]:
     """Ranks claimed twice, and ranks that did not run at the same time."""
     if collisions := trace.meta.notes.get("rank_collisions"):
         what = "capture that claims a rank already taken"
-        yield Finding("ranks", "warning", what, int(collisions), "It got the next free number.")
+        yield Symptom("ranks", "warning", what, int(collisions), "It got the next free number.")
     spans = (
         trace.slices.join(trace.lanes.select("lane", "rank"), on="lane")
         .filter(pl.col("rank").is_not_null())
@@ -142,4 +143,4 @@ def ranks(trace: Trace) -> Iterator[Finding]:
     apart = int((spans["begin"] > spans["end"].cum_max().shift(1)).sum())
     if apart:
         effect = "They are captures of different runs, or their clocks differ: do not compare times across them."
-        yield Finding("ranks-apart", "warning", "rank that began after all earlier ones had ended", apart, effect)
+        yield Symptom("ranks-apart", "warning", "rank that began after all earlier ones had ended", apart, effect)

@@ -23,7 +23,7 @@ from npuscope.ops.shaping import SLICE
 from npuscope.ops.transfers import LOAD
 from npuscope.tile.record.model import Site
 
-Axes = tuple[str | None, ...]
+AxisNames = tuple[str | None, ...]
 STEP = 16  # tiles are multiples of it
 SHAPE_AT = {**dict.fromkeys(SLICE.names, 1), **dict.fromkeys(LOAD.names, 2)}  # the argument that is a tile's shape
 
@@ -43,7 +43,7 @@ def advice(program: Program, usage: Usage) -> str:
     return ""
 
 
-def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, Axes]) -> Iterator[tuple[str, int]]:
+def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, AxisNames]) -> Iterator[tuple[str, int]]:
     """Constants of the tiles that fill a space most, the innermost axis of the largest first."""
     seen: set[str] = set()
     by_site = {(value.site, value.shape): value.id for value in recorded.values}
@@ -63,7 +63,7 @@ def _fits(lowered: Lowered, program: Program) -> bool:
     return all(space.fits for space in plan.spaces)
 
 
-def resized(recorded: Lowered, axes: dict[int, Axes], name: str, size: int) -> Lowered:
+def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int) -> Lowered:
     """The body with another value of a constant."""
     values = tuple(
         replace(
@@ -75,9 +75,9 @@ def resized(recorded: Lowered, axes: dict[int, Axes], name: str, size: int) -> L
     return replace(recorded, values=values)
 
 
-def axes_of(recorded: Lowered, program: Program) -> dict[int, Axes]:
+def axes_of(recorded: Lowered, program: Program) -> dict[int, AxisNames]:
     """The name of each axis of each value, None where the source does not tell."""
-    found: dict[int, Axes] = {}
+    found: dict[int, AxisNames] = {}
     loads: Counter[int] = Counter()  # site -> loads met: the n-th load of a line is its n-th slice
     for one in instructions(recorded.items):
         if one.result is not None:
@@ -95,10 +95,12 @@ def _carries(items: Items) -> Iterator[tuple[int, int]]:
             yield from _carries(item.items)
 
 
-def _axes(one: Instruction, values: tuple[Value, ...], found: dict[int, Axes], program: Program, nth: int) -> Axes:
+def _axes(
+    one: Instruction, values: tuple[Value, ...], found: dict[int, AxisNames], program: Program, nth: int
+) -> AxisNames:
     assert one.result is not None
     shape = values[one.result].shape
-    nothing: Axes = (None,) * len(shape)
+    nothing: AxisNames = (None,) * len(shape)
     if one.plane == "load":
         sliced = [axes for axes in sliced_axes(program.site(one.site)) if len(axes) == len(shape)]
         return sliced[nth % len(sliced)] if sliced else nothing
@@ -116,10 +118,10 @@ def _axes(one: Instruction, values: tuple[Value, ...], found: dict[int, Axes], p
 
 
 @lru_cache(maxsize=1024)
-def sliced_axes(site: Site) -> tuple[Axes, ...]:
+def sliced_axes(site: Site) -> tuple[AxisNames, ...]:
     """The names of the axes of every slice on a line of the source, in the order in which they are evaluated."""
     statement, line = statement_at(site), site.line
-    found: list[tuple[tuple[int, int], Axes]] = []
+    found: list[tuple[tuple[int, int], AxisNames]] = []
     for node in ast.walk(statement) if statement is not None else ():
         if not isinstance(node, ast.Subscript | ast.Call) or not node.lineno <= line <= (node.end_lineno or line):
             continue

@@ -6,10 +6,10 @@ from npuscope.check.once import once
 from npuscope.check.races.between_blocks import block_races
 from npuscope.check.races.between_tasks import task_races
 from npuscope.check.races.host_reads import host_races
-from npuscope.check.races.model import Difference, Race, Side
+from npuscope.check.races.model import ChangedOutput, Race, Side
 from npuscope.lower.program import Program
 
-__all__ = ["Difference", "Race", "Side", "races"]
+__all__ = ["ChangedOutput", "Race", "Side", "races"]
 
 
 @once

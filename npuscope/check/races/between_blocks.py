@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from npuscope.check.races.between_tasks import Name, meeting
-from npuscope.check.races.conflicts import Hazard, unordered
+from npuscope.check.races.between_tasks import AccessName, meeting
+from npuscope.check.races.conflicts import unordered
 from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.model import Race, Side
 from npuscope.check.wording.region_text import named, region_text
@@ -24,6 +24,7 @@ from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
 from npuscope.tile.graph.cells import Region
+from npuscope.tile.graph.exact import Hazard
 from npuscope.tile.record.model import Access, Body, Op, Recording, Task
 from npuscope.tile.record.operands import Step, steps_of
 
@@ -59,7 +60,7 @@ def block_races(program: Program) -> Iterator[Race]:
     for task in recording.tasks:
         if task.blocks > 1 and task.groups and task.form != "extern":
             alike[_shifted(task, recording, plan)].append(task)
-    found: dict[tuple[Name, Name, Hazard, str], tuple[_Example, int]] = {}
+    found: dict[tuple[AccessName, AccessName, Hazard, str], tuple[_Example, int]] = {}
     for tasks in alike.values():
         for key, example, pairs in _races_of(tasks[0], recording, plan):
             known, count = found.get(key, (example, 0))
@@ -72,7 +73,7 @@ def block_races(program: Program) -> Iterator[Race]:
         yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
 
 
-def _side(program: Program, task: Task, block: int, name: Name, region: Region) -> Side:
+def _side(program: Program, task: Task, block: int, name: AccessName, region: Region) -> Side:
     site, launch = program.site(name.site), program.site(task.site)
     text = region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
     return Side(task.id, task.kernel, site.file, site.line, (launch.file, launch.line), text, block)
@@ -80,11 +81,11 @@ def _side(program: Program, task: Task, block: int, name: Name, region: Region) 
 
 def _races_of(
     task: Task, recording: Recording, plan: Plan
-) -> Iterator[tuple[tuple[Name, Name, Hazard, str], _Example, int]]:
+) -> Iterator[tuple[tuple[AccessName, AccessName, Hazard, str], _Example, int]]:
     """The races of one launch: what is shown of each, and how many pairs of blocks have it."""
-    touched: dict[tuple[int, int], list[tuple[Region, Name]]] = defaultdict(list)
+    touched: dict[tuple[int, int], list[tuple[Region, AccessName]]] = defaultdict(list)
     for phase, site, region in _touches(task, plan):
-        touched[region.buffer, phase].append((region, Name(task.kernel, site)))
+        touched[region.buffer, phase].append((region, AccessName(task.kernel, site)))
     alone = {block: 1 << block for group in task.groups for block in group.blocks.tolist()}
     for (buffer, _), entries in touched.items():
         entries.sort(key=lambda entry: entry[0].task)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.races.by_line import Lines
-from npuscope.check.races.conflicts import Hazard, classes_of, conflicts_of, hazard, ones, unordered
+from npuscope.check.races.conflicts import classes_of, conflicts_of, hazard, ones, unordered
 from npuscope.check.races.model import Race, Side
 from npuscope.check.races.order import order_of
 from npuscope.check.races.remedy import remedy
@@ -17,11 +17,12 @@ from npuscope.check.wording.region_text import named, region_text
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import dims, offsets_meet
 from npuscope.tile.graph.cells import Region
+from npuscope.tile.graph.exact import Hazard
 
 MOST_SHOWN = 1 << 14  # pairs of boxes compared to tell which of them meet
 
 
-class Name(NamedTuple):
+class AccessName(NamedTuple):
     """Which accesses are one race: those of one kernel at one line."""
 
     kernel: str
@@ -40,7 +41,7 @@ def task_races(program: Program) -> Iterator[Race]:
         return
     lines = Lines(recording)
     regions: dict[int, list[Region]] = defaultdict(list)
-    names: dict[int, list[Name]] = defaultdict(list)
+    names: dict[int, list[AccessName]] = defaultdict(list)
     wanted: dict[int, set[int]] = defaultdict(set)
     for buffer, tasks in racing.items():
         for task in ones(tasks):
@@ -48,8 +49,8 @@ def task_races(program: Program) -> Iterator[Race]:
     for task, buffers in sorted(wanted.items()):
         for region, site in lines.of(task, buffers):
             regions[region.buffer].append(region)
-            names[region.buffer].append(Name(recording.tasks[task].kernel, site))
-    found: dict[tuple[Name, Name, Hazard, str], list[_Found]] = defaultdict(list)
+            names[region.buffer].append(AccessName(recording.tasks[task].kernel, site))
+    found: dict[tuple[AccessName, AccessName, Hazard, str], list[_Found]] = defaultdict(list)
     for buffer in racing:
         together = unordered(regions[buffer], names[buffer], order_of(program).before, classes_of(program))
         for (one, other, kind), pairs in together.items():
@@ -65,7 +66,12 @@ def task_races(program: Program) -> Iterator[Race]:
 
 
 def _sides(
-    program: Program, lines: Lines, buffer: int, tasks: tuple[int, int], names: tuple[Name, Name], kind: Hazard
+    program: Program,
+    lines: Lines,
+    buffer: int,
+    tasks: tuple[int, int],
+    names: tuple[AccessName, AccessName],
+    kind: Hazard,
 ) -> tuple[Side, Side]:
     """Both accesses as they are shown: the boxes of each that meet one of the other's."""
     boxes = [

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from npuscope.check.once import once
 from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.order import order_of
 from npuscope.lower.program import Program
 from npuscope.tile.graph.cells import Mode, Region
-from npuscope.tile.graph.exact import regions_by_buffer
+from npuscope.tile.graph.exact import Hazard, regions_by_buffer
 
-Hazard = Literal["raw", "waw", "war"]
 _HAZARDS: dict[tuple[Mode, Mode], Hazard] = {
     ("write", "read"): "raw",
     ("write", "add"): "raw",

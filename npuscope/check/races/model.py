@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from npuscope.check.races.conflicts import Hazard
+from npuscope.tile.graph.exact import Hazard
 
 
 @dataclass(frozen=True)
@@ -20,13 +19,13 @@ class Side:
     region: str  # q_proj[0:16, 512:1024]
     block: int | None = None  # of a launch whose own blocks race
 
-    def as_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"task": self.task, "kernel": self.kernel, "launch": list(self.launch)}
+    def as_dict(self) -> dict[str, object]:
+        told: dict[str, object] = {"task": self.task, "kernel": self.kernel, "launch": list(self.launch)}
         return told if self.block is None else {**told, "block": self.block}
 
 
 @dataclass(frozen=True)
-class Difference:
+class ChangedOutput:
     """An output that another legal order leaves different: how many elements, by how much at most, where first."""
 
     output: str
@@ -35,7 +34,7 @@ class Difference:
     largest: float | None  # None: somewhere there is no number (NaN) in one of them
     first: tuple[int, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "output": self.output,
             "elements": self.elements,
@@ -59,10 +58,10 @@ class Race:
     count: int
     why: str  # there is no order
     fix: str
-    changes: tuple[Difference, ...] | None = None
+    changes: tuple[ChangedOutput, ...] | None = None
     unplayed: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The JSON contract of a race."""
         told = {
             "lines": [[side.file, side.line] for side in self.sides],

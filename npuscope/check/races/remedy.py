@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from npuscope.check.races.conflicts import Hazard, ones
+from npuscope.check.races.conflicts import ones
 from npuscope.check.races.order import order_of
 from npuscope.check.source.launch_text import LaunchText, launch_text
 from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
+from npuscope.tile.graph.exact import Hazard
 from npuscope.tile.record.model import Argument, Task
 from npuscope.tile.record.names import short_name
 

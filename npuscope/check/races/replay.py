@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.check.races.model import Difference, Race
+from npuscope.check.races.model import ChangedOutput, Race
 from npuscope.check.races.other_orders import Phases, later_first, random_order
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
-from npuscope.tile.run.execute import Finished, Repeat, repeatable
-from npuscope.tile.run.phase import Contents, Phase
+from npuscope.tile.run.execute import Finished, RunAgain, repeatable
+from npuscope.tile.run.order_phase import Contents, OrderPhase
 from npuscope.tile.script.run import run_script
 
 
@@ -34,10 +33,10 @@ class Replayed:
 
     races: tuple[Race, ...]
     seed: int
-    seeded: tuple[Difference, ...] = ()
+    seeded: tuple[ChangedOutput, ...] = ()
     unplayed: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         told = {"seed": self.seed, "changes": [change.as_dict() for change in self.seeded]}
         return {**told, "unplayed": self.unplayed} if self.unplayed else told
 
@@ -82,7 +81,7 @@ def _check(finished: Finished, races: Sequence[Race]) -> None:
             raise Unplayable("with values the program submits other tasks: what steers it is not the same each time")
     if finished.again is None:
         raise Unplayable("a program of several ranks has no one order")
-    if changes := _compared(finished, finished.again.final, _run(finished, Phase(finished.again.initial))):
+    if changes := _compared(finished, finished.again.final, _run(finished, OrderPhase(finished.again.initial))):
         name = changes[0].output
         raise Unplayable(f"run again in the same order {name} differs: the script's inputs changed in between")
 
@@ -111,16 +110,16 @@ def _moved(blocks: int, earlier: int, later: int) -> tuple[int, ...]:
 
 def _changes(
     finished: Finished, phases: Phases, blocks: dict[int, tuple[int, ...]] | None = None
-) -> tuple[Difference, ...]:
+) -> tuple[ChangedOutput, ...]:
     """The outputs that this order leaves different."""
     again = _again(finished)
     contents: Contents = again.initial
     for tasks in phases or (None,):
-        contents = _run(finished, Phase(again.initial, contents, tasks, blocks or {}))
+        contents = _run(finished, OrderPhase(again.initial, contents, tasks, blocks or {}))
     return _compared(finished, again.final, contents)
 
 
-def _run(finished: Finished, phase: Phase) -> Contents:
+def _run(finished: Finished, phase: OrderPhase) -> Contents:
     try:
         contents, tasks = _again(finished).run(phase)
     except NpuscopeError as error:
@@ -131,12 +130,12 @@ def _run(finished: Finished, phase: Phase) -> Contents:
     return contents
 
 
-def _again(finished: Finished) -> Repeat:
+def _again(finished: Finished) -> RunAgain:
     assert finished.again is not None
     return finished.again
 
 
-def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Difference, ...]:
+def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[ChangedOutput, ...]:
     found = []
     for number, before in wanted.items():
         buffer = finished.recording.buffers[number]
@@ -144,15 +143,15 @@ def _compared(finished: Finished, wanted: Contents, got: Contents) -> tuple[Diff
         if len(places := np.flatnonzero(differ)):
             first = tuple(int(k) for k in np.unravel_index(places[0], buffer.shape))
             largest = _largest(before[places], got[number][places])
-            found.append(Difference(buffer.name, len(places), before.size, largest, first))
+            found.append(ChangedOutput(buffer.name, len(places), before.size, largest, first))
     return tuple(found)
 
 
-def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _differ(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     both_nothing = (one != one) & (other != other)  # NaN in both
     return np.asarray((one != other) & ~both_nothing, np.bool_)
 
 
-def _largest(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> float | None:
+def _largest(one: npt.NDArray[np.generic], other: npt.NDArray[np.generic]) -> float | None:
     apart = np.abs(one.astype(np.float64) - other.astype(np.float64))
     return None if np.any(np.isnan(apart)) else float(np.max(apart))

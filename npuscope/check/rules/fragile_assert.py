@@ -11,13 +11,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
-from npuscope.check.source.constants import Unknown, bindings, evaluated, imported, value_of
+from npuscope.check.source.constants import NotTold, bindings, evaluated, imported, number_of, value_of
 from npuscope.lower.program import Program
-from npuscope.lower.source import Function, Source, sources
+from npuscope.lower.source import Function, SourceFile, sources
 from npuscope.tile.record.model import Site
 
 TILE = re.compile(r"TILE|CHUNK|BLOCK|SLICE|STEP|(^|_)T[MNK]$|(^|_)[MNK]$")
@@ -28,7 +27,7 @@ def check(program: Program) -> Iterator[Finding]:
         yield from findings_in(source)
 
 
-def findings_in(source: Source) -> Iterator[Finding]:
+def findings_in(source: SourceFile) -> Iterator[Finding]:
     """One finding per tile constant: at the first check that breaks, with the others beside it."""
     broken: dict[str, list[tuple[int, int, str]]] = defaultdict(
         list
@@ -72,13 +71,17 @@ def _guard(node: ast.Assert | ast.If) -> ast.expr | None:
     return None
 
 
-def _divides(guard: ast.expr, now: dict[str, Any], then: dict[str, Any]) -> bool:
+def _divides(guard: ast.expr, now: dict[str, object], then: dict[str, object]) -> bool:
     """Whether something is divided by a tile that changed and is still smaller than it."""
     for node in ast.walk(guard):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             try:
-                size, before, after = value_of(node.left, then), value_of(node.right, now), value_of(node.right, then)
-            except Unknown:
+                size, before, after = (
+                    number_of(node.left, then),
+                    number_of(node.right, now),
+                    number_of(node.right, then),
+                )
+            except NotTold:
                 continue
             if before != after and size >= after > 0 and size % after:
                 return True
@@ -91,11 +94,11 @@ def _sees(around: Function | None, owner: Function | None) -> bool:
     )
 
 
-def _holds(guard: ast.expr, known: dict[str, Any]) -> bool | None:
+def _holds(guard: ast.expr, known: dict[str, object]) -> bool | None:
     """None where constants alone do not tell."""
     try:
         return bool(value_of(guard, known))
-    except Unknown:
+    except NotTold:
         return None
 
 

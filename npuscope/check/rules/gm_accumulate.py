@@ -27,10 +27,10 @@ from npuscope.tile.record.walk import accesses_of
 
 AGAIN = 2  # times that a tile is written on average
 
-Tile = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides, offset
+TileBox = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides, offset
 
 
-class Sum(NamedTuple):
+class RunningSum(NamedTuple):
     """Tasks of one kernel that update the tiles of a tensor one after the other."""
 
     first: Use
@@ -53,15 +53,15 @@ def gm_accumulations(program: Program) -> Iterator[Finding]:
             yield _told(program, sums)
 
 
-def _sums(program: Program, kernel: str, buffer: int) -> Iterator[Sum]:
+def _sums(program: Program, kernel: str, buffer: int) -> Iterator[RunningSum]:
     """Runs of a kernel's tasks on a tensor with nobody between, that write its tiles several times."""
     tasks = program.recording.tasks
     for ours, run in groupby(traffic_of(program).touching[buffer], key=lambda task: tasks[task].kernel == kernel):
         if not ours:
             continue
         uses = [use for task in run for use in traffic_of(program).uses(task) if use.buffer == buffer]
-        read: set[Tile] = set()
-        written: dict[Tile, int] = defaultdict(int)
+        read: set[TileBox] = set()
+        written: dict[TileBox, int] = defaultdict(int)
         for use in uses:
             read.update(_tiles(program, tasks[use.task], use.argument, "read"))
             for tile, often in _tiles(program, tasks[use.task], use.argument, "write").items():
@@ -69,12 +69,12 @@ def _sums(program: Program, kernel: str, buffer: int) -> Iterator[Sum]:
         times = sum(written.values()) / max(len(written), 1)
         if times >= AGAIN and written.keys() <= read:
             writes = sum(use.written for use in uses)
-            yield Sum(uses[0], len(uses), times, writes + sum(use.read for use in uses), round(writes / times))
+            yield RunningSum(uses[0], len(uses), times, writes + sum(use.read for use in uses), round(writes / times))
 
 
-def _tiles(program: Program, task: Task, argument: int, mode: str) -> dict[Tile, int]:
+def _tiles(program: Program, task: Task, argument: int, mode: str) -> dict[TileBox, int]:
     """The tiles that a task reads or writes through an argument, and how often."""
-    found: dict[Tile, int] = defaultdict(int)
+    found: dict[TileBox, int] = defaultdict(int)
     for group in task.groups:
         plan = accesses_of(program.recording.bodies[group.body])
         for (_, access, counts), offsets in zip(plan, group.offsets, strict=True):
@@ -86,7 +86,7 @@ def _tiles(program: Program, task: Task, argument: int, mode: str) -> dict[Tile,
     return found
 
 
-def _told(program: Program, sums: list[Sum]) -> Finding:
+def _told(program: Program, sums: list[RunningSum]) -> Finding:
     first = sums[0].first
     launch = program.launches[traffic_of(program).launch[first.task]]
     site, read = access_site(program, first, "write"), access_site(program, first, "read")

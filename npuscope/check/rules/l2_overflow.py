@@ -24,7 +24,7 @@ from npuscope.tile.record.names import short_name
 from npuscope.tile.record.walk import accesses_of
 
 
-class Again(NamedTuple):
+class ReadAgain(NamedTuple):
     """A read of a block's tiles, and the next of the same: task and block of both."""
 
     first: tuple[int, int]
@@ -52,7 +52,7 @@ def _bytes(program: Program, buffer: int) -> int:
     return prod(found.shape) * BY_NAME[found.dtype].bytes
 
 
-def _next_reader(program: Program, buffer: int) -> Again | None:
+def _next_reader(program: Program, buffer: int) -> ReadAgain | None:
     """The first block that reads the tensor, and the next that reads the same tiles of it."""
     seen: dict[bytes, tuple[int, int]] = {}
     for task in traffic_of(program).touching[buffer]:
@@ -66,11 +66,11 @@ def _next_reader(program: Program, buffer: int) -> Again | None:
                 if not seen:
                     seen[tiles] = (task, block)
                 elif tiles in seen:
-                    return Again(seen[tiles], (task, block))
+                    return ReadAgain(seen[tiles], (task, block))
     return None
 
 
-def _passed(program: Program, again: Again) -> float:
+def _passed(program: Program, again: ReadAgain) -> float:
     """Bytes that pass between two reads: of every tensor what is moved, at most the whole of it."""
     moved: dict[int, float] = defaultdict(float)
     (first, begin), (second, end) = again

@@ -12,7 +12,7 @@ from npuscope.tile.record.model import PAST_THE_END
 
 def check(program: Program) -> Iterator[Finding]:
     recording = program.recording
-    for found in recording.findings:
+    for found in recording.notices:
         if found.kind == PAST_THE_END:
             yield RULE.at(
                 recording.sites[found.site],

@@ -13,7 +13,7 @@ from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.sections import Section, section_of
 from npuscope.lower.program import Program
-from npuscope.lower.source import Source, read
+from npuscope.lower.source import SourceFile, read
 from npuscope.tile.language.history import HISTORY, Spelling
 from npuscope.tile.record.model import Site
 
@@ -31,7 +31,7 @@ def check(program: Program) -> Iterator[Finding]:
         yield from _findings(source, ran)
 
 
-def _findings(source: Source, ran: set[int]) -> Iterator[Finding]:
+def _findings(source: SourceFile, ran: set[int]) -> Iterator[Finding]:
     places: dict[tuple[Section, str, int], list[int]] = defaultdict(list)
     for node in source.nodes:
         for spelling in _spellings(node):

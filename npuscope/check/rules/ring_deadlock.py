@@ -16,8 +16,8 @@ from typing import NamedTuple
 from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
-from npuscope.lower.ring_entries import Entry, entries_of, limits_of
-from npuscope.lower.runtime_scopes import FUNCTION, Path
+from npuscope.lower.ring_entries import RingEntry, entries_of, limits_of
+from npuscope.lower.runtime_scopes import FUNCTION, ScopePath
 from npuscope.tile.record.rings import NAMES
 
 TOLD = {  # limit of the runtime -> what is too much
@@ -37,7 +37,7 @@ ERROR = {  # what the runtime says then
 class _Need(NamedTuple):
     """What a task or a tensor takes of one of the runtime's stores, and where it stands."""
 
-    path: Path
+    path: ScopePath
     amount: int
     site: int
     kernel: str
@@ -88,9 +88,9 @@ def _finding(program: Program, message: str, fix: str, number: int, kernel: str)
     )
 
 
-def _held(needs: list[_Need], shared: int) -> dict[Path, list[_Need]]:
+def _held(needs: list[_Need], shared: int) -> dict[ScopePath, list[_Need]]:
     """What every scope holds of its ring until it closes; those of `shared` depth and deeper are on one."""
-    found: dict[Path, list[_Need]] = defaultdict(list)
+    found: dict[ScopePath, list[_Need]] = defaultdict(list)
     for need in needs:
         found[need.path].append(need)
         for depth in range(shared, len(need.path)):
@@ -99,33 +99,33 @@ def _held(needs: list[_Need], shared: int) -> dict[Path, list[_Need]]:
     return found
 
 
-def _open(needs: list[_Need]) -> dict[Path, list[_Need]]:
+def _open(needs: list[_Need]) -> dict[ScopePath, list[_Need]]:
     """What every scope and those around it hold together."""
-    own: dict[Path, list[_Need]] = defaultdict(list)
+    own: dict[ScopePath, list[_Need]] = defaultdict(list)
     for need in needs:
         own[need.path].append(need)
     return {path: [n for depth in range(len(path)) for n in own.get(path[: depth + 1], ())] for path in own}
 
 
-def _slots(program: Program, entries: list[Entry]) -> Iterator[_Need]:
+def _slots(program: Program, entries: list[RingEntry]) -> Iterator[_Need]:
     """Task slots in order of submission; an allocation takes one too."""
     for entry in entries:
         yield _Need(entry.path, 1, entry.site, program.recording.tasks[entry.task].kernel if entry.is_task else "")
 
 
-def _bytes(entries: list[Entry]) -> Iterator[_Need]:
+def _bytes(entries: list[RingEntry]) -> Iterator[_Need]:
     for entry in entries:
         if entry.bytes:
             yield _Need(entry.path, entry.bytes, entry.site, "")
 
 
-def _waits(program: Program, tasks: list[Entry]) -> Iterator[_Need]:
+def _waits(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
     waits = Counter(dst for _, dst in program.graph.pairs)
     for task in tasks:
         yield _Need(task.path, waits[task.task], task.site, program.recording.tasks[task.task].kernel)
 
 
-def _written(program: Program, tasks: list[Entry]) -> Iterator[_Need]:
+def _written(program: Program, tasks: list[RingEntry]) -> Iterator[_Need]:
     """Entries of the map of written tensors."""
     buffers, graph = program.recording.buffers, program.graph
     for own in tasks:

@@ -31,7 +31,7 @@ from npuscope.tile.record.walk import Counts, accesses_of
 
 SHARE = 0.05  # of what a kernel reads: less is not worth a change
 RELOADED = 0.1
-Kind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a tile
+TileKind = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides of a tile
 
 
 def check(program: Program) -> Iterator[Finding]:
@@ -84,8 +84,8 @@ def _same_tiles(program: Program, buffer: int, a: int, b: int) -> bool:
     return _tiles(program, buffer, a) == _tiles(program, buffer, b)
 
 
-def _tiles(program: Program, buffer: int, task: int) -> dict[Kind, bytes]:
-    found: dict[Kind, list[Offsets]] = defaultdict(list)
+def _tiles(program: Program, buffer: int, task: int) -> dict[TileKind, bytes]:
+    found: dict[TileKind, list[Offsets]] = defaultdict(list)
     for touched in exact_accesses(program.recording, program.recording.tasks[task]):
         if touched.mode == "read" and touched.buffer == buffer:
             found[touched.shape, touched.strides].append(np.stack([touched.blocks, touched.offsets]))
@@ -124,7 +124,7 @@ def _shared(program: Program, a: Launch, b: Launch, uses: list[Use], apart: bool
 # --- within one kernel
 
 
-class Load(NamedTuple):
+class TileLoad(NamedTuple):
     """An access of a task that reads a tile of a tensor it does not write."""
 
     op: Op
@@ -135,7 +135,7 @@ class Load(NamedTuple):
     times: int  # over all blocks of the task
 
 
-def _loads(program: Program, task: Task) -> Iterator[Load]:
+def _loads(program: Program, task: Task) -> Iterator[TileLoad]:
     recording = program.recording
     for group in task.groups:
         plan = accesses_of(recording.bodies[group.body])
@@ -144,10 +144,10 @@ def _loads(program: Program, task: Task) -> Iterator[Load]:
             if access.mode == "read" and op.plane != "scalar" and not argument.writes:
                 width = BY_NAME[recording.buffers[argument.buffer].dtype].bytes
                 times = prod(counts) * len(group.blocks)
-                yield Load(op, counts, access, offsets, access.elements * width, times)
+                yield TileLoad(op, counts, access, offsets, access.elements * width, times)
 
 
-def _every_turn(program: Program, number: int, loads: list[Load]) -> Iterator[Finding]:
+def _every_turn(program: Program, number: int, loads: list[TileLoad]) -> Iterator[Finding]:
     """Loads whose place does not change in the innermost loop around them."""
     launch = program.launches[number]
     reads = sum(traffic_of(program).moved[number].read.values())
@@ -160,21 +160,21 @@ def _every_turn(program: Program, number: int, loads: list[Load]) -> Iterator[Fi
             yield RULE.at(
                 program.site(load.op.site),
                 f"the same {size(load.bytes)} of {name} are loaded in each of {turns} turns of a loop",
-                f"Load the tile of {name} once, before the loop.",
+                f"TileLoad the tile of {name} once, before the loop.",
                 kernel=launch.kernel,
                 waste=Waste(bytes=again * len(launch.tasks)),
                 count=len(launch.tasks),
             )
 
 
-def _moves(load: Load) -> bool:
+def _moves(load: TileLoad) -> bool:
     """Whether the place changes along the innermost loop: its axis is the first, if there are as many as loops."""
     if load.offsets.ndim <= len(load.counts):
         return False
     return bool(np.any(load.offsets != load.offsets[:1]))
 
 
-def _for_few_columns(program: Program, number: int, loads: list[Load]) -> Iterator[Finding]:
+def _for_few_columns(program: Program, number: int, loads: list[TileLoad]) -> Iterator[Finding]:
     """An operand that every block of every task loads whole, for columns that do not fill a line."""
     launch, moved = program.launches[number], traffic_of(program).moved[number]
     blocks = len(launch.tasks) * launch.blocks
@@ -211,7 +211,7 @@ def _for_few_columns(program: Program, number: int, loads: list[Load]) -> Iterat
             )
 
 
-def _part_of_a_row(program: Program, launch: Launch, loads: list[Load], argument: int) -> bool:
+def _part_of_a_row(program: Program, launch: Launch, loads: list[TileLoad], argument: int) -> bool:
     """Whether tiles of an argument could be wider: it has longer rows."""
     width = program.first_task(launch).arguments[argument].shape[-1]
     return all(load.access.shape[-1] < width for load in loads if load.access.argument == argument)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
-from npuscope.check.source.constants import bindings, evaluated, imported, module_constants
+from npuscope.check.source.constants import Binding, bindings, evaluated, imported, module_constants
 from npuscope.lower.program import Program
-from npuscope.lower.source import Comment, Function, Source, sources
+from npuscope.lower.source import Comment, Function, SourceFile, sources
 from npuscope.tile.record.model import Site
 
 # `TILE=4`, `TILE = 4`, `TILE is 4`, `TILE: 4`, `TILE of 4`, and `TILE 4` before a stop. A number that goes on (4 KB,
@@ -35,7 +34,7 @@ def check(program: Program) -> Iterator[Finding]:
         yield from findings_in(source)
 
 
-def findings_in(source: Source) -> Iterator[Finding]:
+def findings_in(source: SourceFile) -> Iterator[Finding]:
     """The stale claims of one file."""
     values = _Values(source)
     for line, text, function in (*_docstrings(source), *_comments(source)):
@@ -57,13 +56,13 @@ def findings_in(source: Source) -> Iterator[Finding]:
 class _Values:
     """What a name can be at a place: bindings of the functions around it, else of the module, else of any function."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self.source = source
         self.bindings = bindings(source)
         self.imports = imported(source)
         self.module = module_constants(source)
 
-    def of(self, name: str, function: Function | None) -> list[Any]:
+    def of(self, name: str, function: Function | None) -> list[int]:
         """The numbers a name is bound to; empty where one of them is not told by the text."""
         those = self._visible(name, function)
         if not those:
@@ -81,7 +80,7 @@ class _Values:
     def lines(self, name: str, function: Function | None) -> list[int]:
         return [binding.line for binding in self._visible(name, function)]
 
-    def _visible(self, name: str, function: Function | None) -> list[Any]:
+    def _visible(self, name: str, function: Function | None) -> list[Binding]:
         named = [b for b in self.bindings if b.name == name]
         around = [b for b in named if b.function is not None and function is not None and _within(function, b.function)]
         return around or [b for b in named if b.function is None] or named
@@ -91,7 +90,7 @@ def _within(inner: Function, outer: Function) -> bool:
     return outer.lineno <= inner.lineno and (inner.end_lineno or 0) <= (outer.end_lineno or 0)
 
 
-def _docstrings(source: Source) -> Iterator[tuple[int, str, Function | None]]:
+def _docstrings(source: SourceFile) -> Iterator[tuple[int, str, Function | None]]:
     for node in (source.tree, *source.functions):
         if ast.get_docstring(node, clean=False) is None:
             continue
@@ -99,7 +98,7 @@ def _docstrings(source: Source) -> Iterator[tuple[int, str, Function | None]]:
         yield text.lineno, source.segment(text), node if isinstance(node, Function) else None
 
 
-def _comments(source: Source) -> Iterator[tuple[int, str, Function | None]]:
+def _comments(source: SourceFile) -> Iterator[tuple[int, str, Function | None]]:
     """Comments; lines of their own one below the other are one text, since sentences go on."""
     blocks: list[list[Comment]] = []
     for comment in source.comments:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from npuscope.lower.source import Function, Source, read
+from npuscope.lower.source import Function, SourceFile, read
 
 MOST = 10**15  # beyond it nothing is a size
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_BINARY: dict[type[ast.operator], Callable[..., object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -26,40 +25,48 @@ _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mod: operator.mod,
     ast.BitAnd: operator.and_,
 }
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[..., bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.In: lambda a, b: operator.contains(b, a),
+    ast.NotIn: lambda a, b: not operator.contains(b, a),
 }
-_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+_UNARY: dict[type[ast.unaryop], Callable[..., object]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
     ast.Not: operator.not_,
 }
-_CALLS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len}
+_CALLS: dict[str, Callable[..., object]] = {"min": min, "max": max, "len": len}
 
 
-class Unknown(Exception):
+class NotTold(Exception):
     """An expression that the text alone does not tell."""
 
 
-def value_of(node: ast.expr, known: Mapping[str, Any]) -> Any:
-    """An expression's value from constants alone; raises Unknown."""
+def value_of(node: ast.expr, known: Mapping[str, object]) -> object:
+    """An expression's value from constants alone; raises NotTold."""
     try:
         value = _value(node, known)
     except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
-        raise Unknown from error
+        raise NotTold from error
     if isinstance(value, int | float) and abs(value) > MOST:
-        raise Unknown
+        raise NotTold
     return value
 
 
-def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+def number_of(node: ast.expr, known: Mapping[str, object]) -> float:
+    """The same of an expression that is a number; raises NotTold for others."""
+    value = value_of(node, known)
+    if not isinstance(value, int | float):
+        raise NotTold
+    return value
+
+
+def _value(node: ast.expr, known: Mapping[str, object]) -> object:
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             return value
@@ -81,12 +88,12 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
             return tuple(value_of(part, known) for part in parts)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _CALLS and name not in known:
             return _CALLS[name](*(value_of(argument, known) for argument in arguments))
-    raise Unknown
+    raise NotTold
 
 
-def _compare(op: ast.cmpop) -> Callable[[Any, Any], bool]:
+def _compare(op: ast.cmpop) -> Callable[..., bool]:
     if type(op) not in _COMPARE:
-        raise Unknown
+        raise NotTold
     return _COMPARE[type(op)]
 
 
@@ -101,7 +108,7 @@ class Binding:
 
 
 @lru_cache(maxsize=64)
-def bindings(source: Source) -> tuple[Binding, ...]:
+def bindings(source: SourceFile) -> tuple[Binding, ...]:
     """Every assignment to an upper-case name, `A, B = 1, 2` taken apart, in the order of the file."""
     found = []
     for node in source.nodes:
@@ -120,9 +127,9 @@ def bindings(source: Source) -> tuple[Binding, ...]:
 
 
 @lru_cache(maxsize=64)
-def imported(source: Source, depth: int = 3) -> Mapping[str, Any]:
+def imported(source: SourceFile, depth: int = 3) -> Mapping[str, object]:
     """Constants that `from neighbour import NAME` brings in, read from the neighbour's text."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for node in source.nodes if depth else ():
         if isinstance(node, ast.ImportFrom):
             neighbour = _neighbour(source.file, node)
@@ -134,7 +141,7 @@ def imported(source: Source, depth: int = 3) -> Mapping[str, Any]:
     return found
 
 
-def _neighbour(file: str, node: ast.ImportFrom) -> Source | None:
+def _neighbour(file: str, node: ast.ImportFrom) -> SourceFile | None:
     """The file of an imported module, if it lies in the same folder or in the one above."""
     if not node.module:
         return None
@@ -147,14 +154,14 @@ def _neighbour(file: str, node: ast.ImportFrom) -> Source | None:
 
 
 @lru_cache(maxsize=64)
-def module_constants(source: Source, depth: int = 3) -> Mapping[str, Any]:
+def module_constants(source: SourceFile, depth: int = 3) -> Mapping[str, object]:
     """The module's constants by name."""
     return evaluated([b for b in bindings(source) if b.function is None], imported(source, depth))
 
 
 def evaluated(
-    those: Iterable[Binding], known: Mapping[str, Any], given: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+    those: Iterable[Binding], known: Mapping[str, object], given: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """Bindings evaluated one after the other on top of what is known, those `given` left as they are.
 
     One that the text does not tell hides what was known under its name.
@@ -165,6 +172,6 @@ def evaluated(
             continue
         try:
             values[binding.name] = value_of(binding.expression, values)
-        except Unknown:
+        except NotTold:
             values.pop(binding.name, None)
     return values

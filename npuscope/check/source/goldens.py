@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import unwrap
 
-from npuscope.lower.source import Function, Source, read
+from npuscope.lower.source import Function, SourceFile, read
 
 NAMES = ("golden", "reference", "ref_")
 # Calls that leave a value as it is: types, shapes, copies.
@@ -44,7 +44,7 @@ def faulty_goldens(
     return found
 
 
-def _known(golden: Callable[..., object]) -> list[tuple[Source, Function]]:
+def _known(golden: Callable[..., object]) -> list[tuple[SourceFile, Function]]:
     """The golden and the functions of its file that it calls, directly or not."""
     function: object = golden
     while isinstance(function, partial):
@@ -69,7 +69,7 @@ def _first_line(function: Function) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def _by_name(files: Iterable[str]) -> list[tuple[Source, Function]]:
+def _by_name(files: Iterable[str]) -> list[tuple[SourceFile, Function]]:
     sources = [source for source in map(read, files) if source is not None]
     return [(s, f) for s in sources for f in s.functions if f.name.lstrip("_").startswith(NAMES)]
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from npuscope.lower.source import Source, read
+from npuscope.lower.source import SourceFile, read
 
 PATTERN = re.compile(r"npuscope:\s*ignore(?!\w)\s*(?:\[([^\]]*)\])?")
 
@@ -38,7 +38,7 @@ def silenced(id: str, file: str, line: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _ignores(source: Source) -> tuple[Ignore, ...]:
+def _ignores(source: SourceFile) -> tuple[Ignore, ...]:
     found = []
     for comment in source.comments:
         match = PATTERN.search(comment.text)

@@ -9,14 +9,14 @@ from typing import Literal
 from npuscope.lower.source import read
 from npuscope.tile.record.model import Site, Task
 
-Form = Literal["with", "for", "call"]
+LaunchForm = Literal["with", "for", "call"]
 
 
 @dataclass(frozen=True)
 class LaunchText:
     """`name`: of the task's id, empty where there is none; `deps`: whether the launch has a deps= already."""
 
-    form: Form
+    form: LaunchForm
     name: str = ""
     deps: bool = False
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope.lower.source import Comment, Function, Source, read
+from npuscope.lower.source import Comment, Function, SourceFile, read
 
 NUMBERED = re.compile(r"(scope|stage|step|phase|part|section)\s*[#:]?\s*\d", re.IGNORECASE)
 DRAWN = re.compile(r"^[─━═=*#-]{2,}|[─━═=*#-]{2,}$")
@@ -54,7 +54,7 @@ def section_of(file: str, line: int, kernel: str = "", function: str = "") -> Se
     return Section(file, around.name, around.lineno, starts[0].line - 1 if starts else last)
 
 
-def headings(source: Source, function: Function) -> list[Comment]:
+def headings(source: SourceFile, function: Function) -> list[Comment]:
     """The comments that begin sections: those numbered or drawn as headings, else any if there are several."""
     body = function.body
     signature = source.statements.get(function.lineno, range(function.lineno, function.lineno + 1))

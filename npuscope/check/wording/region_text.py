@@ -11,7 +11,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import dims, extent, row_major
 from npuscope.tile.record.model import Buffer
 
-Axis = tuple[int, int, int]  # first, one past the last, step
+Span = tuple[int, int, int]  # first, one past the last, step
 
 
 def named(program: Program, number: int) -> Buffer:
@@ -34,23 +34,23 @@ def region_text(buffer: Buffer, shape: tuple[int, ...], strides: tuple[int, ...]
     return f"{buffer.name}[{', '.join(map(_shown, known[0]))}] and {more} more"
 
 
-def _sizes(box: Sequence[Axis]) -> int:
+def _sizes(box: Sequence[Span]) -> int:
     return prod(-(-(end - start) // step) for start, end, step in box)
 
 
-def _shown(axis: Axis) -> str:
+def _shown(axis: Span) -> str:
     start, end, step = axis
     return f"{start}:{end}" if step == 1 else f"{start}:{end}:{step}"
 
 
-def _axes(whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> list[Axis] | None:
+def _axes(whole: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> list[Span] | None:
     """The box along the buffer's own axes; None if it is no box there, as in a view that was reshaped."""
     steps = row_major(whole)
     starts, rest = [], offset
     for step in steps:
         start, rest = divmod(rest, step)
         starts.append(start)
-    axes: list[Axis | None] = [None] * len(whole)
+    axes: list[Span | None] = [None] * len(whole)
     todo = list(dims(shape, strides))
     while todo:
         size, stride = todo.pop()

@@ -14,7 +14,6 @@ Turning the two sides around gives the same pairs turned around.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +35,7 @@ class Calls:
     symbol: Ints
     levels: tuple[Ints, ...] = ()
 
-    def take(self, kept: NDArray[Any] | slice) -> Calls:
+    def take(self, kept: Ints | NDArray[np.bool_] | slice) -> Calls:
         return Calls(self.symbol[kept], tuple(level[kept] for level in self.levels))
 
     def __len__(self) -> int:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from npuscope.analysis.forms import short
 from npuscope.analysis.summary import CORES, NOT_TOLD, TYPES
@@ -167,7 +167,7 @@ def _one_model(rows: pl.DataFrame, trace: Trace, process: str | None, name: str)
     return rows.filter(pl.col("lane").is_in(kept.implode()))
 
 
-def _encloses(rows: pl.DataFrame) -> Any:
+def _encloses(rows: pl.DataFrame) -> NDArray[np.bool_]:
     """True for spans with another one, not of no length, wholly inside them on their lane.
 
     Spans in whole microseconds overlap by up to one through rounding; that is not nesting.
@@ -194,7 +194,7 @@ def _taken_apart(events: pl.DataFrame) -> pl.DataFrame:
     composite = events["parts"].is_not_null()
     if not composite.any():
         return calls.drop("part")
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for row, text in zip(calls.filter(composite).to_dicts(), events["parts"].filter(composite), strict=True):
         start = row["start"]
         for kernel, us in _parts(text):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from npuscope.device import Constant, Device
 
 Floats = NDArray[np.float64]
+Flags = bool | NDArray[np.bool_]
 ROW_TILES = (16, 32, 64, 128)
 COLUMN_TILES = (32, 64, 96, 128, 160, 192, 224, 256)
 INT8_COLUMN_TILES = (256,)
@@ -54,11 +54,11 @@ class GemmCosts:
 class Tilings:
     """Every tiling of one product (or of several, stacked): an array element each."""
 
-    waves: Any
-    tile_bytes: Any  # loaded per tile
-    share_bytes: Any  # of the weights per core in use
-    weight_bytes: Any
-    tile_macs: Any
+    waves: Floats
+    tile_bytes: Floats  # loaded per tile
+    share_bytes: Floats  # of the weights per core in use
+    weight_bytes: Floats
+    tile_macs: Floats
 
 
 def tilings(m: int, k: int, n: int, int8: bool, cores: int) -> Tilings:
@@ -80,7 +80,7 @@ def tilings(m: int, k: int, n: int, int8: bool, cores: int) -> Tilings:
 
 
 def gemm_seconds(
-    t: Tilings, costs: GemmCosts, *, int8: Any, v3: Any, bandwidth: float, macs_per_second: Any
+    t: Tilings, costs: GemmCosts, *, int8: Flags, v3: Flags, bandwidth: float, macs_per_second: float | Floats
 ) -> np.float64 | Floats:
     """Seconds of the fastest tiling. `macs_per_second` is of one core. Flags may be arrays, one per stacked product."""
     waves = np.where(t.waves > 1, t.waves + UNEVEN, t.waves)

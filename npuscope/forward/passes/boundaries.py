@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuscope.forward.passes.sequence import Flags, Keys, Sequence, main_lane
-from npuscope.kernels import landmark_of
+from npuscope.kernels import landmark_of, rule_of
 from npuscope.trace.intervals import Ints, largest
 
 NEAR = 4  # stretches of one kind this close to one another belong to layers
@@ -25,6 +25,8 @@ NOVEL = 3  # kernels that no layer has
 LONGER = 3.0  # times the pauses of layers
 MOST_LAYERS = 0.5  # share of stretches above which a mark is a layer's own kernel
 STANDSTILL = 5.0  # times the next shorter pause
+# families that tell what a layer computes, beside its attention
+PRODUCTS = ("gemm", "quant_matmul", "grouped_matmul", "moe_exchange", "moe_routing", "mla_prolog")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ class Stretches:
         """A pause that most layers have none longer than, in nanoseconds."""
         pauses = _longest_pauses(self.sequence, self.anchors)[~self.boundary]
         return float(np.quantile(pauses, 0.75)) if len(pauses) else 0.0
+
+    @cached_property
+    def products(self) -> Ints:
+        """As `kind`, for the products alone, whatever their sizes: one for layers that differ in their attention."""
+        wanted = [PRODUCTS.index(family) if family in PRODUCTS else -1 for family in self._families]
+        symbol = np.array(wanted, dtype=np.int64)[self.sequence.symbol[self.main]]
+        places = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(symbol >= 0)])[self.main_place]
+        keys = Keys(symbol[symbol >= 0]).of(places[:-1], places[1:])
+        return np.unique(keys, return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+    @property
+    def _families(self) -> list[str]:
+        return [rule_of(name).family for name in self.sequence.names]
 
     def shared(self, stretch: int) -> tuple[int, int]:
         """Of a boundary: the last row its begin shares with a layer before, the first row its end does with one after.

@@ -1,8 +1,8 @@
 """Which passes are whole, and which are a draft's (multi-token prediction) beside the main model's.
 
 The capture's first pass may lack its begin and its last one its end; every other head and tail is whole, so those
-tell which kernels there must be. A pass inside the capture with few attentions is a draft; one that lacks a few lost
-them.
+tell which kernels there must be. A much shorter pass with a head and a sampling of its own is a draft's where such
+passes follow the main model's. Else it is another model's if it has layers of its own (a text encoder), or a piece.
 """
 
 from __future__ import annotations
@@ -66,13 +66,17 @@ def complete_and_draft(
     if len(sizes) == 1 and sizes[0] <= layers[0].attentions:  # one layer tells nothing: only marks do
         begun[0], ended[0] = embedded[0] is not None, sampled[0] is not None
     whole = begun & ended
-    draft = (sizes <= usual // 2) & (np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0)
+    inside = np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0
+    embeds = any(mark is not None for mark, size in zip(embedded, sizes, strict=True) if size == usual)
+    own_ends = [s is not None and (e is not None or not embeds) for s, e in zip(sampled, embedded, strict=True)]
+    short = (sizes <= usual // 2) & inside & np.array(own_ends, dtype=bool)
+    draft = short & np.isin(sizes, sizes[short & np.maximum.accumulate(sizes == usual)])
     # at the edges of the capture a small pass may be the rest of a large one: its whole side tells
     drafts = np.flatnonzero(draft)[:ENOUGH]
     for edge, side in ((0, tails), (-1, heads)):
         like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
         draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
-    full = (sizes == usual) | draft
+    full = (sizes == usual) | draft | (inside & _of_other_models(sizes, groups, usual))
     lacks = [
         [
             *([] if begun[place] else ["its begin is not in the capture"]),
@@ -82,6 +86,14 @@ def complete_and_draft(
         for place in range(len(sizes))
     ]
     return whole & full, draft, lacks
+
+
+def _of_other_models(sizes: Ints, groups: list[int], usual: int) -> Flags:
+    """Passes that share no kind of stretch with the main model's and have as many attentions as any like them."""
+    main = {group for group, size in zip(groups, sizes.tolist(), strict=True) if size == usual}
+    most = {group: max(n for n, of in zip(sizes.tolist(), groups, strict=True) if of == group) for group in set(groups)}
+    own = [of not in main and n == most[of] and n > 1 for n, of in zip(sizes.tolist(), groups, strict=True)]
+    return np.array(own, dtype=bool)
 
 
 def _like(edge: int, others: range, groups: list[int], phases: list[str]) -> list[int]:

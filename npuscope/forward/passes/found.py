@@ -18,7 +18,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.boundaries import stretches
 from npuscope.forward.passes.columns import PASSES
 from npuscope.forward.passes.completeness import complete_and_draft
-from npuscope.forward.passes.cuts import bounds
+from npuscope.forward.passes.cuts import Bounds, bounds
 from npuscope.forward.passes.disturbance import PassTotals, disturbances
 from npuscope.forward.passes.layer_rows import HEAD, OUTSIDE, TAIL, pass_and_layer
 from npuscope.forward.passes.layers import alike, layers
@@ -137,7 +137,7 @@ def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _C
     cut, groups = bounds(found), alike(found)
     of_passes = layers(found, cut, groups)
     in_pass, of_layer = pass_and_layer(found, cut, of_passes)
-    phases = _phases(trace, sequence, cut.first)
+    phases = _phases(trace, sequence, cut)
     complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
     there = in_pass[anchors]
     attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
@@ -221,12 +221,15 @@ def _longest_pauses(busy: Intervals, n: int) -> Ints:
     return pause
 
 
-def _phases(trace: Trace, sequence: Sequence, first: Ints) -> list[Phase]:
-    """What the first attention of each pass tells."""
+def _phases(trace: Trace, sequence: Sequence, cut: Bounds) -> list[Phase]:
+    """What the first attention of each pass tells; training where a backward attention ran in it."""
     name = source_column(trace.slices, "input_shapes")
-    rows, symbols = sequence.row[first], sequence.symbol[first].tolist()
-    shapes = [None] * len(first) if name is None else trace.slices[name].gather(rows).to_list()
-    return [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
+    rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
+    shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
+    phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
+    backward = np.flatnonzero(sequence.landmarks("attention_backward"))
+    trained = np.searchsorted(backward, cut.end) > np.searchsorted(backward, cut.begin)
+    return [phase._replace(name="training") if t else phase for phase, t in zip(phases, trained.tolist(), strict=True)]
 
 
 def _told(cut: _Cut) -> dict[str, list[str] | pl.Series]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.forward.passes.boundaries import Stretches
+from npuscope.forward.passes.boundaries import NEAR, Stretches, agreeing
 from npuscope.forward.passes.cuts import Bounds
-from npuscope.forward.passes.layers import Layer
+from npuscope.forward.passes.layers import Layer, after
 from npuscope.trace.intervals import Ints
 
 FARTHEST = 16  # kernels that a pass's first layer may have more before its attention
@@ -22,12 +22,25 @@ def pass_and_layer(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[
     which = np.searchsorted(begin, places, side="right") - 1
     same = (which >= 0) & (of_pass[which] == in_pass)
     layer = np.where(in_pass < 0, OUTSIDE, np.where(same, number[which], HEAD))
-    trail = np.array([layer.trail for layer in layers])
-    after = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + trail + 1
+    trail = np.array([_trail(found, cut, layer, place) for place, layer in enumerate(layers)])
+    end = found.main_place[np.append(found.starts[1:], len(found.anchors)) - 1] + trail + 1
     # what other lanes run before the main lane's next kernel still belongs to the last layer
-    tail = np.append(found.main, len(places))[np.minimum(after, len(found.main))]
+    tail = np.append(found.main, len(places))[np.minimum(end, len(found.main))]
     layer[(in_pass >= 0) & (layer >= 0) & (places >= tail[in_pass])] = TAIL
     return in_pass, layer
+
+
+def _trail(found: Stretches, cut: Bounds, layer: Layer, place: int) -> int:
+    """Kernels after a pass's last attention that are its last layer's: as many as a layer before it has whose kernels
+    it shares, since attentions of several kinds may leave more or less behind; else as many as most layers have."""
+    first, size, turn = int(found.starts[place]), int(found.sizes[place]), layer.attentions
+    mine = after(found, first + size - 1, int(cut.end[place]))
+    for near in range(turn, min(size, NEAR * turn + 1), turn):
+        other = after(found, first + size - 1 - near)
+        own = len(other) - layer.lead
+        if own > 0 and agreeing(mine, other[:own]) == own:
+            return own
+    return layer.trail
 
 
 def _begins(found: Stretches, cut: Bounds, layers: list[Layer]) -> tuple[Ints, Ints, Ints]:

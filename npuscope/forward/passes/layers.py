@@ -1,9 +1,10 @@
 """What a layer is: how many attentions it has, and which kernels of the main lane are before and after them.
 
-A layer may hold several attentions: then the stretches between them come in turns, and the shortest turn that most of
-a pass repeats is one layer. A layer begins before its first attention with the kernels that the first layer of a
-pass shares with the others, or else with those that the last layer of a pass leaves out. Passes that share no kind of
-stretch, such as prefill and decode of some models, have layers of their own.
+A layer has one attention, of whatever kind: sliding and full ones that take turns are a layer each. Only where the
+products between attentions come in turns (LongCat: with experts and without) is the shortest turn that most of a pass
+repeats one layer. A layer begins before its first attention with the kernels that the first layer of a pass shares with
+the others, or else with those that the last layer of a pass leaves out. Passes that share no kind of stretch, such as
+prefill and decode of some models, have layers of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.forward.passes.boundaries import Stretches, agreeing
+from npuscope.forward.passes.boundaries import NEAR, Stretches, agreeing
 from npuscope.forward.passes.cuts import Bounds
 from npuscope.trace.intervals import Ints
 
@@ -68,7 +69,7 @@ def _learn(found: Stretches, cut: Bounds, starts: Ints, sizes: Ints, mine: Ints)
     """What the passes of the most common size among some teach; None where no pass has two layers."""
     usual = usual_size(sizes[mine])
     typical = mine[sizes[mine] == usual]
-    turn = _turn([found.kind[start : start + usual - 1] for start in starts[typical[:ENOUGH]].tolist()])
+    turn = _turn([found.products[start : start + usual - 1] for start in starts[typical[:ENOUGH]].tolist()])
     if usual <= turn:
         return Layer(1, 0, 0, -1) if len(mine) == len(sizes) else None
     lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
@@ -111,7 +112,7 @@ def _before(found: Stretches, anchor: int, begin: int = 0) -> Ints:
     return found.sequence.symbol[found.main[first : found.main_place[anchor]]][::-1]
 
 
-def _after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
+def after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
     """Symbols of the main lane after an anchor, up to the next one or to a row."""
     last = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
     if end is not None:
@@ -129,18 +130,24 @@ def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | Non
 
 
 def _lead(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
-    """Kernels before a pass's first attention that its second layer has as well."""
+    """Kernels before a pass's first attention that one of its next layers has as well."""
     return _usual(
-        agreeing(_before(found, first, int(begin)), _before(found, first + turn))
+        max(
+            agreeing(_before(found, first, int(begin)), _before(found, first + near))
+            for near in range(turn, min(size, NEAR * turn + 1), turn)
+        )
         for (first, size), begin in zip(_passes(found, starts, typical), cut.begin[typical], strict=False)
         if size > turn
     )
 
 
 def _trail(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
-    """Kernels after a pass's last attention that the layer before has as well."""
+    """Kernels after a pass's last attention that one of the layers before has as well."""
     return _usual(
-        agreeing(_after(found, first + size - 1, int(end)), _after(found, first + size - 1 - turn))
+        max(
+            agreeing(after(found, first + size - 1, int(end)), after(found, first + size - 1 - near))
+            for near in range(turn, min(size, NEAR * turn + 1), turn)
+        )
         for (first, size), end in zip(_passes(found, starts, typical), cut.end[typical], strict=False)
         if size > turn
     )

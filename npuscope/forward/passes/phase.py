@@ -1,4 +1,5 @@
-"""Prefill or decode, and how many tokens: read from the attention's tensors, or from its name.
+"""Prefill or decode, and how many tokens: read from the attention's tensors, or from its name. A pass with a backward
+attention is training's.
 
 The query has one row per token. Decode has about one token per sequence, prefill many; keys and values that are as
 long as the query come straight from the projection, not from a paged cache, which only prefill does.
@@ -13,14 +14,14 @@ from typing import NamedTuple
 from npuscope import kernels
 from npuscope.trace.tensors import slots
 
-PHASES = ("prefill", "decode", "draft", "unknown")
+PHASES = ("prefill", "decode", "draft", "training", "unknown")
 PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
 ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill
 SEQUENCES = 5  # the input slot of FusedInferAttentionScore with the sequences' lengths
 
 
 class Phase(NamedTuple):
-    """`name` is prefill, decode or unknown; tokens of the pass and sequences in it where shapes tell."""
+    """`name` is prefill, decode, training or unknown; tokens of the pass and sequences in it where shapes tell."""
 
     name: str
     tokens: int | None = None

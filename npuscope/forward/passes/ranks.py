@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -120,7 +120,7 @@ def _all(
     for done, result in enumerate(run(_one if wanted.alone else _one_or_why, pieces, engine, jobs)):
         progress.report("forward passes of ranks", done + 1, len(pieces))
         if isinstance(result, _Refused):
-            refused.append(NpuscopeError(**result.told))
+            refused.append(NpuscopeError(**result._asdict()))
         else:
             ranks += result
     if not ranks and refused:
@@ -132,7 +132,11 @@ def _all(
 class _Refused(NamedTuple):
     """Why a capture could not be cut, as data that travels between processes."""
 
-    told: dict[str, Any]
+    what: str
+    line: int | None
+    record: int | None
+    remedy: str
+    path: str
 
 
 def _one_or_why(piece: tuple[str, int | None, Wanted]) -> list[RankPasses] | _Refused:
@@ -141,8 +145,7 @@ def _one_or_why(piece: tuple[str, int | None, Wanted]) -> list[RankPasses] | _Re
     except CannotWrite:
         raise
     except NpuscopeError as error:
-        told = {word: getattr(error, word) for word in ("what", "line", "record", "remedy")}
-        return _Refused({**told, "path": error.path or piece[0]})
+        return _Refused(error.what, error.line, error.record, error.remedy, str(error.path or piece[0]))
 
 
 def _numbered(told: list[int | None]) -> list[int | None]:

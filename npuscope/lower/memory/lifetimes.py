@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from npuscope.lower.flight import crosses, in_flight
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Unit, Value
+from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.dtypes import BY_NAME
 
 Moment = tuple[int, ...]
@@ -23,7 +23,7 @@ Turns = dict[int, int]  # Repeat, by its first place -> which turn in flight
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class InFlight:
     """A Repeat with turns in flight, as one kind of core runs it."""
 
     number: int
@@ -49,7 +49,7 @@ class Loop:
         return -(-self.before // self.depth)
 
 
-Loops = dict[Unit, tuple[Loop, ...]]
+Loops = dict[CoreKind, tuple[InFlight, ...]]
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Lifetime:
 
     first: int
     last: int
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[InFlight, ...] = ()
     loaded: bool = False  # straight from GM
 
 
@@ -72,7 +72,7 @@ class Lives:
     early: list[int] = field(default_factory=list)  # place -> the loop whose turns all do it first, 0 for none
     ends: dict[int, int] = field(default_factory=dict)  # place where a Repeat starts -> where it ends
 
-    def moment(self, half: int, unit: Unit, turns: Turns, last: bool) -> Moment:
+    def moment(self, half: int, unit: CoreKind, turns: Turns, last: bool) -> Moment:
         """When a place of certain turns is; in loops whose turn is not given, the loop's begin or end."""
         found: Moment = ()
         for loop in self.loops[half // 2][unit]:
@@ -102,7 +102,7 @@ class Lives:
             inside: Loops = {}
             for unit, around in loops.items():
                 depth = in_flight(item, total[item.loop], unit)
-                one = Loop(item.loop, begin, place, depth, done[item.loop], item.count)
+                one = InFlight(item.loop, begin, place, depth, done[item.loop], item.count)
                 inside[unit] = (*around, one) if depth > 1 else around
             done[item.loop] += item.count
             self.walk(item.items, inside, (item.loop, _loads_first(item)))

@@ -14,10 +14,10 @@ from itertools import product
 
 from npuscope.device.chip import Device
 from npuscope.lower.memory.lifetimes import Lifetime, Lives, Moment, lifetimes
-from npuscope.lower.model import Lowered, Unit, Value
+from npuscope.lower.model import CoreKind, Lowered, Value
 from npuscope.lower.sizes import up
 
-SPACES: tuple[tuple[str, Unit], ...] = (
+SPACES: tuple[tuple[str, CoreKind], ...] = (
     ("Mat", "AIC"),
     ("Left", "AIC"),
     ("Right", "AIC"),
@@ -64,7 +64,7 @@ class SpacePlan:
     """One memory of one core. `reserved` bytes at its head are the ring's."""
 
     space: str
-    unit: Unit
+    unit: CoreKind
     used: int
     limit: int
     reserved: int
@@ -129,7 +129,7 @@ def plan_memory(lowered: Lowered, device: Device) -> MemoryPlan:
     return MemoryPlan(lowered.kernel, lowered.body, tuple(spaces), end)
 
 
-def _copies(value: Value, lives: Lives, unit: Unit) -> Iterator[_Copy]:
+def _copies(value: Value, lives: Lives, unit: CoreKind) -> Iterator[_Copy]:
     life = lives.found[value.storage]
     for turns in product(*(range(loop.own) for loop in life.loops)):
         of = {loop.start: turn for loop, turn in zip(life.loops, turns, strict=True)}
@@ -138,7 +138,7 @@ def _copies(value: Value, lives: Lives, unit: Unit) -> Iterator[_Copy]:
         yield _Copy(value, life, turns, lanes, first, lives.moment(life.last, unit, of, last=True))
 
 
-def _space(space: str, unit: Unit, copies: list[_Copy], reserved: int, device: Device) -> SpacePlan:
+def _space(space: str, unit: CoreKind, copies: list[_Copy], reserved: int, device: Device) -> SpacePlan:
     limit = int(device.space[space].size.value)
     step = int(device.core["address"].value)
     copies.sort(key=lambda copy: (-copy.value.bytes, copy.first, copy.value.id, copy.turns))

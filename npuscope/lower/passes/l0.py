@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from npuscope.device.chip import Device
 
-Numbers = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 HALVES = 2  # of Left and Right: one is filled while the other is read
 
 
@@ -79,14 +79,14 @@ def _choose(
     return Cut(int(m[best]), int(n[best]), int(k[best]), float(cycles[best]))
 
 
-def _steps(extent: int, step: int, whole: bool) -> Numbers:
+def _steps(extent: int, step: int, whole: bool) -> Floats:
     """Multiples of a fractal up to the extent, and the extent itself."""
     if whole or extent <= step:
         return np.array([extent], np.float64)
     return np.unique([*range(step, extent + 1, step), extent]).astype(np.float64)
 
 
-def cycles_of(product: Product, m: Numbers, n: Numbers, k: Numbers, core: dict[str, float]) -> Numbers:
+def cycles_of(product: Product, m: Floats, n: Floats, k: Floats, core: dict[str, float]) -> Floats:
     """Core cycles of the whole product for every cut."""
     fractal = core["fractal"]
     tiles_m, tiles_n = np.ceil(product.m / m), np.ceil(product.n / n)
@@ -107,10 +107,10 @@ def cycles_of(product: Product, m: Numbers, n: Numbers, k: Numbers, core: dict[s
     row = np.maximum(core["l0_drain_row"], product.acc * n / core["l0_drain"])
     row = row + core["l0_drain_odd"] * (_odd_part(blocks_of_row) - 1)
     drain = tiles_m * tiles_n * (core["l0_drain_fixed"] + m * row)
-    cycles: Numbers = np.maximum(load, mad) + drain
+    cycles: Floats = np.maximum(load, mad) + drain
     return cycles
 
 
-def _odd_part(numbers: Numbers) -> Numbers:
+def _odd_part(numbers: Floats) -> Floats:
     whole = numbers.astype(np.int64)
     return (whole // (whole & -whole)).astype(np.float64)

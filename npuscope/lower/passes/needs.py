@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from npuscope.lower.model import Instruction, Items, Repeat
 
-Around = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
+LoopsAround = tuple[int, ...]  # the loops of several turns around a place, outermost first, by where they begin
 
 
 @dataclass
@@ -15,17 +15,17 @@ class Needs:
     """Reads and makers of every value along the line of instructions; a read of a view is one of what it views."""
 
     items: Items
-    reads: dict[int, list[tuple[int, Around]]] = field(default_factory=lambda: defaultdict(list))
-    made: dict[int, Around] = field(default_factory=dict)  # value -> the loops around its maker
+    reads: dict[int, list[tuple[int, LoopsAround]]] = field(default_factory=lambda: defaultdict(list))
+    made: dict[int, LoopsAround] = field(default_factory=dict)  # value -> the loops around its maker
     place: dict[int, int] = field(default_factory=dict)  # id of an instruction or loop -> its place
-    around: dict[int, Around] = field(default_factory=dict)  # id of an instruction or loop -> the loops around it
+    around: dict[int, LoopsAround] = field(default_factory=dict)  # id of an instruction or loop -> the loops around it
     _viewed: dict[int, int] = field(default_factory=dict)
     _next: int = 0
 
     def __post_init__(self) -> None:
         self._walk(self.items, ())
 
-    def _walk(self, items: Items, around: Around) -> None:
+    def _walk(self, items: Items, around: LoopsAround) -> None:
         for item in items:
             here = self.place[id(item)] = self._next
             self.around[id(item)] = around
@@ -43,7 +43,7 @@ class Needs:
             else:
                 self._instruction(item, here, around)
 
-    def _instruction(self, one: Instruction, here: int, around: Around) -> None:
+    def _instruction(self, one: Instruction, here: int, around: LoopsAround) -> None:
         for number in one.reads:
             self._read(number, here, around)
         if one.result is not None:
@@ -51,7 +51,7 @@ class Needs:
             if one.plane == "view" and one.operands and one.operands[0] is not None:
                 self._viewed[one.result] = one.operands[0]
 
-    def _read(self, number: int, here: int, around: Around) -> None:
+    def _read(self, number: int, here: int, around: LoopsAround) -> None:
         self.reads[number].append((here, around))
         while number in self._viewed:
             number = self._viewed[number]

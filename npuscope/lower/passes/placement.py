@@ -168,7 +168,7 @@ def _without_zero_seeds(lowered: Lowered) -> Lowered:
 # --- moves
 
 
-Path = tuple[int, ...]  # places of the loops around, outermost first
+LoopPath = tuple[int, ...]  # places of the loops around, outermost first
 
 
 class _Mover:
@@ -178,14 +178,14 @@ class _Mover:
         self.lowered = lowered
         self.values = values
         self.folded = self._folded_casts()
-        self.paths: dict[int, Path] = {}
+        self.paths: dict[int, LoopPath] = {}
         self._find_paths(lowered.items, ())
 
     def moved(self) -> Lowered:
         items = tuple(self._items(self.lowered.items, (), {}))
         return replace(self.lowered, items=items, values=tuple(self.values))
 
-    def _find_paths(self, items: Items, path: Path) -> None:
+    def _find_paths(self, items: Items, path: LoopPath) -> None:
         """Where each value comes to be."""
         for n, item in enumerate(items):
             if isinstance(item, Repeat):
@@ -209,7 +209,7 @@ class _Mover:
             self.values[number] = replace(self.values[number], space="Mat")
         return found
 
-    def _items(self, items: Items, path: Path, known: dict[tuple[int, str], int]) -> Iterator[Instruction | Repeat]:
+    def _items(self, items: Items, path: LoopPath, known: dict[tuple[int, str], int]) -> Iterator[Instruction | Repeat]:
         known = dict(known)
         for n, item in enumerate(items):
             inside = (*path, n) if isinstance(item, Repeat) else path
@@ -252,7 +252,7 @@ class _Mover:
         return new
 
 
-def _nested(item: Instruction | Repeat, path: Path) -> Iterator[tuple[Instruction, Path]]:
+def _nested(item: Instruction | Repeat, path: LoopPath) -> Iterator[tuple[Instruction, LoopPath]]:
     if isinstance(item, Instruction):
         yield item, path
     else:
@@ -260,7 +260,7 @@ def _nested(item: Instruction | Repeat, path: Path) -> Iterator[tuple[Instructio
             yield from _nested(inner, (*path, n) if isinstance(inner, Repeat) else path)
 
 
-def _common(one: Path, other: Path) -> Path:
+def _common(one: LoopPath, other: LoopPath) -> LoopPath:
     n = 0
     while n < min(len(one), len(other)) and one[n] == other[n]:
         n += 1

@@ -12,22 +12,22 @@ from dataclasses import replace
 from math import prod
 
 from npuscope.device.chip import Device
-from npuscope.lower.model import Direction, Instruction, Items, Lowered, Pipe, Repeat, Ring, Unit, Value, instructions
+from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Pipe, Repeat, Ring, RingWay, Value, instructions
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import POP, PUSH
 
-CROSSING: dict[tuple[str, str], Direction] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
-SENDER: dict[Direction, tuple[Unit, Pipe]] = {"C2V": ("AIC", "FIXP"), "V2C": ("AIV", "MTE3")}
-RECEIVER: dict[Direction, tuple[Unit, Pipe, str]] = {"C2V": ("AIV", "MTE2", "Vec"), "V2C": ("AIC", "MTE2", "Mat")}
+CROSSING: dict[tuple[str, str], RingWay] = {("Acc", "Vec"): "C2V", ("Vec", "Mat"): "V2C", ("Mat", "Vec"): "C2V"}
+SENDER: dict[RingWay, tuple[CoreKind, Pipe]] = {"C2V": ("AIC", "FIXP"), "V2C": ("AIV", "MTE3")}
+RECEIVER: dict[RingWay, tuple[CoreKind, Pipe, str]] = {"C2V": ("AIV", "MTE2", "Vec"), "V2C": ("AIC", "MTE2", "Mat")}
 
 
 def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None) -> Lowered:
     """`ring_slots`: depth of a ring that goes one way; one that goes both ways has half, but at least two."""
     values = list(lowered.values)
     mixed = any(_unit(one, values) == "AIV" for one in instructions(lowered.items) if one.plane != "scalar")
-    scalar: Unit = "AIV" if mixed or not any(one.plane == "cube" for one in instructions(lowered.items)) else "AIC"
-    handed: dict[Direction, int] = {}
+    scalar: CoreKind = "AIV" if mixed or not any(one.plane == "cube" for one in instructions(lowered.items)) else "AIC"
+    handed: dict[RingWay, int] = {}
     items = tuple(_split(lowered.items, values, scalar, handed))
     wanted = lowered.ring_slots or ring_slots or int(device.core["ring_slots"].value)
     depth = wanted if len(handed) < 2 or lowered.ring_slots else max(2, wanted // 2)
@@ -36,7 +36,7 @@ def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None)
     return replace(lowered, items=items, values=tuple(values), rings=rings)
 
 
-def crossing(one: Instruction, values: list[Value] | tuple[Value, ...]) -> Direction | None:
+def crossing(one: Instruction, values: list[Value] | tuple[Value, ...]) -> RingWay | None:
     """Which way an instruction hands a tile to the other core, if it does."""
     if one.plane != "move" or one.result is None or not one.reads:
         return None
@@ -44,7 +44,7 @@ def crossing(one: Instruction, values: list[Value] | tuple[Value, ...]) -> Direc
 
 
 def _split(
-    items: Items, values: list[Value], scalar: Unit, handed: dict[Direction, int]
+    items: Items, values: list[Value], scalar: CoreKind, handed: dict[RingWay, int]
 ) -> Iterator[Instruction | Repeat]:
     for item in items:
         if isinstance(item, Repeat):
@@ -72,7 +72,7 @@ def _split(
             yield replace(copied, unit=unit, pipe=_pipe(copied, values))
 
 
-def _unit(one: Instruction, values: list[Value]) -> Unit | None:
+def _unit(one: Instruction, values: list[Value]) -> CoreKind | None:
     """The core that an instruction needs; None where either will do."""
     if one.plane == "cube":
         return "AIC"

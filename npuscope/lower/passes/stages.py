@@ -41,10 +41,10 @@ def _staged(items: Items, values: tuple[Value, ...]) -> Items:
     return tuple(items[n] for n in done)
 
 
-Touch = tuple[set[object], set[object]]  # what is read, what is written: storages, arguments, everything
+Touched = tuple[set[object], set[object]]  # what is read, what is written: storages, arguments, everything
 
 
-def _touches(item: Instruction | Repeat, values: tuple[Value, ...]) -> Touch:
+def _touches(item: Instruction | Repeat, values: tuple[Value, ...]) -> Touched:
     read: set[object] = set()
     written: set[object] = set()
     for one in instructions((item,)):
@@ -58,7 +58,7 @@ def _touches(item: Instruction | Repeat, values: tuple[Value, ...]) -> Touch:
     return read, written
 
 
-def _conflict(one: Touch, other: Touch) -> bool:
+def _conflict(one: Touched, other: Touched) -> bool:
     if "all" in one[1] or "all" in other[1]:
         return True
     return bool(one[1] & (other[0] | other[1]) or one[0] & other[1])

@@ -13,7 +13,7 @@ import numpy as np
 
 from npuscope.device.chip import Device
 from npuscope.lower.model import Items, Repeat
-from npuscope.lower.program import BodyKey, PlannedBody, Program, body_key
+from npuscope.lower.program import PlannedBody, PlannedKey, Program, planned_key
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.simulate.chip.gm_lines import distinct_lines
 from npuscope.simulate.chip.job import SLOW, Floats, Ints
@@ -25,8 +25,8 @@ from npuscope.simulate.core.stream import Stream, stream_of
 from npuscope.tile.record.model import Access, BlockGroup, Task
 
 STEPS = 64  # shares of a block's bytes that come from HBM are told apart in so many steps
-Kind = tuple[int, int]  # stream, share of HBM
-Meeting = frozenset[Kind]  # kinds of a launch that meet at barriers; empty where there are none
+BlockKind = tuple[int, int]  # stream, share of HBM
+Meeting = frozenset[BlockKind]  # kinds of a launch that meet at barriers; empty where there are none
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class BlockClasses:
     """Classes found so far; `of` gives the class of each block of a task in order."""
 
     program: Program
-    known: dict[tuple[Kind, Meeting], int] = field(default_factory=dict)  # -> class
+    known: dict[tuple[BlockKind, Meeting], int] = field(default_factory=dict)  # -> class
     streams: list[Stream] = field(default_factory=list)
-    timed: dict[tuple[Kind, float], Timing] = field(default_factory=dict)
-    entries: list[Kind] = field(default_factory=list)
+    timed: dict[tuple[BlockKind, float], Timing] = field(default_factory=dict)
+    entries: list[BlockKind] = field(default_factory=list)
     meetings: list[Meeting] = field(default_factory=list)  # of each entry
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
-        self._numbers: dict[BodyKey, int] = {}
+        self._numbers: dict[PlannedKey, int] = {}
         self._reads: list[tuple[Reads, ...]] = []
         size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
         self._cache = Cache(size)
@@ -61,7 +61,7 @@ class BlockClasses:
         self._distinct: dict[tuple[int, int], int] = {}
 
     def stream(self, task: Task, group: BlockGroup) -> int:
-        key = body_key(task, group.body)
+        key = planned_key(task, group.body)
         if key not in self._numbers:
             body = self.program.planned[key]
             self._numbers[key] = len(self.streams)
@@ -75,7 +75,7 @@ class BlockClasses:
 
     def of(self, task: Task) -> Ints:
         """The class of every block, in the order of blocks."""
-        kinds: dict[int, Kind] = {}
+        kinds: dict[int, BlockKind] = {}
         for group in task.groups:
             number = self.stream(task, group)
             total = sum(reads.bytes for reads in self._reads[number])
@@ -112,7 +112,7 @@ class BlockClasses:
             self._distinct[key] = min(distinct_lines(boxes, reads.size, self._line) * self._line, reads.bytes)
         return self._distinct[key]
 
-    def _class(self, kind: Kind, meeting: Meeting) -> int:
+    def _class(self, kind: BlockKind, meeting: Meeting) -> int:
         key = (kind, meeting)
         if key not in self.known:
             self.known[key] = len(self.entries)
@@ -148,13 +148,13 @@ class BlockClasses:
             ]
         return found
 
-    def _waited(self, kind: Kind, meeting: Meeting, slow: float) -> float:
+    def _waited(self, kind: BlockKind, meeting: Meeting, slow: float) -> float:
         """How long a block waits at its barriers for the slowest of the launch, phase by phase."""
         phases = [np.diff(self._timed(one, slow).met, prepend=0.0) for one in sorted(meeting)]
         own = np.diff(self._timed(kind, slow).met, prepend=0.0)
         return float(np.sum(np.max(phases, axis=0) - own))
 
-    def _timed(self, kind: Kind, slow: float) -> Timing:
+    def _timed(self, kind: BlockKind, slow: float) -> Timing:
         """At a slow-down of HBM, of which a block feels its share."""
         key = (kind, slow)
         if key not in self.timed:

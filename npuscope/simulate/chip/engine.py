@@ -294,8 +294,14 @@ def sleep(machine: Machine, times: Times, s: State, thread: int, now: float) -> 
 
 def run_chip(job: Job, machine: Machine) -> tuple[Times, float]:
     """Times of every block and when all was done, in nanoseconds; -1 where nobody could go on."""
+    times, end, _ = run_and_look(job, machine)
+    return times, end
+
+
+def run_and_look(job: Job, machine: Machine) -> tuple[Times, float, State]:
+    """As `run_chip`, with where everything was at the end."""
     times = new_times(job)
     job = job._replace(together=job.together.copy())
     state = new_state(job, machine)
     end = run(job, machine, times, state)
-    return times._replace(loops=times.loops[: state.number[ROWS]]), end
+    return times._replace(loops=times.loops[: state.number[ROWS]]), end, state

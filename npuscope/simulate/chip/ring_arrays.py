@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from npuscope.lower.program import Program
-from npuscope.lower.ring_entries import Entry, entries_of, limits_of
+from npuscope.lower.ring_entries import RingEntry, entries_of, limits_of
 from npuscope.simulate.chip.job import ENDLESS, Ints, Rings, rings_with
 
 
@@ -30,7 +30,7 @@ def rings_of(program: Program, edges: Iterable[tuple[int, int]]) -> Rings:
     return rings_with(first, np.array(rows, np.int64), uses, np.array([slots, heap], np.int64))
 
 
-def _closes(entries: list[Entry]) -> Ints:
+def _closes(entries: list[RingEntry]) -> Ints:
     """The first task that is submitted after the scope of each entry has closed; the runtime's own never does."""
     last: dict[tuple[Hashable, ...], int] = {}
     for entry in entries:

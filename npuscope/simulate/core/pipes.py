@@ -55,7 +55,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Lane:
+class BlockTrace:
     """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited."""
 
     pipe: Ints
@@ -255,12 +255,14 @@ def time_block(stream: Stream, slow: float = 1.0, plain: bool = False, share: fl
     return timing
 
 
-def trace_block(stream: Stream, slow: float = 1.0, most: int = 100_000, share: float = 1.0) -> tuple[Timing, Lane]:
+def trace_block(
+    stream: Stream, slow: float = 1.0, most: int = 100_000, share: float = 1.0
+) -> tuple[Timing, BlockTrace]:
     """The same, with what every pipe did, up to `most` instructions."""
     return _timed(stream, slow, share, False, most)
 
 
-def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) -> tuple[Timing, Lane]:
+def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) -> tuple[Timing, BlockTrace]:
     busy = np.zeros(len(PIPES))
     stalls = np.zeros((len(PIPES), len(REASONS)))
     met = np.zeros(stream.barriers)
@@ -285,5 +287,5 @@ def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) ->
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
-    lane = Lane(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    lane = BlockTrace(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
     return Timing(max(cube, vector), cube, vector, busy, stalls, met), lane

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from npuscope.device.chip import Device
-from npuscope.lower.model import Instruction, Lowered, Pipe, Unit, Value
+from npuscope.lower.model import CoreKind, Instruction, Lowered, Pipe, Value
 from npuscope.ops.spec import OpSpec, Plane, Role
 from npuscope.simulate.core.costs import NS, Cost, confidence, cost_of, vector_cost
 from npuscope.tile.record.model import Access
 
 SHAPE, DTYPE = (128, 128), "FP32"
-_PIPE: dict[Plane, tuple[Unit, Pipe]] = {
+_PIPE: dict[Plane, tuple[CoreKind, Pipe]] = {
     "cube": ("AIC", "M"),
     "vector": ("AIV", "V"),
     "move": ("AIV", "V"),

@@ -8,18 +8,17 @@ from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.scalars import DIM, READ, WRITE
-from npuscope.tile.calls.gm import check_bounds, position, write_box
+from npuscope.tile.calls.gm import check_bounds
 from npuscope.tile.calls.literals import settled
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
+from npuscope.tile.run.boxes import position, write_box
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.shapes.steering import log_read, log_write, will_write
 from npuscope.tile.values import lanes
-from npuscope.tile.values.axes import AXES
-from npuscope.tile.values.checks import Scalar, Whole, describe, fitting, is_number
+from npuscope.tile.values.checks import Scalar, describe, fitting, is_number
 from npuscope.tile.values.checks import index as whole
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, Whole
 from npuscope.tile.values.tensors import Tensor, Tile, strided
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
@@ -54,7 +53,7 @@ def read(src: object, offset: object) -> Scalar:
     ones = (1,) * len(where)
     check_bounds("read", x.shape, where, ones, x.buffer.name)
     start = position(x, where)
-    if run.block is None and not run.asks_dispatch:
+    if run.block is None and not run.orchestration.reads_for_runtime:
         run.recorder.host_reads.append(model.HostRead(x.buffer.id, int(start), len(run.recorder.tasks), sites.here()))
     elif run.block is not None:
         number = run.touch(x, "read")
@@ -63,10 +62,10 @@ def read(src: object, offset: object) -> Scalar:
     if buffer.data is None or not buffer.known:
         return UNKNOWN
     if not run.computes:
-        log_read(run, buffer)
+        run.reads_numbers(x)
         start = lanes.plain(start)
         if isinstance(start, Lane) and x.dtype is buffer.dtype:
-            return Lane(buffer.data[start.values].astype(np.int64))
+            return start.like(buffer.data[start.values].astype(np.int64))
     at = int(start)
     if buffer.written is not None and not buffer.written[at]:
         run.recorder.finding("unwritten", f"pl.read of an element of {buffer.name} that was never written")
@@ -86,8 +85,9 @@ def _read_tile(run: Run, x: Tile, where: list[Whole]) -> Scalar:
     if x.array is None:
         return UNKNOWN
     where = [lanes.plain(i) for i in where]
-    if any(type(i) is Lane for i in where):
-        return Lane(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
+    lane = next((i for i in where if isinstance(i, Lane)), None)
+    if lane is not None:
+        return lane.like(x.array[tuple([lanes.of(i) for i in where])].astype(np.int64))
     value = x.array[tuple([int(i) for i in where])]
     return int(value) if x.dtype.is_int else np.float32(value)
 
@@ -119,14 +119,14 @@ def write(dst: object, offset: object, value: object) -> Tensor | Tile:
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:
-            will_write(run, buffer)
+            run.will_write_numbers(x)
         buffer.known = False
     elif buffer.data is None:
         return x
     elif run.computes:
         write_box(run, x, int(start), ones, _element(settled(value), x.dtype), x.dtype, adds=False)
     else:
-        log_write(run, buffer, start, value)
+        run.write_number(x, start, value)
     return x
 
 
@@ -140,8 +140,7 @@ def _element(value: int | float | np.number | np.bool_, dtype: DataType) -> Arra
 def _write_tile(run: Run, x: Tile, where: list[Whole], value: Scalar) -> None:
     if x.array is None:
         return
-    if run.lanes:
-        AXES.only_first()  # the next turn finds what this one wrote
+    run.shapes.only_first()  # the next turn finds what this one wrote
     if isinstance(value, Unknown):
         x.array = None
         return

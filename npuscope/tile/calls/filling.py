@@ -16,9 +16,7 @@ from npuscope.tile.enums import PadValue
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values.checks import (
-    Plain,
     Scalar,
-    Whole,
     describe,
     dtype_of,
     fitting,
@@ -29,6 +27,7 @@ from npuscope.tile.values.checks import (
     shape_of,
     shown,
 )
+from npuscope.tile.values.lanes import Plain, Whole
 from npuscope.tile.values.tensors import Tile
 from npuscope.tile.values.unknown import Unknown
 
@@ -104,7 +103,8 @@ def _one(run: Run, value: Scalar) -> Plain | None:
     if isinstance(value, Unknown):
         return None
     number = number_of(value)
-    run.lost = run.lost or number is None
+    if number is None:
+        run.shapes.lose()
     return number
 
 

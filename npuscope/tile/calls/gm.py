@@ -1,4 +1,4 @@
-"""Boxes of GM: where they lie, whether they may be touched, reading and writing them."""
+"""Boxes of GM that a program names: whether they may be touched, and writing tiles to them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,20 @@ from math import prod
 
 import numpy as np
 
-from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, DataType
-from npuscope.ops.numeric import rounding, storage
-from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32
 from npuscope.ops.spec import OpSpec
-from npuscope.ops.transfers import LOAD, STORE
+from npuscope.ops.transfers import STORE
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
-from npuscope.tile.record import sites
-from npuscope.tile.record.model import PAST_THE_END
+from npuscope.tile.record.drafts import AccessKey
+from npuscope.tile.record.model import PAST_THE_END, AccessMode
+from npuscope.tile.run.boxes import position, write_box
 from npuscope.tile.run.state import Run
-from npuscope.tile.shapes.steering import log_read, will_write
-from npuscope.tile.values import lanes
-from npuscope.tile.values.axes import AXES
-from npuscope.tile.values.checks import Whole, check_offsets, describe
-from npuscope.tile.values.lanes import Lane
-from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
+from npuscope.tile.values.checks import check_offsets, describe
+from npuscope.tile.values.lanes import Lane, Whole
+from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 _ADDS = (FP32, FP16, BF16, INT32, INT16, INT8)  # what the store unit can add to GM
-
-
-def position(tensor: Tensor, offset: Sequence[Whole]) -> Whole:
-    """Where a box at these indices begins in the buffer; per lane where indices are."""
-    if len(offset) != len(tensor.shape):
-        raise fault(f"{len(offset)} offsets {list(offset)!r} for a tensor of shape {list(tensor.shape)}")
-    start: Whole = tensor.offset
-    for index, stride in zip(offset, tensor.strides, strict=True):
-        start = start + (int(index) if isinstance(index, np.integer | np.bool_) else index) * stride
-    return start
 
 
 def check_bounds(op: str, extents: Shape, offset: Sequence[Whole], inside: Sequence[int], what: str) -> None:
@@ -80,92 +66,6 @@ def check_room(op: str, target: Tensor | Tile, offset: Sequence[Whole], box: Sha
         check_bounds(op, target.valid, offset, box, f"the valid region of {what}, which has")
 
 
-def load_box(
-    run: Run,
-    tensor: Tensor,
-    start: Whole,
-    shape: Shape,
-    valid: Shape | None,
-    *,
-    space: str | None = None,
-    strides: Shape | None = None,
-    kept: Shape | None = None,
-    op: OpSpec = LOAD,
-    prologue: bool = False,
-    reach: Shape | None = None,
-    attributes: tuple[tuple[str, object], ...] = (),
-) -> Tile:
-    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
-
-    `reach`: the part that exists of a box that hangs over; the rest is poison.
-    """
-    strides = strides or tensor.strides
-    box = reach or valid or shape
-    tile = Tile(None, kept or shape, tensor.dtype, valid if kept is None else _dropped(valid, shape, kept), space)
-    buffer = tensor.buffer
-    number = run.touch(tensor, "read")
-    access = (number, "read", box, strides)
-    if prologue:
-        block = run.block
-        assert block is not None
-        key = ("op", op.name, "load", sites.here(), (), _type(tile), (access,), (), 0)
-        tile.block, tile.index = block, len(block.prologue)
-        block.prologue.append(run.recorder.number(key))
-        block.prologue_offsets.append(lanes.place(start))
-    else:
-        run.emit(op, (), tile, (access,), (start,), attributes, plane="load")
-    if buffer.data is None or not (run.computes or (buffer.known and buffer.dtype.steers)):
-        return tile
-    at = _first(start)
-    if not run.computes:
-        log_read(run, buffer)
-    if buffer.written is not None:
-        _check_written(run, tensor, at, box, strides, op.name)
-    view = strided(buffer, at, box, strides, tensor.dtype)
-    if box == shape:
-        array = storage.load(view, tensor.dtype)
-    else:
-        array = storage.new(shape, tensor.dtype, 0 if reach is None else storage.poison(tensor.dtype))
-        array[tuple([slice(n) for n in box])] = storage.load(view, tensor.dtype)
-    tile.array = array if kept is None else array.reshape(kept)
-    return tile
-
-
-def _first(start: Whole) -> int:
-    """Where a box begins that is touched now: in the first lane, and in no other."""
-    one: Whole = lanes.plain(start)
-    if isinstance(one, Lane):
-        AXES.only_first()
-    return int(one)
-
-
-def _type(tile: Tile) -> tuple[Shape, str, Shape | None, str | None]:
-    return (tile.shape, tile.dtype.name, tile.valid, tile.space)
-
-
-def _dropped(valid: Shape | None, shape: Shape, kept: Shape) -> Shape | None:
-    if valid is None:
-        return None
-    left = [v for v, n in zip(valid, shape, strict=True) if n != 1]
-    lead = [1] * (len(kept) - len(left))
-    return tuple(lead + left)
-
-
-def _check_written(run: Run, tensor: Tensor, start: int, box: Shape, strides: Shape, op: str) -> None:
-    buffer = tensor.buffer
-    mask = np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
-    if mask.all():
-        return
-    if not mask.any():
-        message = f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, of which nothing was ever written"
-    else:
-        message = (
-            f"pl.{op} reads {list(box)} of {buffer.name} {list(buffer.shape)}, "
-            "of which some elements were never written"
-        )
-    run.recorder.finding("unwritten", message)
-
-
 def store_box(
     run: Run,
     tile: Tile,
@@ -198,36 +98,24 @@ def store_box(
         _check_narrowing(tile, tensor, op.name)
     adds = atomic is AtomicType.Add
     start = position(tensor, offset)
-    mode = "add" if adds else "write"
+    mode: AccessMode = "add" if adds else "write"
     number = run.touch(tensor, mode, op.name)
-    access = (number, mode, box, tensor.strides)
+    access: AccessKey = (number, mode, box, tensor.strides)
     run.emit(op, (tile,), None, (access,), (start,), plane="store")
     buffer = tensor.buffer
     if not run.computes and buffer.data is not None and buffer.known:
-        will_write(run, buffer)
+        run.will_write_numbers(tensor)
         if adds and tile.array is not None:
-            AXES.only_first()
+            run.shapes.only_first()
     if tile.array is None:
         buffer.known = False
     elif buffer.data is not None:
-        at = _first(start)
+        at = run.shapes.one_place(start)
         array = tile.array.reshape(whole)
         if box != whole:
             array = array[tuple([slice(n) for n in box])]
         write_box(run, tensor, at, box, array, tile.dtype, adds)
     return tensor
-
-
-def write_box(run: Run, tensor: Tensor, start: int, box: Shape, array: Array, dtype: DataType, adds: bool) -> None:
-    buffer = tensor.buffer
-    if dtype is not tensor.dtype:
-        array = rounding.cast(array, dtype, tensor.dtype, "rint")
-    for counts in run.memories_of(buffer, None if run.block is None else run.block.task.id):
-        view = strided(buffer, start, box, tensor.strides, tensor.dtype)
-        value = rounding.round_to(np.add(storage.load(view, tensor.dtype), array), tensor.dtype) if adds else array
-        storage.store(view, value, tensor.dtype)
-        if counts and buffer.written is not None:
-            np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)[...] = True
 
 
 def _check_narrowing(tile: Tile, tensor: Tensor, op: str) -> None:

@@ -15,8 +15,8 @@ from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import Plain, Scalar, fitting, held, is_number
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.checks import Scalar, fitting, held, is_number
+from npuscope.tile.values.lanes import Lane, Plain
 from npuscope.tile.values.unknown import UNKNOWN, Unknown
 
 
@@ -26,7 +26,7 @@ def literal(value: Scalar, dtype: DataType, op: str) -> tuple[Number | Unknown, 
         return UNKNOWN, dtype
     number = number_of(value)
     if number is None:
-        current().lost = True
+        current().shapes.lose()
         return UNKNOWN, dtype  # differs from lane to lane: the op runs for all, its values are not computed
     if isinstance(number, float | np.floating):
         return (held(number, dtype), dtype) if dtype.is_float else (np.float32(number), FP32)
@@ -88,7 +88,9 @@ def _extreme(x: object, y: object, kernel: np.ufunc, less: bool) -> Scalar:
         raise fault(f"pl.{name} takes two scalars", f"For tiles use pl.{name}imum; along rows pl.row_{name}.")
     one, other = (None if isinstance(n, Unknown) else number_of(n) for n in (x, y))
     if one is None or other is None:
-        return Lane(kernel(lanes.of(lanes.plain(x)), lanes.of(lanes.plain(y))))
+        lane = x if isinstance(x, Lane) else y
+        assert isinstance(lane, Lane)
+        return lane.like(kernel(lanes.of(lanes.plain(x)), lanes.of(lanes.plain(y))))
     return (one if one <= other else other) if less else (one if one >= other else other)
 
 

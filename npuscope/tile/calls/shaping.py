@@ -24,13 +24,8 @@ from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
 from npuscope.tile.run.state import current
 from npuscope.tile.values.buffers import contiguous
-from npuscope.tile.values.checks import (
-    Whole,
-    describe,
-    dtype_of,
-    index,
-    shape_of,
-)
+from npuscope.tile.values.checks import describe, dtype_of, index, shape_of
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 
@@ -221,19 +216,19 @@ def aiv_shard(x: object) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
     block = run.region("aiv_shard")
-    if not block.split:
+    if not block.vector.inside:
         raise fault("pl.aiv_shard outside a pl.split_aiv region")
     tile = run.tile(x, "aiv_shard")
-    if block.half is None:
+    if block.vector.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
         run.emit(AIV_SHARD, (tile,), result)
         return result
-    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    axis = len(tile.shape) - (2 if block.vector.half == "up_down" else 1)
     extent = tile.shape[axis]
     if extent % 2:
         raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
     shape = tuple(n // 2 if a == axis else n for a, n in enumerate(tile.shape))
-    lane = int(block.aiv)
+    lane = block.vector.core
     valid = None
     if tile.valid is not None:
         inside = min(max(tile.valid[axis] - lane * (extent // 2), 0), extent // 2)
@@ -252,23 +247,21 @@ def aic_gather(x: object) -> Tile:
     """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
     block = run.region("aic_gather")
-    if not block.split:
+    if not block.vector.inside:
         raise fault("pl.aic_gather outside a pl.split_aiv region")
     tile = run.tile(x, "aic_gather")
-    if block.half is None:
+    if block.vector.half is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
         run.emit(AIC_GATHER, (tile,), result)
         return result
-    axis = len(tile.shape) - (2 if block.half == "up_down" else 1)
+    axis = len(tile.shape) - (2 if block.vector.half == "up_down" else 1)
     shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
     result = Tile(None, shape, tile.dtype, None, "Mat")
     run.emit(AIC_GATHER, (tile,), result)
-    if int(block.aiv) == 0:  # the other half is not there yet: poison
-        block.gathered.append(tile.array)
+    halves = block.vector.gather(tile.array)
+    if halves is None:  # the other half is not there yet: poison
         other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))
         halves = [tile.array, other]
-    else:
-        halves = [block.gathered.pop(0) if block.gathered else None, tile.array]
     arrays = [half for half in halves if half is not None]
     if len(arrays) == 2:
         result.array = np.concatenate(arrays, axis=axis)

@@ -9,12 +9,13 @@ import numpy as np
 from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import SLICE
 from npuscope.tile.calls import filling, shaping
-from npuscope.tile.calls.gm import check_bounds, load_box, position, span
+from npuscope.tile.calls.gm import check_bounds, span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
+from npuscope.tile.run.boxes import load_box, position
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.values import lanes
-from npuscope.tile.values.checks import Whole, check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.checks import check_offsets, describe, flag, index, shape_of, shown
+from npuscope.tile.values.lanes import Lane, Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 
 
@@ -64,10 +65,10 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) 
     if not x.buffer.rows_at_run_time or x.valid is not None:
         return None
     check_offsets(offset, len(box), op)
-    last = np.max(lanes.of(offset[0]))
-    if last + box[0] <= x.shape[0]:
+    most, where = x.shape[0] - box[0], offset[0]
+    if where.lies_in(-box[0], most) if isinstance(where, Lane) else where <= most:
         return None
-    first = int(offset[0])
+    first = int(where)
     rows = x.shape[0] - first
     if not 0 < rows < box[0]:
         return None

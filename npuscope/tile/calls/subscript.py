@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from npuscope.tile.calls import elements, shaping, slicing, transfer
 from npuscope.tile.fault import fault
-from npuscope.tile.run.state import current, is_new
-from npuscope.tile.values.axes import AXES
-from npuscope.tile.values.checks import Scalar, Whole, describe, is_number
+from npuscope.tile.run.state import current
+from npuscope.tile.values.checks import Scalar, describe, is_number
 from npuscope.tile.values.checks import index as whole
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Operand, Tensor, Tile
 
 
@@ -88,8 +88,8 @@ def _put_tile(x: Tile, value: object, offsets: list[Whole]) -> None:
     if x.block is not run.block:
         transfer.assemble(x, value, offsets)
         return
-    if run.lanes and not is_new(run, x):
-        AXES.only_first()  # the next turn finds another tile under the same name
+    if not run.is_new(x):
+        run.shapes.only_first()  # the next turn finds another tile under the same name
     new = transfer.assemble(x, value, offsets)
     assert isinstance(new, Tile)
     x.array, x.frame, x.iteration, x.index = new.array, new.frame, new.iteration, new.index

@@ -9,9 +9,10 @@ from npuscope.ops.synchronisation import SYNCALL
 from npuscope.ops.transfers import ASYNC_PREFETCH
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
+from npuscope.tile.record.drafts import Launch
 from npuscope.tile.run.state import current
-from npuscope.tile.shapes.steering import meet
-from npuscope.tile.values.checks import Whole, describe, shown
+from npuscope.tile.values.checks import describe, shown
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor
 
@@ -32,7 +33,7 @@ def get_block_num() -> int:
 @own(GET_SUBBLOCK_IDX)
 def get_subblock_idx() -> Whole:
     block = current().block
-    return 0 if block is None else block.aiv
+    return 0 if block is None else block.vector.core
 
 
 @own(SYNCALL)
@@ -47,12 +48,7 @@ def syncall(
     if not isinstance(mode, str) or mode not in ("hard", "soft"):
         raise fault(f"pl.system.syncall: no mode {shown(mode)}", "Use hard or soft.")
     run.emit(SYNCALL, (), None, attributes=(("core_type", core_type), ("mode", mode)))
-    block.barriers += 1
-    run.barriers += 1
-    if block.barrier is not None:
-        block.barrier.wait(block)
-    elif run.lanes:
-        meet(run, block)
+    run.meet(block)
 
 
 def task_dummy(*, deps: Sequence[Whole]) -> TaskId:
@@ -60,7 +56,7 @@ def task_dummy(*, deps: Sequence[Whole]) -> TaskId:
     run = current()
     if run.block is not None:
         raise fault("pl.system.task_dummy inside a task", "Tasks are launched in orchestration.")
-    task = run.recorder.open_task("task_dummy", 0, "dummy", deps=flat_ids(deps), manual_scope=run.manual > 0)
+    task = run.recorder.open_task("task_dummy", 0, "dummy", Launch(flat_ids(deps), run.orchestration.in_manual_scope))
     return TaskId(task.id)
 
 

@@ -12,17 +12,18 @@ from npuscope.ops.numeric import storage
 from npuscope.ops.shaping import CREATE, TRANSPOSE
 from npuscope.ops.transfers import ASSEMBLE, GATHER_ROW, LOAD, MOVE, STORE
 from npuscope.tile.calls import shaping
-from npuscope.tile.calls.gm import check_bounds, check_room, load_box, position, span, store_box, write_box
+from npuscope.tile.calls.gm import check_bounds, check_room, span, store_box
 from npuscope.tile.calls.literals import settled
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside, overhang
 from npuscope.tile.enums import AtomicType, MemorySpace
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
+from npuscope.tile.run.boxes import load_box, position, write_box
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.values.axes import AXES
-from npuscope.tile.values.buffers import Buffer
-from npuscope.tile.values.checks import Scalar, Whole, describe, dtype_of, fitting, flag, member, shape_of, shown
+from npuscope.tile.values.buffers import LiveBuffer
+from npuscope.tile.values.checks import Scalar, describe, dtype_of, fitting, flag, member, shape_of, shown
+from npuscope.tile.values.lanes import Whole
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 
@@ -144,9 +145,8 @@ def _alias(run: Run, target: Tensor, source: object, offset: Sequence[Whole]) ->
     else:
         data = storage.load(strided(source.buffer, source.offset, box, source.strides, source.dtype), source.dtype)
         write_box(run, target, start, box, data, source.dtype, adds=False)
-        if run.memories is not None and source.buffer is not target.buffer:
+        if run.gm.has_order and source.buffer is not target.buffer:
             _join(target, start, source, box)
-    target.buffer.store_count += 1
     return target
 
 
@@ -162,7 +162,7 @@ def _join(target: Tensor, start: int, source: Tensor, box: Shape) -> None:
         tensor.buffer.swap()
 
 
-def _written(buffer: Buffer, start: int, box: Shape, strides: Shape) -> npt.NDArray[np.bool_]:
+def _written(buffer: LiveBuffer, start: int, box: Shape, strides: Shape) -> npt.NDArray[np.bool_]:
     if buffer.written is None:
         return np.ones(box, np.bool_)
     return np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
@@ -211,7 +211,8 @@ def create_tensor(
     if not isinstance(name, str):
         raise fault(f"pl.create_tensor: name= must be a string, not {shown(name)}")
     manual_dep = flag(manual_dep, "create_tensor", "manual_dep=")
-    return run.create(name, extents, kind, init_value, manual_dep=manual_dep)
+    fill = None if init_value is None else settled(init_value)
+    return run.create(name, extents, kind, fill, manual_dep=manual_dep)
 
 
 @own(CREATE, "create_tile", "tile.create")
@@ -272,8 +273,8 @@ def gather_row(
     if transpose:
         within = within[::-1]
     check_bounds("gather_row", into.shape, dst_offset, within, "the tile")
-    if into.array is not None and run.lanes:
-        AXES.only_first()  # the next turn finds what this one wrote
+    if into.array is not None:
+        run.shapes.only_first()  # the next turn finds what this one wrote
     if into.array is not None and tile.array is None:
         into.array = None
     if into.array is not None and tile.array is not None:

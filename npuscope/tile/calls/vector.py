@@ -38,6 +38,7 @@ def expands(target: object, scalar: object) -> Tile:
 def cast(input: object, target_type: object, mode: str | int = "round") -> Tile | Scalar:
     """Another data type; ties go away from zero unless the mode says otherwise."""
     dtype = dtype_of(target_type, "cast")
+    mode = plain(mode)
     if isinstance(mode, int) and not isinstance(mode, bool):
         mode = _MODES[mode] if 0 <= mode < len(_MODES) else str(mode)
     if not isinstance(mode, str) or mode not in _MODES:
@@ -63,7 +64,7 @@ def _cast_scalar(x: Scalar, dtype: DataType, mode: str) -> Scalar:
             return UNKNOWN
         if x.values.dtype.kind != "f":
             return x
-        return Lane(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
+        return x.like(rounding.cast(x.values.astype(np.float32), FP32, dtype, mode).astype(np.int64))
     if dtype.is_float:
         value = np.asarray(np.float32(fitting(x, dtype, "pl.cast")))
         return np.float32(rounding.cast(value, FP32, dtype, "rint" if mode == "none" else mode))

@@ -8,13 +8,12 @@ from typing import NoReturn
 from npuscope.tile.calls.bound import members
 from npuscope.tile.distributed import remote
 from npuscope.tile.distributed.ranks import host
-from npuscope.tile.distributed.windows import Window, alloc_window_buffer, window
+from npuscope.tile.distributed.windows import alloc_window_buffer, held_window, window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
 from npuscope.tile.language.namespace import Namespace, missing
 from npuscope.tile.run.state import current
 from npuscope.tile.values import signature
-from npuscope.tile.values.tensors import Tensor
 
 __all__ = [
     "AtomicType",
@@ -54,18 +53,18 @@ class CommCtx:
 
 def world_size() -> int:
     """How many ranks the host function runs on."""
-    host_run = current().host
+    host_run = current().orchestration.ranks
     if host_run is None:
         raise fault("pld.world_size outside a host function", "A kernel asks pld.nranks(pld.get_comm_ctx(window)).")
     return int(host_run.world_size)
 
 
 def get_comm_ctx(dist_tensor: object) -> CommCtx:
-    run = current()
-    held = run.rank.windows.get(dist_tensor.buffer.id) if run.rank and isinstance(dist_tensor, Tensor) else None
-    if not isinstance(held, Window):
+    held = held_window(current(), dist_tensor)
+    if held is None:
         raise fault("pld.get_comm_ctx takes a window that a rank holds")
-    return CommCtx(held.buffer.rank_of(run.rank.device), len(held.buffer.devices))
+    rank, window = held
+    return CommCtx(window.buffer.rank_of(rank.device), len(window.buffer.devices))
 
 
 def rank(ctx: CommCtx) -> int:

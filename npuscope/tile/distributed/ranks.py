@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 
 from npuscope.tile.distributed.windows import Window
 from npuscope.tile.fault import TileError, fault
-from npuscope.tile.language.functions import Entry, TileFunction
+from npuscope.tile.language.functions import Entry, TileFunction, plain_function
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.compiled import Compiled
-from npuscope.tile.run.execute import record, run_entry
+from npuscope.tile.run.execute import EntryCall, record, run_entry
 from npuscope.tile.run.strand import Strand
 from npuscope.tile.values import lanes
-from npuscope.tile.values.axes import AXES
 from npuscope.tile.values.tensors import Tensor
 
 
@@ -46,7 +45,13 @@ class Rank:
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}
         name = f"{entry.name}@{device}"
-        self.strand = Strand(lambda: run_entry(name, entry.body, entry.parameters, tuple(given), named, rank=self))
+        call = EntryCall(name, entry.body, entry.parameters, tuple(given), named, rank=self)
+        self.strand = Strand(lambda: run_entry(call))
+
+    def hold(self, buffer: int, window: object) -> None:
+        """A buffer of its run stands for a window."""
+        assert isinstance(window, Window)
+        self.windows[buffer] = window
 
     @property
     def can_go_on(self) -> bool:
@@ -58,12 +63,11 @@ class Rank:
         """Called in the strand: comes back when the condition holds."""
         if holds():
             return
-        run, loops = state.current(), AXES.held()
+        run = state.current()
         self.waiting = Waiting(holds, says, sites.site(sites.here()))
         self.strand.pause()
         self.waiting = None
-        state.swap(run)
-        AXES.resume(loops)
+        state.switch(run)
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,9 @@ class HostRun:
     world_size: int
     ranks: list[Rank] = field(default_factory=list)
 
-    def dispatch(self, entry: Entry, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
+    def dispatch(self, entry: object, args: tuple[object, ...], kwargs: dict[str, object], device: object) -> object:
         """Notes a call; it runs when the host function ends. What it returns: the tensors it writes."""
+        assert isinstance(entry, Entry)
         number = 0 if device is None else lanes.whole(device)
         if not 0 <= number < self.world_size:
             raise fault(f"device={number} of {self.world_size} ranks")
@@ -120,7 +125,7 @@ class HostRun:
                     raise _deadlock(live)
                 for rank in ready:
                     if rank.can_go_on:
-                        state.swap(None)
+                        state.switch(None)
                         rank.strand.advance()
                 live = [rank for rank in live if not rank.strand.ended]
         finally:
@@ -164,15 +169,16 @@ class Host(TileFunction):
 
         def body(**given: object) -> object:
             run = state.current()
-            run.host = host = HostRun(size)
+            host = HostRun(size)
+            run.orchestration.serve(host)
             result = self.body(**given)
             try:
                 host.finish()
             finally:
-                state.swap(run)
+                state.switch(run)
             return result
 
-        return run_entry(self.name, body, self.parameters, args, kwargs)
+        return run_entry(EntryCall(self.name, body, self.parameters, args, kwargs))
 
     def compile(self, *args: object, config: object = None, **kwargs: object) -> Compiled:
         """Ready to be called with the arguments."""
@@ -201,6 +207,8 @@ def _devices(config: object) -> Sequence[int]:
     return getattr(getattr(config, "distributed_config", None) or config, "device_ids", None) or ()
 
 
-def host(function: Callable[..., object] | None = None, **options: object) -> object:
+def host(function: object = None, **options: object) -> Host | Callable[[object], Host]:
     """`@pl.jit.host`."""
-    return (lambda f: Host(f, **options)) if function is None else Host(function, **options)
+    if function is None:
+        return lambda f: Host(plain_function(f), options)
+    return Host(plain_function(function), options)

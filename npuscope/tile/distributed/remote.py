@@ -15,15 +15,18 @@ from npuscope.ops.numeric import storage
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.synchronisation import NOTIFY, WAIT
 from npuscope.ops.transfers import GET, PUT, REMOTE_LOAD, REMOTE_STORE
-from npuscope.tile.calls.gm import check_bounds, load_box, position, store_box, write_box
+from npuscope.tile.calls.gm import check_bounds, store_box
 from npuscope.tile.calls.own import own
 from npuscope.tile.calls.slicing import inside
-from npuscope.tile.distributed.windows import Window
+from npuscope.tile.distributed.windows import Window, held_window
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
+from npuscope.tile.record.drafts import AccessKey
+from npuscope.tile.run.boxes import load_box, position, write_box
+from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import Run, current
 from npuscope.tile.values import lanes
-from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.values.buffers import LiveBuffer
 from npuscope.tile.values.checks import describe, shape_of
 from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
@@ -36,21 +39,27 @@ _SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
 def _window(run: Run, value: object, op: str) -> tuple[Tensor, Window]:
     """What was given, if it is a window that this rank holds."""
     run.region(op)
-    if run.rank is not None and isinstance(value, Tensor):
-        window: Window | None = run.rank.windows.get(value.buffer.id)
-        if window is not None:
-            return value, window
+    held = held_window(run, value)
+    if held is not None and isinstance(value, Tensor):
+        return value, held[1]
     raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
+
+
+def _rank(run: Run) -> OneRank:
+    """The rank that a run with windows is for."""
+    rank = run.orchestration.rank
+    assert rank is not None
+    return rank
 
 
 def _peer(run: Run, target: Tensor, window: Window, peer: Whole) -> tuple[int, Tensor]:
     """A peer's number, and its copy of a tensor that is a window or a view of one."""
     rank = lanes.whole(peer)
     device = window.buffer.device_of(rank)
-    if device == run.rank.device:
+    if device == _rank(run).device:
         return rank, target
     data = window.buffer.memory(device, window.dtype, window.elements) if run.computes else None
-    theirs = Buffer(-1, f"{target.buffer.name} of rank {rank}", window.shape, window.dtype, data, None)
+    theirs = LiveBuffer(-1, f"{target.buffer.name} of rank {rank}", window.shape, window.dtype, data, None)
     return rank, Tensor(theirs, target.offset, target.shape, target.strides, target.dtype)
 
 
@@ -86,13 +95,13 @@ def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: Wait
     check_bounds("system.wait", mine.shape, offsets, ones, mine.buffer.name)
     start = position(mine, offsets)
     number = run.touch(mine, "read")
-    access = (number, "read", ones, mine.strides)
+    access: AccessKey = (number, "read", ones, mine.strides)
     run.emit(WAIT, (), None, (access,), (start,), attributes=(("cmp", cmp.value),))
     data = mine.buffer.data
     if data is None or not run.computes:
         return
     at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
-    run.rank.wait(
+    _rank(run).wait(
         lambda: _HOLDS[cmp](int(data[at]), wanted),
         lambda: f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
     )
@@ -102,7 +111,7 @@ def barrier(signal: object) -> Tensor:
     """Every rank that has this window reaches this before any goes on; the counters are zero again after."""
     run = current()
     mine, window = _window(run, signal, "tensor.barrier")
-    own_rank, count = window.buffer.rank_of(run.rank.device), len(window.buffer.devices)
+    own_rank, count = window.buffer.rank_of(_rank(run).device), len(window.buffer.devices)
     slots = [[int(i) for i in np.unravel_index(k, mine.shape)] for k in range(count)]
     for peer in range(count):
         notify(mine, peer, slots[own_rank], 1)

@@ -15,8 +15,9 @@ from npuscope.ops.dtypes import DataType
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
 from npuscope.tile.run.arguments import Foreign, Parameter
+from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import Run
-from npuscope.tile.values.buffers import Buffer, contiguous
+from npuscope.tile.values.buffers import LiveBuffer, contiguous
 from npuscope.tile.values.checks import dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor
@@ -29,7 +30,7 @@ class WindowBuffer:
         self.name, self.bytes = name, size
         self.devices: set[int] = set()
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
-        self._seen: dict[int, list[Buffer]] = {}  # what programs on a device hold of it
+        self._seen: dict[int, list[LiveBuffer]] = {}  # what programs on a device hold of it
 
     def memory(self, device: int, dtype: DataType, elements: int) -> Array:
         """A device's copy as flat elements of a type."""
@@ -47,14 +48,13 @@ class WindowBuffer:
     def rank_of(self, device: int) -> int:
         return sorted(self.devices).index(device)
 
-    def hold(self, device: int, buffer: Buffer) -> None:
+    def hold(self, device: int, buffer: LiveBuffer) -> None:
         self._seen.setdefault(device, []).append(buffer)
 
     def changed(self, device: int) -> None:
         """A peer wrote: tiles that a program loaded before are not what memory holds now."""
         for buffer in self._seen.get(device, ()):
-            buffer.store_count += 1
-            buffer.changes += 1
+            buffer.changed()
 
 
 class Window(Foreign):
@@ -68,17 +68,18 @@ class Window(Foreign):
         return int(np.prod(self.shape, dtype=np.int64))
 
     def enter(self, run: Run, parameter: Parameter) -> Tensor:
-        rank = run.rank
+        rank = run.orchestration.rank
         if rank is None:
             raise fault(f"the window {self.buffer.name} outside a rank", "Call the function with device=.")
         for known, window in rank.windows.items():
-            held = run.buffers[known]
-            if window.buffer is self.buffer and held.dtype is self.dtype and held.shape == self.shape:
+            held = run.gm.buffers[known]
+            same = isinstance(window, Window) and window.buffer is self.buffer
+            if same and held.dtype is self.dtype and held.shape == self.shape:
                 return Tensor(held, 0, self.shape, contiguous(self.shape))
         data = None
         if run.computes:
             data = self.buffer.memory(rank.device, self.dtype, self.elements)
-        buffer = run.new_buffer(
+        buffer = run.gm.add(
             parameter.name,
             self.shape,
             self.dtype,
@@ -88,9 +89,16 @@ class Window(Foreign):
             written=True,
         )
         buffer.known = run.computes  # without computing nobody knows what a peer wrote
-        rank.windows[buffer.id] = self
+        rank.hold(buffer.id, self)
         self.buffer.hold(rank.device, buffer)
         return Tensor(buffer, 0, self.shape, contiguous(self.shape))
+
+
+def held_window(run: Run, value: object) -> tuple[OneRank, Window] | None:
+    """The rank of a run and the window that a tensor of it is, or is a view of."""
+    rank = run.orchestration.rank
+    window = rank.windows.get(value.buffer.id) if rank is not None and isinstance(value, Tensor) else None
+    return (rank, window) if rank is not None and isinstance(window, Window) else None
 
 
 def alloc_window_buffer(

@@ -11,7 +11,7 @@ from npuscope.tile.golden.distribution import error_distribution
 from npuscope.tile.golden.old_run import RunConfig
 from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
 from npuscope.tile.golden.repetition import RepetitionReport, repetition
-from npuscope.tile.golden.runner import Executor, Run, RunResult, driven, run, run_jit
+from npuscope.tile.golden.runner import Executed, Executor, RunResult, driven, run, run_jit
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
 from npuscope.tile.golden.top_k import topk_pair_compare
 from npuscope.tile.golden.validation import validate_golden
@@ -19,10 +19,10 @@ from npuscope.tile.golden.validation import validate_golden
 __all__ = [
     "Difference",
     "Differences",
+    "Executed",
     "Executor",
     "LastWriter",
     "RepetitionReport",
-    "Run",
     "RunConfig",
     "RunResult",
     "ScalarSpec",

@@ -1,8 +1,8 @@
 """Which named tensor do two variants of a program disagree on first? Bit by bit, in the order the program wrote them.
 
-The tensors are those of `Run.named`: every GM tensor at the end of the run. Inputs come first, then a tensor by the
-last task that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor comes
-before those computed from it. NaNs are equal when their bits are; 0 and -0 differ.
+The tensors are those of `Executed.named`: every GM tensor at the end of the run. Inputs come first, then a tensor by
+the last task that wrote it; one that differs by the task that wrote its first differing element. So a wrong tensor
+comes before those computed from it. NaNs are equal when their bits are; 0 and -0 differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from npuscope.tile.golden.arrays import Array, array_of, copy_of, is_torch_tensor
 from npuscope.tile.golden.misuse import misuse, told
-from npuscope.tile.golden.runner import Executor, Run, default_executor, make
+from npuscope.tile.golden.runner import Executed, Executor, default_executor, make
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
 from npuscope.tile.record.names import unique_names
@@ -94,14 +94,22 @@ class Differences:
 
 
 def first_difference(
-    run_a: Run, run_b: Run, *, only: Collection[str] | None = None, rename: Mapping[str, str] | None = None
+    run_a: Executed,
+    run_b: Executed,
+    *,
+    only: Collection[str] | None = None,
+    rename: Mapping[str, str] | None = None,
 ) -> Difference | None:
     """The first named tensor that differs, None where all that both runs have are bitwise identical."""
     return differences(run_a, run_b, only=only, rename=rename).first
 
 
 def differences(
-    run_a: Run, run_b: Run, *, only: Collection[str] | None = None, rename: Mapping[str, str] | None = None
+    run_a: Executed,
+    run_b: Executed,
+    *,
+    only: Collection[str] | None = None,
+    rename: Mapping[str, str] | None = None,
 ) -> Differences:
     """Compare the tensors of two runs by name. `only`: these names of A; `rename`: name in A → its name in B."""
     rename = rename or {}
@@ -158,7 +166,7 @@ def _argument(given: object, seed: Seed) -> object:
     return array_of(given) if is_torch_tensor(given) else given
 
 
-def _last_tasks(run: Run) -> dict[str, int]:
+def _last_tasks(run: Executed) -> dict[str, int]:
     """The last task that wrote each named tensor, -1 where none did; in order of creation."""
     written: dict[int, int] = {}
     for task in run.recording.tasks:
@@ -167,7 +175,7 @@ def _last_tasks(run: Run) -> dict[str, int]:
     return {name: written.get(numbers[name], -1) for name in run.named}
 
 
-def _position(run: Run, difference: Difference, last: Mapping[str, int]) -> int:
+def _position(run: Executed, difference: Difference, last: Mapping[str, int]) -> int:
     """The task that made a tensor differ: a later one may have written other elements of it."""
     if difference.index is None:
         return last[difference.name]
@@ -175,7 +183,7 @@ def _position(run: Run, difference: Difference, last: Mapping[str, int]) -> int:
     return getattr(writer, "task", last[difference.name])
 
 
-def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | None:
+def _compare(run_a: Executed, run_b: Executed, name_a: str, name_b: str) -> Difference | None:
     a, b = run_a.named[name_a], run_b.named[name_b]
     nothing = Difference(
         name_a, name_b, a.shape, a.dtype.name, a.size, 0, None, None, None, "", "", 0.0, None, None, ()
@@ -204,7 +212,7 @@ def _compare(run_a: Run, run_b: Run, name_a: str, name_b: str) -> Difference | N
     )
 
 
-def _first(run: Run, name: str, where: npt.NDArray[np.int64]) -> int:
+def _first(run: Executed, name: str, where: npt.NDArray[np.int64]) -> int:
     """Of the elements that differ one that was written first: others may be wrong because it is."""
     recording = getattr(run, "recording", None)
     number = None if recording is None else unique_names(recording.buffers).get(name)
@@ -216,6 +224,6 @@ def _bits(array: Array) -> Array:
     return np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
 
 
-def _writer(run: Run, name: str, flat_index: int) -> str | None:
+def _writer(run: Executed, name: str, flat_index: int) -> str | None:
     writer = run.last_writer(name, flat_index)
     return None if writer is None else str(writer)

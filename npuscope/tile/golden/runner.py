@@ -66,7 +66,7 @@ COMPILE_KEYS = frozenset({"backend_type", "compile_profiling", "distributed_conf
 Golden = Callable[[dict[str, object]], object]
 
 
-class Run(LastWriter, Protocol):
+class Executed(LastWriter, Protocol):
     """What one execution leaves behind. `named`: every named GM tensor at the end, `name#2` for a second of a name."""
 
     @property
@@ -82,7 +82,7 @@ class Executor(Protocol):
 
     def __call__(
         self, program: object, /, *arguments: object, mode: Literal["values", "shapes"], **settings: object
-    ) -> Run: ...
+    ) -> Executed: ...
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RunResult:
     execution_time: float | None = None
     work_dir: Path | None = None
     bench: None = None  # for hardware; always None here
-    run: Run | None = field(default=None, repr=False)
+    run: Executed | None = field(default=None, repr=False)
     compared: bool | None = None  # False: there was nothing to compare; None: it did not come to that
     unchecked: str = ""  # why it passed although nothing was compared
     golden_fn: Callable[..., object] | None = field(default=None, repr=False)
@@ -272,11 +272,11 @@ def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge,
     return RunResult(True, work_dir=place, run=ran, compared=True)
 
 
-def _noticed(ran: Run) -> str:
+def _noticed(ran: Executed) -> str:
     """What the run itself found odd, for it may be why the numbers are wrong: reads of memory never written, …"""
     recording = ran.recording
     lines = []
-    for finding in recording.findings[:NOTICED]:
+    for finding in recording.notices[:NOTICED]:
         site = recording.sites[finding.site]
         lines.append(f"\n  the run noticed: {site.file}, line {site.line}: {finding.message}")
     return "".join(lines)

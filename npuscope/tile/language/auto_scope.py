@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 
 from npuscope.tile.fault import fault
 from npuscope.tile.language.history import note
-from npuscope.tile.record.model import Turn
+from npuscope.tile.record.drafts import Launch
 from npuscope.tile.run import loops
-from npuscope.tile.run.loops import Loop, in_orchestration, in_region
+from npuscope.tile.run.loops import TileLoop, in_orchestration, in_region
 from npuscope.tile.run.optimizations import Split, laid_out
 from npuscope.tile.run.regions import At, enter, leave, open_task
 from npuscope.tile.run.state import Run, current
@@ -47,60 +47,61 @@ class AutoScope:
         run = current()
         if run.block is not None:
             raise fault(f"{self.spelling} inside a task", "Such a scope draws tasks: open it in orchestration.")
-        if run.auto is not None:
+        if run.orchestration.draws is not None:
             raise fault(f"{self.spelling} inside another such scope")
         run.recorder.notes.append(note(self.spelling))
-        run.auto = self
+        run.orchestration.draw_tasks(self)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         run = current()
         if kind is None:
-            self.pause(run)
+            self.pause()
         else:
-            run.block = None
-        run.auto = None
+            run.leave()
+        run.orchestration.draw_tasks(None)
 
-    def start(self, run: Run) -> None:
+    def _open(self, run: Run) -> None:
+        enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout._asdict())))
+
+    def start(self) -> None:
         """An op outside every chunked loop: opens the task that holds it."""
-        enter(run, open_task(run, self.name, 1, "at", **self.layout))
+        self._open(current())
         self.held = True
 
-    def pause(self, run: Run) -> None:
+    def pause(self) -> None:
         """Ends the task that holds statements between loops."""
         if self.held:
-            leave(run)
+            leave(current())
             self.held = False
 
-    def turns(self, run: Run, loop: Loop) -> Iterator[object]:
+    def turns(self, loop: object) -> Iterator[object]:
         """A loop in the scope: cut into tasks, around tasks, or a part of the task that holds it."""
+        assert isinstance(loop, TileLoop)
+        run = current()
         if loop.chunk is not None and loop.kind == "parallel":
             yield from self._chunks(run, loop, loop.chunk)
         elif loop.holds_tasks:
-            self.pause(run)
+            self.pause()
             for i in in_orchestration(run, loop):
                 yield i
-                self.pause(run)
+                self.pause()
         else:
             yield from in_region(run, run.region(loop.kind), loop)
 
-    def _chunks(self, run: Run, loop: Loop, size: int) -> Iterator[object]:
+    def _chunks(self, run: Run, loop: TileLoop, size: int) -> Iterator[object]:
         """The turns of a loop, each chunk of them in a task."""
-        self.pause(run)
+        self.pause()
         turns = loop.turns()
-        number = run.loops = run.loops + 1
-        depth = len(run.recorder.turns)
-        for chunk, first in enumerate(range(0, len(turns), size)):
-            run.recorder.turns.append(Turn(number, "parallel", chunk))
-            enter(run, open_task(run, self.name, 1, "at", **self.layout))
+        for first in run.orchestration.turns("parallel", range(0, len(turns), size)):
+            self._open(run)
             part = turns[first : first + size]
             if size == 1:
                 yield part[0]
             else:
-                inner = Loop("range", (part.start, part.stop, part.step))
-                inner.told, inner.names, inner.lists = loop.told, loop.names, loop.lists
+                inner = TileLoop("range", (part.start, part.stop, part.step))
+                inner.tell_like(loop)
                 yield from inner
             leave(run)
-            del run.recorder.turns[depth:]
 
 
 # --- the spellings
@@ -169,7 +170,7 @@ def range_(
     chunk_policy: object = None,
     unroll: int | None = None,
     attrs: object = None,
-) -> Loop:
+) -> TileLoop:
     """`pl.range`; with `unroll=` of April 2026 what `pl.pipeline(stage=)` is now."""
     if unroll is None:
         return loops.range_(*bounds, init_values=init_values, chunk=chunk, chunk_policy=chunk_policy, attrs=attrs)

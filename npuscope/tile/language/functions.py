@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType as Function
-from typing import Any
+from typing import TypedDict, TypeVar, Unpack, cast
 
+from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import fault
-from npuscope.tile.language.rewrite import rewritten
-from npuscope.tile.language.source import source_of
-from npuscope.tile.record.model import Mode
+from npuscope.tile.language.function_source import source_of
+from npuscope.tile.language.rewrite import Rewritten, rewritten
+from npuscope.tile.record.drafts import Launch, TaskDraft
+from npuscope.tile.record.model import Core, Mode
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.compiled import Compiled
-from npuscope.tile.run.execute import Finished, record, run_entry
+from npuscope.tile.run.execute import EntryCall, Finished, record, run_entry
 from npuscope.tile.run.regions import Spmd, mark_no_dep, open_task, run_single
 from npuscope.tile.run.state import Run
 from npuscope.tile.shapes.outside import Code
-from npuscope.tile.values.task_ids import TaskId
+from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
-_CORES = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
+_CORES: dict[str, Core] = {"aic": "AIC", "aiv": "AIV", "mixed": "MIX", "mix": "MIX"}
+Args = tuple[object, ...]
+Named = dict[str, object]
 
 
 class TileFunction:
@@ -32,16 +36,20 @@ class TileFunction:
 
     kind = "inline"
 
-    def __init__(self, function: Callable[..., Any], owner: Any = None, **options: Any) -> None:
+    def __init__(self, function: Function, options: Named, owner: Program | None = None) -> None:
         functools.update_wrapper(self, function)
         self.function, self.owner, self.options = function, owner, options
         self.source = source_of(function)
         self.name = function.__name__
 
     @functools.cached_property
-    def body(self) -> Callable[..., Any]:
+    def rewritten(self) -> Rewritten:
+        return rewritten(self.function, self.source)
+
+    @functools.cached_property
+    def body(self) -> Callable[..., object]:
         """The function as it runs; a method's `self` stands for its program."""
-        body = rewritten(self.function, self.source)
+        body = self.rewritten.body
         return body if self.owner is None else functools.partial(body, self.owner)
 
     @functools.cached_property
@@ -56,46 +64,40 @@ class TileFunction:
 
     def code(self) -> Code:
         """The function as it runs, and what it reads besides its arguments."""
-        plain = self.owner is None and isinstance(self.body, Function)
-        return Code(self.body, self.body.__dict__["reads"] if plain else None)
+        return Code(self.rewritten.body, self.rewritten.reads if self.owner is None else None)
 
-    def bound(self, owner: Any) -> TileFunction:
+    def bound(self, owner: Program) -> TileFunction:
         """The same function as a method of a program."""
-        return type(self)(self.function, owner, **self.options)
+        return type(self)(self.function, self.options, owner)
 
-    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Parameter, Any]]:
+    def arguments(self, args: Args, kwargs: Named) -> list[tuple[Parameter, object]]:
         """Each parameter that a call gives, with its value."""
         given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
         return [(p, given[p.name]) for p in self.parameters if p.name in given]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         run = state.under_way()
         if run is None:
             raise fault(f"{self.name} is a helper of tile programs", "Call a @pl.jit entry instead.")
         return self.inside(run, args, kwargs)
 
-    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
         """Called by a program: spliced in."""
         given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is None:  # calls inside a task make none: they need no number
-            run.calls[self.name] = run.calls.get(self.name, 0) + 1
-        count = run.calls.get(self.name, 0)
-        run.recorder.layers.append(f"{self.name}#{count}")
+            run.orchestration.count_call(self.name)
         for parameter, value in self.arguments(args, kwargs):
             if parameter.rows_at_run_time and isinstance(value, Tensor):
                 value.bind_dynamic(0, None)
-        try:
+        with run.orchestration.call(self.name):
             return self.body(**given)
-        finally:
-            run.recorder.layers.pop()
 
 
 class Inline(TileFunction):
     """Spliced into its caller; parameters alias the caller's variables."""
 
-    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        body = self.body
-        for name, site in (body.func if isinstance(body, functools.partial) else body).__dict__["rebound"].items():
+    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
+        for name, site in self.rewritten.rebound.items():
             value = by_name(self.name, self.parameters, args, kwargs)[name]
             if isinstance(value, Tensor):
                 about = f"{self.name}() gives the name {name} of its parameter {list(value.shape)} to a new value"
@@ -108,21 +110,21 @@ class Entry(TileFunction):
 
     kind = "entry"
 
-    def __call__(self, *args: Any, config: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, config: object = None, device: object = None, **kwargs: object) -> object:
         run = state.under_way()
-        if run is not None and run.host is not None:
-            return run.host.dispatch(self, args, kwargs, device)
+        if run is not None and run.orchestration.ranks is not None:
+            return run.orchestration.ranks.dispatch(self, args, kwargs, device)
         if run is not None:
             return self.inside(run, args, kwargs)
-        with state.turn:
+        with state.turn():
             scoped = bool(self.options.get("auto_scope", True))
-            return run_entry(self.name, self.body, self.parameters, args, kwargs, auto_scope=scoped)
+            return run_entry(EntryCall(self.name, self.body, self.parameters, args, kwargs, auto_scope=scoped))
 
-    def record(self, *args: Any, mode: Mode = "values", **kwargs: Any) -> Finished:
+    def record(self, *args: object, mode: Mode = "values", **kwargs: object) -> Finished:
         """Runs, and returns what it did; see npuscope.tile.run.execute.record."""
         return record(self, *args, mode=mode, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Compiled:
+    def lower(self, *args: object, **kwargs: object) -> Compiled:
         """The program for these arguments, to look at or to call."""
         return Compiled(self.name, self, lambda: record(self, *args, mode="shapes", **kwargs))
 
@@ -134,7 +136,7 @@ class Incore(TileFunction):
 
     kind = "incore"
 
-    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
         deps = kwargs.pop("deps", None)
         given = by_name(self.name, self.parameters, args, kwargs)
         if run.block is not None:
@@ -142,25 +144,22 @@ class Incore(TileFunction):
             if run.block.task.form == "spmd":
                 self._declare(run.block.task, given)
             return self.body(**given)
-        task = open_task(run, self.name, 1, "call", deps)
+        task = open_task(run, self.name, 1, "call", Launch(flat_ids(deps)))
         given = {key: _in_gm(run, value) for key, value in given.items()}
         self._declare(task, given)
         result = run_single(run, task, lambda: self.body(**given))
         self._kept_word(run, task, given)
-        mark_no_dep(run, task, run.no_dep_next)
-        run.no_dep_next.clear()
+        mark_no_dep(run, task, run.orchestration.take_opted_out())
         return _in_gm(run, result)
 
-    def submit(
-        self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], deps: Any, early: bool
-    ) -> tuple[Any, TaskId]:
+    def submit(self, run: Run, args: Args, kwargs: Named, deps: object, early: bool) -> tuple[object, TaskId]:
         """pl.submit: what the kernel returns, and its task id."""
         number = len(run.recorder.tasks)
         result = self.inside(run, args, {**kwargs, "deps": deps})
-        run.recorder.tasks[number].options["early"] = early
+        run.recorder.tasks[number].launch.early = early
         return result, TaskId(number)
 
-    def _declare(self, task: Any, given: dict[str, Any]) -> None:
+    def _declare(self, task: TaskDraft, given: Named) -> None:
         """What the signature says of the tensors of a call; one given twice is written if either parameter is."""
         for parameter in self.parameters:
             value = given[parameter.name]
@@ -170,7 +169,7 @@ class Incore(TileFunction):
             if isinstance(value, Tensor):
                 task.argument((value.buffer.id, value.offset, value.shape, value.strides))
 
-    def _kept_word(self, run: Run, task: Any, given: dict[str, Any]) -> None:
+    def _kept_word(self, run: Run, task: TaskDraft, given: Named) -> None:
         """A pl.Out parameter is written and not read before: the runtime copies nothing in and waits for no writer."""
         for parameter in self.parameters:
             value = given[parameter.name]
@@ -184,7 +183,7 @@ class Incore(TileFunction):
                 run.recorder.finding("direction", f"{about} and reads it before it writes it: declare it pl.InOut")
 
 
-def _in_gm(run: Run, value: Any) -> Any:
+def _in_gm(run: Run, value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_in_gm(run, entry) for entry in value)
     return run.promoted(value) if isinstance(value, Tile) else value
@@ -194,56 +193,58 @@ class Extern(Incore):
     """A kernel written in another language: its task is recorded, its values come from a substitute."""
 
     kind = "extern"
-    substitute: Callable[..., Any] | None = None
+    substitute: Callable[..., object] | None = None
 
-    def bind(self, substitute: Callable[..., Any]) -> Extern:
+    def bind(self, substitute: Callable[..., object]) -> Extern:
         """A Python function of the arguments as NumPy arrays that does what the kernel does, in place."""
         self.substitute = substitute
         return self
 
     def code(self) -> Code:
-        return Code(self.body, None)  # its substitute may do anything
+        return Code(self.rewritten.body, None)  # its substitute may do anything
 
-    def inside(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def inside(self, run: Run, args: Args, kwargs: Named) -> object:
         core = _CORES.get(str(self.options.get("core_type", "aiv")), "AIV")
         given = {**dict(zip([p.name for p in self.parameters], args, strict=False)), **kwargs}
         if run.block is not None:
             task = run.block.task
-            task.options["core"], task.form = core, "extern"
+            task.launch.core, task.form = core, "extern"
             task.called(self.name)
             first = run.block.first == 0
         else:
-            task = open_task(run, self.name, 1, "extern", kwargs.pop("deps", None), core=core)
+            launch = Launch(flat_ids(kwargs.pop("deps", None)), core=core)
+            task = open_task(run, self.name, 1, "extern", launch)
             first = True
         result = None
         for parameter in self.parameters:
             value = given.get(parameter.name)
             if not isinstance(value, Tensor):
                 continue
-            task.declared[value.buffer.id] = parameter.direction or "In"  # type: ignore[assignment]
+            task.declared[value.buffer.id] = parameter.direction or "In"
             draft = task.arguments[task.argument((value.buffer.id, value.offset, value.shape, value.strides))]
             draft.reads = draft.read_first = parameter.direction != "Out"
             if parameter.direction is not None:
                 draft.writes = True
-                value.buffer.store_count += 1
-                value.buffer.changes += 1
+                value.buffer.changed()
                 value.buffer.known = value.buffer.known and run.computes
                 result = value if result is None else result
         if run.computes and first:
             self._substitute(run, given, task.id)
         return result
 
-    def _substitute(self, run: Run, given: dict[str, Any], task: int) -> None:
+    def _substitute(self, run: Run, given: Named, task: int) -> None:
         if self.substitute is None:
             raise fault(
                 f"the extern kernel {self.name} has no Python body",
                 f"Bind a substitute with {self.name}.bind(function), or record in shapes mode.",
             )
-        for counts in run.each_memory(task):
-            arrays = {k: v.view() if isinstance(v, Tensor) else v for k, v in given.items()}
+        for counts in run.gm.each_memory(task):
+            arrays: dict[str, Array | object] = dict(given)
             for parameter in self.parameters:
-                if parameter.direction is None and isinstance(given.get(parameter.name), Tensor):
-                    arrays[parameter.name].flags.writeable = False
+                tensor = given.get(parameter.name)
+                if isinstance(tensor, Tensor):
+                    view = arrays[parameter.name] = tensor.view()
+                    view.flags.writeable = parameter.direction is not None and view.flags.writeable
             self.substitute(**arrays)
             for parameter in self.parameters:
                 value = given.get(parameter.name)
@@ -251,16 +252,19 @@ class Extern(Incore):
                     value.buffer.written = None
 
 
-def _decorator(kind: type[TileFunction]) -> Callable[..., Any]:
-    def decorate(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+Made = TypeVar("Made", bound=TileFunction)
+
+
+def _decorator(kind: type[Made]) -> Callable[..., Made | Callable[[object], Made]]:
+    def decorate(function: object = None, **options: object) -> Made | Callable[[object], Made]:
         if function is None:
-            return lambda f: kind(_plain(f), **options)
-        return kind(_plain(function), **options)
+            return lambda f: kind(plain_function(f), options)
+        return kind(plain_function(function), options)
 
     return decorate
 
 
-def _plain(function: Any) -> Callable[..., Any]:
+def plain_function(function: object) -> Function:
     """What a decorator stands on: a plain function, and no other decorator of the language."""
     if isinstance(function, TileFunction):
         raise fault(f"{function.name} has two decorators of the language", "Keep one.")
@@ -274,13 +278,13 @@ def _plain(function: Any) -> Callable[..., Any]:
 class _Jit:
     """`pl.jit`, and its relatives as attributes."""
 
-    def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    def __call__(self, function: object = None, **options: object) -> Entry | Callable[[object], Entry]:
         return _decorator(Entry)(function, **options)
 
     inline = staticmethod(_decorator(Inline))
     incore = staticmethod(_decorator(Incore))
     extern = staticmethod(_decorator(Extern))
-    host: Callable[..., Any]  # of several ranks: put in by npuscope.tile
+    host: Callable[..., object]  # of several ranks: put in by npuscope.tile
 
 
 jit = _Jit()
@@ -298,7 +302,9 @@ _KINDS: dict[FunctionType, type[TileFunction]] = {
 }
 
 
-def function(fn: Callable[..., Any] | None = None, *, type: Any = FunctionType.Opaque, **options: Any) -> Any:
+def function(
+    fn: object = None, *, type: object = FunctionType.Opaque, **options: object
+) -> TileFunction | Callable[[object], TileFunction]:
     """One function of a program."""
     if not isinstance(type, FunctionType):
         raise fault(f"pl.function needs type=pl.FunctionType.…, not {type!r}")
@@ -319,8 +325,8 @@ class Program:
                 elif base is not object and not name.startswith("__"):
                     setattr(self, name, member)
 
-    def __getattr__(self, name: str) -> Any:
-        functions = self.__dict__.get("functions", {})
+    def __getattr__(self, name: str) -> TileFunction:
+        functions = cast("Mapping[str, TileFunction]", self.__dict__.get("functions", {}))
         if name not in functions:
             raise AttributeError(f"the program {self.__dict__.get('name')} has no function {name}")
         return functions[name]
@@ -334,7 +340,7 @@ class Program:
         called = "main"
         return next((f for f in entries if f.name == called), entries[-1])
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         return self.entry(*args, **kwargs)
 
 
@@ -345,8 +351,13 @@ def program(cls: type) -> Program:
 
 
 def submit(
-    kernel: Any, *args: Any, deps: Any = None, dumps: Any = None, allow_early_resolve: bool = False, **kwargs: Any
-) -> Any:
+    kernel: object,
+    *args: object,
+    deps: object = None,
+    dumps: object = None,
+    allow_early_resolve: bool = False,
+    **kwargs: object,
+) -> tuple[object, TaskId]:
     """Launches a kernel: what it returns, then its task id."""
     run = state.current()
     if not isinstance(kernel, Incore):
@@ -354,7 +365,19 @@ def submit(
     return kernel.submit(run, args, kwargs, deps, allow_early_resolve)
 
 
-def spmd_submit(kernel: Any, *args: Any, core_num: Any, **options: Any) -> Any:
+class SpmdOptions(TypedDict, total=False):
+    """What pl.spmd_submit says of its launch, as pl.spmd does."""
+
+    sync_start: bool
+    optimizations: object
+    deps: object
+    allow_early_resolve: bool
+    predicate: object
+
+
+def spmd_submit(
+    kernel: object, *args: object, core_num: object, **options: Unpack[SpmdOptions]
+) -> tuple[object, TaskId]:
     """Launches a kernel on n blocks: what it returns, then its task id."""
     if not isinstance(kernel, TileFunction):
         raise fault(f"pl.spmd_submit launches a kernel, not {kernel!r}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from npuscope.ops.scalars import GET_BLOCK_IDX, READ
 from npuscope.ops.spec import Role
@@ -15,7 +14,7 @@ from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
 from npuscope.tile.language.nodes import under
 
-Resolve = Callable[[str], Any]  # the object that a global or closure name stands for, None where there is none
+Resolve = Callable[[str], object]  # the object that a global or closure name stands for, None where there is none
 
 _SCALARS = spelled(Role.NUMBER)
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only

@@ -16,20 +16,19 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import NamedTuple
 
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
 from npuscope.tile.language.auto_marks import is_auto, marked
 from npuscope.tile.language.constant import Constants
 from npuscope.tile.language.exposed import assigned, exposed, used
+from npuscope.tile.language.function_source import FunctionSource
 from npuscope.tile.language.grammar import called, check, keyword, rebound
 from npuscope.tile.language.history import renamed_keywords
 from npuscope.tile.language.live import live_after
 from npuscope.tile.language.nodes import list_nodes, under
-from npuscope.tile.language.source import Source
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.sites import number
 
@@ -40,8 +39,15 @@ _REGIONS = {"at", "spmd", "incore"}
 _RENAMED = renamed_keywords()
 
 
-def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
-    """The function as npuscope runs it."""
+class Rewritten(NamedTuple):
+    """A function as npuscope runs it."""
+
+    body: FunctionType
+    reads: tuple[str, ...] | None  # names besides its own; None where it may change something that is not its own
+    rebound: dict[str, int]  # parameters that it gives to a new value, and where
+
+
+def rewritten(function: FunctionType, source: FunctionSource) -> Rewritten:
     tree = ast.parse(textwrap.dedent("".join(source.lines())))
     ast.increment_lineno(tree, source.line - 1)
     definition = tree.body[0]
@@ -50,7 +56,7 @@ def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     file = function.__code__.co_filename
 
-    def resolve(name: str) -> Any:
+    def resolve(name: str) -> object:
         return _held(function, cells, name)
 
     list_nodes(definition)
@@ -66,13 +72,11 @@ def rewritten(function: Callable[..., Any], source: Source) -> Callable[..., Any
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     definition = _Rewriter(definition, has_self, local).visit(definition)
-    new = _compiled(function, definition, cells)
-    new.__dict__["reads"] = reads
-    new.__dict__["rebound"] = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
-    return new
+    places = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
+    return Rewritten(_compiled(function, definition, cells), reads, places)
 
 
-def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -> Any:
+def _held(function: FunctionType, cells: dict[str, CellType], name: str) -> object:
     """What a global or closure name stands for."""
     try:
         return cells[name].cell_contents if name in cells else function.__globals__.get(name)
@@ -80,9 +84,7 @@ def _held(function: Callable[..., Any], cells: dict[str, CellType], name: str) -
         return None
 
 
-def _compiled(
-    function: Callable[..., Any], definition: ast.FunctionDef, cells: dict[str, CellType]
-) -> Callable[..., Any]:
+def _compiled(function: FunctionType, definition: ast.FunctionDef, cells: dict[str, CellType]) -> FunctionType:
     names = [*cells, _HELPER]
     definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
     body_and_return = [definition, ast.Return(ast.Name(definition.name, ast.Load()))]
@@ -112,7 +114,7 @@ def _function(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast
     return made
 
 
-def _of_function(code: CodeType, function: Callable[..., Any]) -> CodeType:
+def _of_function(code: CodeType, function: FunctionType) -> CodeType:
     """The code of a region says whose it is, as the function's own does."""
     if not code.co_name.startswith("__npuscope_region"):
         return code
@@ -178,7 +180,7 @@ class _Rewriter(ast.NodeTransformer):
         _name(node.value, node.target.id)
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
-    def visit_With(self, node: ast.With) -> Any:
+    def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
         if len(node.items) == 1 and called(node.items[0].context_expr) in ("spmd",):
             item = node.items[0]
             return self._blocks(node, item.context_expr, None, item.optional_vars)
@@ -192,7 +194,7 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return node
 
-    def visit_For(self, node: ast.For) -> Any:
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         name = called(node.iter)
         if name == "spmd":
             if not isinstance(node.target, ast.Name):
@@ -227,7 +229,9 @@ class _Rewriter(ast.NodeTransformer):
         node.body.insert(0, counted)
         return [counter, node]
 
-    def _blocks(self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None) -> list[Any]:
+    def _blocks(
+        self, node: ast.With | ast.For, call: ast.expr, target: str | None, bind: ast.expr | None
+    ) -> list[ast.stmt]:
         function, reads, taken, left = self._as_function(node, "block", target)
         launch = f"__npuscope_launch_{self._count}"
         if isinstance(call, ast.Call):

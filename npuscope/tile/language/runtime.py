@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CellType
-from typing import Any
+from typing import TypeVar
 
 from npuscope.tile.fault import fault
 from npuscope.tile.run.limits import Turns
 from npuscope.tile.run.loops import carried, holds_tasks, known_bounds
 from npuscope.tile.run.regions import Spmd, close
 from npuscope.tile.run.state import current
-from npuscope.tile.shapes.carried import lists_of
 from npuscope.tile.shapes.outside import Code
+from npuscope.tile.shapes.turns import lists_of
 from npuscope.tile.values.checks import is_number
 from npuscope.tile.values.task_ids import TaskId
 from npuscope.tile.values.tensors import Tensor, Tile
@@ -39,11 +39,15 @@ UNBOUND = object()  # what a name holds that no statement has bound; the rewritt
 _EMPTY = CellType()  # of a name that is not bound yet
 
 
-def names(values: dict[str, Any]) -> dict[str, Any]:
+Names = dict[str, object]
+Value = TypeVar("Value")
+
+
+def names(values: Names) -> Names:
     return values
 
 
-def launch(spmd: Any) -> TaskId:
+def launch(spmd: object) -> TaskId:
     if not isinstance(spmd, Spmd):
         raise fault("spmd here is not pl.spmd")
     return spmd.launch()
@@ -51,48 +55,48 @@ def launch(spmd: Any) -> TaskId:
 
 def blocks(
     spmd: Spmd,
-    body: Callable[..., Any],
+    body: Callable[..., Names],
     reads: tuple[str, ...] | None,
     taken: tuple[str, ...],
     left: tuple[str, ...],
-    before: dict[str, Any],
-) -> list[Any]:
+    before: Names,
+) -> list[object]:
     """Runs a launch; the names as its last block left them, else as they were."""
     values = [before.get(name, UNBOUND) for name in taken]
     cells = [cell.cell_contents for cell in getattr(body, "__closure__", None) or () if cell != _EMPTY]
 
-    def execute(values: list[Any]) -> dict[str, Any]:
+    def execute(values: list[object]) -> Names:
         return spmd.run(lambda index: body(index, *values), lists_of([*values, *cells])) or {}
 
     run = current()
     if spmd.task is None or spmd.skip or not spmd.blocks:
         return _handed_back(left, execute(values), before)
-    _, after = run.task(spmd.task, Code(body, reads), values, left, execute)
+    _, after = run.perform(spmd.task, Code(body, reads), values, left, execute)
     return _handed_back(left, after, before)
 
 
 def region(
-    body: Callable[..., Any],
+    body: Callable[..., Names],
     reads: tuple[str, ...] | None,
     taken: tuple[str, ...],
     left: tuple[str, ...],
-    before: dict[str, Any],
-) -> list[Any]:
+    before: Names,
+) -> list[object]:
     """Runs the body of pl.at; the names as it left them, else as they were."""
     values = [before.get(name, UNBOUND) for name in taken]
     run = current()
     block = run.block
-    if block is None or not block.is_new:
+    if block is None or not block.starts_region:
         return _handed_back(left, body(*values), before)
-    block.is_new = False
+    block.starts_region = False
 
-    def execute(values: list[Any]) -> dict[str, Any]:
-        after: dict[str, Any] = body(*values)
-        if run.cluster is None:
+    def execute(values: list[object]) -> Names:
+        after = body(*values)
+        if run.orchestration.cluster is None:
             close(run, block, 1)
         return after
 
-    replayed, after = run.task(block.task, Code(body, reads), values, left, execute)
+    replayed, after = run.perform(block.task, Code(body, reads), values, left, execute)
     block.closed = block.closed or replayed
     return _handed_back(left, after, before)
 
@@ -103,7 +107,7 @@ def outside(function: Callable[..., object], *args: object, **kwargs: object) ->
     return function(*args, **kwargs)
 
 
-def outside_tensor(value: object) -> object:
+def outside_tensor(value: Value) -> Value:
     """The same for a tensor that is about to be subscripted."""
     if isinstance(value, Tensor | Tile):
         _end_drawn_task()
@@ -117,10 +121,10 @@ def bound(value: object) -> None:
 
 
 def _end_drawn_task() -> None:
-    run = current()
-    if run.auto is not None:
-        run.auto.pause(run)
+    draws = current().orchestration.draws
+    if draws is not None:
+        draws.pause()
 
 
-def _handed_back(left: tuple[str, ...], after: dict[str, Any], before: dict[str, Any]) -> list[Any]:
+def _handed_back(left: tuple[str, ...], after: Names, before: Names) -> list[object]:
     return [after[name] if name in after else before.get(name, UNBOUND) for name in left]

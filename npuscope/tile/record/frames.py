@@ -6,10 +6,12 @@ Items are numbers of interned ops (see recorder.py), so comparing two iterations
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from npuscope.tile.record.model import RegionLoopKind
 
 Numbers = npt.NDArray[np.int64]
 Factors = tuple[int, ...]  # of each whole number that a task was given
@@ -46,7 +48,7 @@ def still(offset: Offset) -> int | Numbers:
 
 
 def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
-    joined = _together([still(part) for part in parts], counts, depth)
+    joined = _in_one([still(part) for part in parts], counts, depth)
     ways = [part.ways if isinstance(part, Moving) else _STILL for part in parts]
     return Moving(joined, frozenset().union(*ways)) if any(way is not _STILL for way in ways) else joined
 
@@ -54,7 +56,7 @@ def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
 _STILL: frozenset[Factors] = frozenset([()])
 
 
-def _together(parts: list[int | Numbers], counts: list[int], depth: int) -> Numbers:
+def _in_one(parts: list[int | Numbers], counts: list[int], depth: int) -> Numbers:
     if all(type(part) is int for part in parts):
         joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
         return joined.reshape(-1, *(1,) * depth)
@@ -79,7 +81,7 @@ class Frame:
         "index",
         "items",
         "iteration",
-        "key",
+        "loop",
         "offsets",
         "open",
         "parent",
@@ -87,9 +89,9 @@ class Frame:
         "rolled",
     )
 
-    def __init__(self, parent: Frame | None, key: tuple[Any, ...] = ()) -> None:
+    def __init__(self, parent: Frame | None, loop: tuple[RegionLoopKind, int, int] | None = None) -> None:
         self.parent = parent
-        self.key = key  # kind, stage, site of a loop
+        self.loop = loop  # its kind, stage, site
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.index = 0 if parent is None else len(parent.items)  # where the closed loop will stand in its parent
         self.parent_iteration: int = 0 if parent is None else parent.iteration

@@ -24,6 +24,13 @@ from npuscope.tile.record.rings import RingSizes
 
 Core = Literal["AIC", "AIV", "MIX", "none"]
 Mode = Literal["values", "shapes"]
+Direction = Literal["In", "Out", "InOut"]
+Origin = Literal["parameter", "created", "promoted"]
+LoopKind = Literal["range", "parallel", "unroll", "while", "spmd"]  # of the orchestration
+RegionLoopKind = Literal["range", "pipeline", "unroll", "while", "split_aiv"]
+Form = Literal["at", "spmd", "call", "dummy", "extern"]
+Half = Literal["up_down", "left_right"]
+AccessMode = Literal["read", "write", "add"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Access:
     """
 
     argument: int
-    mode: Literal["read", "write", "add"]
+    mode: AccessMode
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -109,7 +116,7 @@ class Segment:
 class Loop:
     """A loop inside a region. `lanes` marks a split_aiv loop."""
 
-    kind: Literal["range", "pipeline", "unroll", "while", "split_aiv"]
+    kind: RegionLoopKind
     stage: int
     site: int
     segments: tuple[Segment, ...]
@@ -154,7 +161,7 @@ class Argument:
     reads: bool  # some op of some block read it
     writes: bool
     read_first: bool  # in some block a read came before any write
-    declared: Literal["In", "Out", "InOut"] | None = None  # by an incore function's signature
+    declared: Direction | None = None  # by an incore function's signature
     no_dep: bool = False
 
 
@@ -165,7 +172,7 @@ class Turn:
     """
 
     loop: int
-    kind: Literal["range", "parallel", "unroll", "while", "spmd"]
+    kind: LoopKind
     turn: int
 
 
@@ -191,7 +198,7 @@ class Task:
     arguments: tuple[Argument, ...]
     deps: tuple[int, ...]  # declared with deps=, task ids, in the order given, None left out
     turns: tuple[Turn, ...]  # the orchestration loops around it, outermost first
-    form: Literal["at", "spmd", "call", "dummy", "extern"]
+    form: Form
     manual_scope: bool = False
     early: bool = False
     sync_start: bool = False
@@ -199,7 +206,7 @@ class Task:
     skipped: bool = False  # its predicate was false: nothing ran
     scopes: tuple[Scope, ...] = ()  # open around it, outermost first
     layer: str = ""  # the inline call it was made in, e.g. "decode_layer#3"
-    split: Literal["", "up_down", "left_right"] = ""  # each vector core of a mixed task takes half of every tile
+    split: Half | Literal[""] = ""  # each vector core of a mixed task takes half of every tile
     ring_slots: int = 0  # depth of the ring between cube and vector cores; 0: the compiler's own
 
 
@@ -211,9 +218,9 @@ class Buffer:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    origin: Literal["parameter", "created", "promoted"]
+    origin: Origin
     site: int
-    direction: Literal["In", "Out", "InOut"] | None = None  # of a parameter
+    direction: Direction | None = None  # of a parameter
     manual_dep: bool = False
     before_task: int = 0  # tasks submitted before it came to be
     turns: tuple[Turn, ...] = ()  # the orchestration loops around its creation, outermost first
@@ -248,7 +255,7 @@ PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past 
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Notice:
     """Something the run noticed and the user should know; not an error."""
 
     kind: str
@@ -270,7 +277,7 @@ class Recording:
     tasks: tuple[Task, ...]
     aliases: tuple[Alias, ...] = ()
     host_reads: tuple[HostRead, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    notices: tuple[Notice, ...] = ()
     notes: tuple[str, ...] = field(default=())
     auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop
     rings: RingSizes = field(default=RingSizes())  # what the run asked for

@@ -13,7 +13,7 @@ from math import prod
 from npuscope.tile.record.model import Body, Op, Ref, TileType
 from npuscope.tile.record.walk import Around, walk
 
-Place = tuple[int, ...]  # index and segment of each loop around, outermost first; of an op its own index last
+Position = tuple[int, ...]  # index and segment of each loop around, outermost first; of an op its own index last
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Step:
         return tuple(loop.count for loop in self.around)
 
     @property
-    def loops(self) -> Place:
+    def loops(self) -> Position:
         """Which loops are around it, whatever segment of each: by their indices."""
         return tuple(loop.index for loop in self.around)
 
@@ -85,10 +85,10 @@ def steps_of(body: Body) -> tuple[Step, ...]:
 
 class _Resolver:
     def __init__(self, body: Body) -> None:
-        self.makers: dict[Place, int] = {}  # place of an op that makes a tile -> its step
-        self.segments: dict[Place, int] = {}  # place of a loop -> how many it has
+        self.makers: dict[Position, int] = {}  # place of an op that makes a tile -> its step
+        self.segments: dict[Position, int] = {}  # place of a loop -> how many it has
         for number, (op, index, around) in enumerate(walk(body)):
-            place: Place = ()
+            place: Position = ()
             for loop in around:
                 self.segments[*place, loop.index] = len(loop.loop.segments)
                 place = (*place, loop.index, loop.segment)
@@ -109,7 +109,7 @@ class _Resolver:
         first = max(loop.segment - 1, 0) if given.back == 1 else 0
         return Operand(given, again=again, before=self._before(place[:-1], loop, given, first))
 
-    def _before(self, place: Place, loop: Around, ref: Ref, first: int) -> tuple[int, ...]:
+    def _before(self, place: Position, loop: Around, ref: Ref, first: int) -> tuple[int, ...]:
         """Earlier segments that have a maker; last those too near, unless turns that ran nothing lie between."""
         near: list[int] = []
         far: list[int] = []
@@ -121,7 +121,7 @@ class _Resolver:
                 (far if ago >= ref.back else near).append(made)
         return (*far, *near)
 
-    def _at(self, place: Place, path: tuple[int, ...]) -> int | None:
+    def _at(self, place: Position, path: tuple[int, ...]) -> int | None:
         """The step at a path; a loop on the way stands for its last turn that has such a step."""
         if len(path) == 1:
             return self.makers.get((*place, *path))

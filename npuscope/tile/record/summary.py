@@ -86,8 +86,9 @@ class RunWork(Tabular):
         )
 
     def as_dict(self) -> dict[str, object]:
-        """The sums of the JSON contract of `run` and `graph`."""
-        return {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
+        """`tasks` and `kernels` of the JSON contract of `run` and `graph`."""
+        sums = {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
+        return {**sums, "kernels": self.heart().keyed()}
 
 
 def summarise(recordings: Iterable[Recording]) -> RunWork:

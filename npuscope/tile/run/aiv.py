@@ -7,24 +7,25 @@ crosses the edge only through `pl.aiv_shard` (cube to vector) and `pl.aic_gather
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
+from npuscope.tile.record.drafts import BlockDraft
 from npuscope.tile.record.frames import Frame
-from npuscope.tile.record.recorder import BlockDraft, Recorder
+from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.run.block import VectorCores
 from npuscope.tile.values.checks import describe
 from npuscope.tile.values.tensors import Tile
 
 _SHARED = {"up_down": "columns", "left_right": "rows"}  # reductions of these collapse the axis that the lanes share
 
 
-def check_op(spec: OpSpec, plane: str, operands: Sequence[Any], inside: bool, half: str | None) -> None:
+def check_op(spec: OpSpec, plane: str, operands: Sequence[object], vector: VectorCores) -> None:
     """One op of a task that has opened a region."""
-    name = spec.name
+    name, half = spec.name, vector.half
     tiles = [x for x in operands if type(x) is Tile]
-    if not inside:
+    if not vector.inside:
         if plane == "cube":
             for tile in tiles:
                 if _made_in_region(tile.frame) and tile.space != "Mat":
@@ -52,7 +53,7 @@ def check_op(spec: OpSpec, plane: str, operands: Sequence[Any], inside: bool, ha
 
 def _made_in_region(frame: Frame | None) -> bool:
     while frame is not None:
-        if frame.key and frame.key[0] == "split_aiv":
+        if frame.loop is not None and frame.loop[0] == "split_aiv":
             return True
         frame = frame.parent
     return False

@@ -5,20 +5,22 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import FunctionType
+from typing import Protocol, TypeGuard
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType, of_storage
+from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import TileError, fault
+from npuscope.tile.record.model import Direction
 from npuscope.tile.run.state import Run
 from npuscope.tile.values import signature as types
 from npuscope.tile.values.buffers import contiguous
-from npuscope.tile.values.checks import dtype_of, fitting, is_number, shape_of, shown
+from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.values.tensors import Tensor
 
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
@@ -40,18 +42,19 @@ class Placeholder:
 @dataclass(frozen=True)
 class Parameter:
     name: str
-    annotation: Any
-    direction: str | None
-    default: Any = inspect.Parameter.empty
+    annotation: object
+    direction: Direction | None
+    default: object = inspect.Parameter.empty
 
-    def room(self) -> npt.NDArray[Any] | None:
+    def room(self) -> Array | None:
         """An array of the declared shape, where it is declared in full."""
         wanted = self.annotation
         if not isinstance(wanted, types.TensorType) or wanted.shape is None or wanted.dtype is None:
             return None
-        if wanted.dtype.storage is None or not all(isinstance(n, int | np.integer) for n in wanted.shape):
+        extents = [int(n) for n in wanted.shape if not isinstance(n, types.DynVar)]
+        if wanted.dtype.storage is None or len(extents) < len(wanted.shape):
             return None
-        return np.zeros(tuple(int(n) for n in wanted.shape), wanted.dtype.storage)
+        return np.zeros(extents, wanted.dtype.storage)
 
     @property
     def rows_at_run_time(self) -> bool:
@@ -70,7 +73,7 @@ class Foreign:
         raise NotImplementedError
 
 
-def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
+def parameters(function: FunctionType) -> tuple[Parameter, ...]:
     """The parameters of a tile function with their annotations evaluated where that is possible."""
     closure = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     local = {}
@@ -93,8 +96,8 @@ def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
 
 
 def with_outputs(
-    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
+    function: str, wanted: tuple[Parameter, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> dict[str, object]:
     """The arguments of a call from outside; its outputs may be left out, all of them: they are made and returned."""
     outputs = [p for p in wanted if p.direction == "Out"]
     required = [p for p in wanted if p.default is inspect.Parameter.empty]
@@ -108,8 +111,8 @@ def with_outputs(
 
 
 def by_name(
-    function: str, wanted: tuple[Parameter, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
+    function: str, wanted: tuple[Parameter, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> dict[str, object]:
     """The arguments of a call by parameter; each must be there, once, and no others."""
     names = [p.name for p in wanted]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -133,12 +136,26 @@ def by_name(
     return given
 
 
-def is_torch(value: Any) -> bool:
+class TorchTensor(Protocol):
+    """What is asked here of a torch tensor."""
+
+    dtype: object
+    layout: object
+    device: object
+
+    def detach(self) -> TorchTensor: ...
+
+    def view(self, dtype: object) -> TorchTensor: ...
+
+    def numpy(self) -> Array: ...
+
+
+def is_torch(value: object) -> TypeGuard[TorchTensor]:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def to_numpy(value: Any) -> npt.NDArray[Any]:
+def to_numpy(value: TorchTensor) -> Array:
     """A torch tensor as an array of the same memory."""
     torch = sys.modules["torch"]
     value = value.detach()
@@ -151,7 +168,7 @@ def to_numpy(value: Any) -> npt.NDArray[Any]:
         raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
 
 
-def to_torch(array: npt.NDArray[Any]) -> Any:
+def to_torch(array: Array) -> object:
     torch = sys.modules["torch"]
     if array.dtype == _BF16:
         return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
@@ -159,21 +176,21 @@ def to_torch(array: npt.NDArray[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundArgument:
     """An argument in GM, and how to hand its values back where GM had to hold a copy."""
 
-    value: Any
+    value: object
     give_back: Callable[[], None] | None = None
 
 
-def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar, int], where: str) -> Bound:
+def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynVar, int], where: str) -> BoundArgument:
     """An argument of an entry function as the program sees it."""
     annotation = parameter.annotation
     if isinstance(value, Tensor):
-        return Bound(value)
+        return BoundArgument(value)
     if isinstance(value, Foreign):
         _check(parameter, value.shape, value.dtype, dynamic, where)
-        return Bound(value.enter(run, parameter))
+        return BoundArgument(value.enter(run, parameter))
     if is_torch(value):
         array = to_numpy(value)
     elif isinstance(value, np.ndarray):
@@ -181,13 +198,13 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
             raise fault(f"{where}: {parameter.name} is a masked array", "Fill it first: x.filled(0).")
         array = value
     elif isinstance(value, Placeholder):
-        return Bound(_placeholder(run, parameter, value, dynamic, where))
+        return BoundArgument(_placeholder(run, parameter, value, dynamic, where))
     elif is_number(value):
-        return Bound(_number(value, parameter, where))
+        return BoundArgument(_number(value, parameter, where))
     elif isinstance(annotation, types.ScalarType):
         raise fault(f"{where}: {parameter.name} is declared a scalar, the argument is {shown(value)}")
     else:
-        return Bound(value)
+        return BoundArgument(value)
     if array.ndim == 0 or isinstance(annotation, types.ScalarType):
         if array.size != 1 or isinstance(annotation, types.TensorType):
             what = "a scalar" if isinstance(annotation, types.ScalarType) else "a tensor"
@@ -195,7 +212,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
         item = float(array.astype(np.float32).item()) if array.dtype == _BF16 else array.item()
         if not is_number(item):
             raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
-        return Bound(_number(item, parameter, where))
+        return BoundArgument(_number(item, parameter, where))
     dtype = of_storage(array.dtype)
     if dtype is None:
         raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
@@ -208,7 +225,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
     data = flat if run.computes else flat.copy() if keeps else None
     written = parameter.direction != "Out"
-    buffer = run.new_buffer(
+    buffer = run.gm.add(
         parameter.name,
         array.shape,
         dtype,
@@ -223,7 +240,7 @@ def bind(run: Run, parameter: Parameter, value: Any, dynamic: dict[types.DynVar,
     def give_back() -> None:
         array[...] = flat.reshape(array.shape)
 
-    return Bound(tensor, give_back if copied and run.computes and parameter.direction else None)
+    return BoundArgument(tensor, give_back if copied and run.computes and parameter.direction else None)
 
 
 def _placeholder(
@@ -232,7 +249,7 @@ def _placeholder(
     if run.computes:
         raise fault(f"{where}: the argument {parameter.name} is a placeholder", "Record it in shapes mode.")
     _check(parameter, value.shape, value.dtype, dynamic, where)
-    buffer = run.new_buffer(
+    buffer = run.gm.add(
         parameter.name,
         value.shape,
         value.dtype,
@@ -245,7 +262,7 @@ def _placeholder(
     return Tensor(buffer, 0, value.shape, contiguous(value.shape))
 
 
-def _number(value: Any, parameter: Parameter, where: str) -> Any:
+def _number(value: Scalar, parameter: Parameter, where: str) -> Scalar:
     annotation = parameter.annotation
     dtype = annotation.dtype if isinstance(annotation, types.ScalarType) else None
     if dtype is not None:

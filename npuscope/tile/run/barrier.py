@@ -42,7 +42,7 @@ class Barrier:
         """One block reached a barrier."""
         if block.first in self._strands:
             self._strands[block.first].pause()
-            current().block = block
+            current().resume(block)
             return
         if block.first != self._blocks[0]:
             raise fault(
@@ -64,7 +64,7 @@ class Barrier:
                 f"pl.system.syncall: block {block.first} waits for block {late[0]}, which ended without it",
                 "Every block must reach every barrier.",
             )
-        run.block = block
+        run.resume(block)
 
     def _advance_all(self) -> None:
         for strand in self._strands.values():

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.record.model import Recording
@@ -28,10 +27,10 @@ class Compiled:
     """A program ready to run. `lower` records it without values, when somebody first asks."""
 
     name: str
-    run: Callable[..., Any] = field(repr=False)
+    run: Callable[..., object] = field(repr=False)
     lower: Callable[[], Finished] = field(repr=False)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         return self.run(*args, **kwargs)
 
     @functools.cached_property

@@ -5,41 +5,41 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
 from npuscope.garbage import collected_rarely
 from npuscope.ops.numeric.allocation import keep_freed_memory
+from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
+from npuscope.tile.record.finish import recording_of
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.record.names import unique_names
 from npuscope.tile.record.writers import Write, last_writer
 from npuscope.tile.run import arguments as door
 from npuscope.tile.run import state
 from npuscope.tile.run.mistakes import explained
-from npuscope.tile.run.phase import Contents, Phase, left
+from npuscope.tile.run.orchestration import OneRank
+from npuscope.tile.run.order_phase import Contents, OrderPhase, left
 from npuscope.tile.run.state import Run
-from npuscope.tile.shapes.replay import Replay
-from npuscope.tile.shapes.steering import Again
-from npuscope.tile.values.axes import AXES
-from npuscope.tile.values.buffers import Buffer
+from npuscope.tile.shapes import OneByOne
+from npuscope.tile.values.buffers import LiveBuffer
+from npuscope.tile.values.signature import DynVar
 from npuscope.tile.values.tensors import Tensor, Tile
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RunAgain:
     """How to run the same once more in other orders: `run(phase)` gives the order's memory after the phase, and how
     many tasks were submitted. `initial` and `final`: parameters with a direction, before the run and after it.
     """
 
     initial: Contents
     final: Contents
-    run: Callable[[Phase], tuple[Contents, int]]
+    run: Callable[[OrderPhase], tuple[Contents, int]]
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Finished:
     """One run: its record, what it returned, its named tensors as they were at the end, how long it took."""
 
     recording: Recording
-    result: Any
+    result: object
     seconds: float
-    buffers: tuple[Buffer, ...] = field(default=(), repr=False)
-    again: Repeat | None = field(default=None, repr=False)  # inside `repeatable`
+    buffers: tuple[LiveBuffer, ...] = field(default=(), repr=False)
+    again: RunAgain | None = field(default=None, repr=False)  # inside `repeatable`
 
     @property
-    def named(self) -> dict[str, npt.NDArray[Any]]:
+    def named(self) -> dict[str, Array]:
         """Every GM tensor by name in the order they came to be; a name used again gets #2, #3, …"""
         data = {name: self.buffers[id] for name, id in unique_names(self.recording.buffers).items()}
         return {name: b.data.reshape(b.shape) for name, b in data.items() if b.data is not None}
@@ -64,58 +64,79 @@ class Finished:
         return None if number is None else last_writer(self.recording, number, flat_index)
 
 
-_listeners: list[Callable[[Finished], None]] = []
-_modes: list[Mode] = ["values"]
-REPLAYS = True  # whether a task may take the record of one like it; it is the same either way
+# --- what is asked of runs to come
+
+
+@dataclass(frozen=True)
+class _Asked:
+    mode: Mode = "values"
+    listeners: tuple[Callable[[Finished], None], ...] = ()
+    repeatable: bool = False
+    lanes: bool = True
+    reuses: bool = True
+
+
+class _Runs:
+    asked = _Asked()
+
+
+@contextmanager
+def _asking(asked: _Asked) -> Iterator[None]:
+    before, _Runs.asked = _Runs.asked, asked
+    try:
+        yield
+    finally:
+        _Runs.asked = before
 
 
 @contextmanager
 def collecting() -> Iterator[list[Finished]]:
     """Gathers every run of an entry function that happens inside."""
     found: list[Finished] = []
-    _listeners.append(found.append)
-    try:
+    with _asking(replace(_Runs.asked, listeners=(*_Runs.asked.listeners, found.append))):
         yield found
-    finally:
-        _listeners.pop()
 
 
 @contextmanager
 def mode_of_runs(mode: Mode) -> Iterator[None]:
     """Entry functions called inside run in this mode."""
-    _modes.append(mode)
-    try:
+    with _asking(replace(_Runs.asked, mode=mode)):
         yield
-    finally:
-        _modes.pop()
 
 
 @contextmanager
 def repeatable() -> Iterator[None]:
     """Runs that happen inside can be run again: `Finished.again`. Keeps a copy of every parameter they may write."""
-    global _repeatable
-    before, _repeatable = _repeatable, True
-    try:
+    with _asking(replace(_Runs.asked, repeatable=True)):
         yield
-    finally:
-        _repeatable = before
 
 
-_repeatable = False
+@contextmanager
+def every_task_in_its_turn() -> Iterator[None]:
+    """Inside, `shapes` mode runs also tasks that could take the record of one like them. What is recorded is equal."""
+    with _asking(replace(_Runs.asked, reuses=False)):
+        yield
 
 
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()
+@contextmanager
+def every_loop_turn_by_turn() -> Iterator[None]:
+    """Inside, `shapes` mode runs also turns and blocks that count as one with others. What is recorded is equal."""
+    with _asking(replace(_Runs.asked, lanes=False)):
+        yield
 
 
-def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) -> Finished:
+# --- runs
+
+
+def record(function: object, /, *args: object, mode: Mode = "values", **options: object) -> Finished:
     """Runs an entry function and returns its record.
 
     `shapes` computes no values except whole numbers that steer loops; arguments may then be Placeholder(shape, dtype).
     """
     if mode not in ("values", "shapes"):
         raise fault(f"no mode {mode!r}", "Use values or shapes.")
+    if not callable(function):
+        raise fault(f"{function!r} is no function", "Give an entry: a function under @pl.jit.")
     with mode_of_runs(mode), collecting() as found:
         function(*args, **options)
     if not found:
@@ -123,82 +144,79 @@ def record(function: Any, /, *args: Any, mode: Mode = "values", **options: Any) 
     return found[-1]
 
 
-def run_entry(
-    name: str,
-    body: Callable[..., Any],
-    parameters: tuple[door.Parameter, ...],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    rank: Any = None,
-    auto_scope: bool = True,
-) -> Any:
+@dataclass(frozen=True)
+class EntryCall:
     """One call of an entry function from outside every run; `rank` where a host function called it."""
+
+    name: str
+    body: Callable[..., object]
+    parameters: tuple[door.Parameter, ...]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    rank: OneRank | None = None
+    auto_scope: bool = True
+
+
+def run_entry(call: EntryCall) -> object:
+    """Runs a program; what it returns."""
     started = time.perf_counter()
-    given = (name, body, parameters, args, kwargs, rank)
     with collected_rarely():
         try:
-            run, result = _run(*given, lanes=rank is None)
-        except Again:
-            run, result = _run(*given, lanes=False)
-        run.recorder.auto_scope = auto_scope
-        recording = run.recorder.recording()
+            run, result = _run(call, lanes=call.rank is None and _Runs.asked.lanes)
+        except OneByOne:
+            run, result = _run(call, lanes=False)
+        run.recorder.auto_scope = call.auto_scope
+        recording = recording_of(run.recorder)
     seconds = time.perf_counter() - started
-    again = None
-    if run.kept is not None and run.host is None and rank is None:
-
-        def once_more(phase: Phase) -> tuple[Contents, int]:
-            with state.turn, mode_of_runs("values"):
-                run, _ = _run(*given, lanes=False, phase=phase)
-            return left(run.buffers), len(run.recorder.tasks)
-
-        final = {id: np.array(run.buffers[id].data) for id in run.kept}
-        again = Repeat(run.kept, final, once_more)
-    finished = Finished(recording, result, seconds, tuple(run.buffers), again)
-    for listener in _listeners:
+    finished = Finished(recording, result, seconds, tuple(run.gm.buffers), _again(call, run))
+    for listener in _Runs.asked.listeners:
         listener(finished)
     return result
 
 
-def _run(
-    name: str,
-    body: Callable[..., Any],
-    parameters: tuple[door.Parameter, ...],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    rank: Any,
-    lanes: bool,
-    phase: Phase | None = None,
-) -> tuple[Run, Any]:
-    run = Run(name, _modes[-1], phase)
-    run.kept = {} if _repeatable and phase is None and run.computes else None
-    run.rank = rank
-    run.lanes = run.lanes and lanes
-    if run.lanes and REPLAYS:
-        run.replay = Replay(run.recorder, lambda: run.writes)
-    where = f"{name}()"
-    given = door.with_outputs(name, parameters, args, kwargs)
-    dynamic: dict[Any, int] = {}
-    before = state.swap(run)
+def _again(call: EntryCall, run: Run) -> RunAgain | None:
+    initial = run.gm.initial
+    if initial is None or run.orchestration.ranks is not None or call.rank is not None:
+        return None
+
+    def once_more(phase: OrderPhase) -> tuple[Contents, int]:
+        with state.turn(), mode_of_runs("values"):
+            run, _ = _run(call, lanes=False, phase=phase)
+        return left(run.gm.buffers), len(run.recorder.tasks)
+
+    return RunAgain(initial, {id: np.array(run.gm.buffers[id].data) for id in initial}, once_more)
+
+
+def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple[Run, object]:
+    asked, where = _Runs.asked, f"{call.name}()"
+    run = Run(
+        call.name, asked.mode, lanes=lanes, reuses=asked.reuses, keeps=asked.repeatable, rank=call.rank, phase=phase
+    )
+    given = door.with_outputs(call.name, call.parameters, call.args, call.kwargs)
+    dynamic: dict[DynVar, int] = {}
     keep_freed_memory()
-    AXES.reset()
-    try:
-        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in parameters}
-        _note_shared(run, name, bound)
-        with _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore"), explained():
-            result = _out(run, body(**{key: entry.value for key, entry in bound.items()}))
-        if phase is None and run.host is None:  # a host function writes nothing itself
-            _note_forgotten(run, name, parameters, bound)
+    with state.running(run):
+        bound = {p.name: door.bind(run, p, given[p.name], dynamic, where) for p in call.parameters}
+        _note_shared(run, call.name, bound)
+        quiet = _threads().limit(limits=1, user_api="blas"), np.errstate(all="ignore")
+        with quiet[0], quiet[1], explained(), run.shapes.computing_what_is_needed():
+            result = _out(run, call.body(**{key: entry.value for key, entry in bound.items()}))
+        if phase is None and run.orchestration.ranks is None:  # a host function writes nothing itself
+            _note_forgotten(run, call.name, call.parameters, bound)
         for entry in bound.values():
             if phase is None and entry.give_back is not None:
                 entry.give_back()
-    finally:
-        state.swap(before)
     if any(door.is_torch(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
 
 
-def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _note_shared(run: Run, name: str, bound: dict[str, door.BoundArgument]) -> None:
     """One memory under two names: the graph knows tensors by buffer and would miss what one does to the other."""
     tensors = [(key, entry.value) for key, entry in bound.items() if isinstance(entry.value, Tensor)]
     for k, (key, one) in enumerate(tensors):
@@ -209,7 +227,9 @@ def _note_shared(run: Run, name: str, bound: dict[str, door.Bound]) -> None:
                 run.recorder.finding("shared", f"{about}: what one writes is no dependency of the other here")
 
 
-def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.Bound]) -> None:
+def _note_forgotten(
+    run: Run, name: str, parameters: tuple[door.Parameter, ...], bound: dict[str, door.BoundArgument]
+) -> None:
     written = {a.key[0] for task in run.recorder.tasks for a in task.arguments if a.writes}
     written |= {alias.whole for alias in run.recorder.aliases}
     for parameter in parameters:
@@ -219,7 +239,7 @@ def _note_forgotten(run: Run, name: str, parameters: tuple[door.Parameter, ...],
             run.recorder.finding("direction", f"{name}() never writes to {about}")
 
 
-def _out(run: Run, value: Any) -> Any:
+def _out(run: Run, value: object) -> object:
     if isinstance(value, tuple | list):
         return tuple(_out(run, entry) for entry in value)
     if isinstance(value, Tile):
@@ -229,7 +249,7 @@ def _out(run: Run, value: Any) -> Any:
     return value
 
 
-def _as_torch(value: Any) -> Any:
+def _as_torch(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_as_torch(entry) for entry in value)
     return door.to_torch(value) if isinstance(value, np.ndarray) else value

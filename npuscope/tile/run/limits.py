@@ -17,13 +17,15 @@ class Turns:
     def __init__(self) -> None:
         self.count, self.most = 0, most_turns()
 
-    def turn(self) -> None:
+    def turn(self) -> int:
+        """The number of a turn that begins, from 0."""
         self.count += 1
         if self.count > self.most:
             raise fault(
                 f"this loop has gone on for {self.most:,} turns and does not seem to end",
                 f"Mend its condition, or let it go on: {VARIABLE}={10 * self.most} npuscope …",
             )
+        return self.count - 1
 
 
 def most_turns() -> int:

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record import sites
 from npuscope.tile.record.frames import Frame
-from npuscope.tile.record.model import Turn
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.limits import Turns
-from npuscope.tile.run.state import Carry, Run, current
-from npuscope.tile.shapes.carried import State, bound, lists_of, user_frame
-from npuscope.tile.shapes.steering import end_pass
-from npuscope.tile.values import lanes
-from npuscope.tile.values.axes import AXES
+from npuscope.tile.run.optimizations import half_of
+from npuscope.tile.run.orchestration import Carry
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.shapes.turns import TurnState, bound, lists_of, user_frame
 from npuscope.tile.values.checks import flag, index, is_number, shown
-from npuscope.tile.values.lanes import Lane
+from npuscope.tile.values.lanes import Lane, Number, plain
 from npuscope.tile.values.tensors import Tile
 
 MOST_TURNS = 1 << 27
+Kind = Literal["range", "parallel", "pipeline", "unroll"]
+Value = TypeVar("Value")
 
 
-class Loop:
+class TileLoop:
     """What `for i in pl.range(...)` walks over."""
 
     def __init__(
-        self, kind: str, bounds: tuple[Any, ...], stage: int = 1, init_values: Any = None, chunk: int | None = None
+        self,
+        kind: Kind,
+        bounds: tuple[object, ...],
+        stage: int = 1,
+        init_values: object = None,
+        chunk: int | None = None,
     ) -> None:
         if not 1 <= len(bounds) <= 3:
             raise fault(f"pl.{kind} takes (stop), (start, stop) or (start, stop, step)")
-        bounds = tuple([b if type(b) is int else index(b, f"pl.{kind}", "a bound") for b in bounds])
+        numbers = [b if type(b) is int else index(b, f"pl.{kind}", "a bound") for b in bounds]
         self.kind, self.stage, self.chunk = kind, stage, chunk
-        self.start, self.stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-        self.step = bounds[2] if len(bounds) == 3 else 1
+        self.start: int | Lane = numbers[0] if len(numbers) > 1 else 0
+        self.stop: int | Lane = numbers[0] if len(numbers) == 1 else numbers[1]
+        self.step: int | Lane = numbers[2] if len(numbers) == 3 else 1
         self.init_values = None if init_values is None else _initial(kind, init_values)
-        self.told = False  # whether the rewritten program said what turns hand to each other:
-        self.names: tuple[str, ...] = ()  # names that the body may read before it sets them
-        self.lists: list[Any] = []  # lists in reach, which it may change
-        self.seeded = False  # whether some of the names hold a tile or number from before the loop
         self.carry: Carry | None = None
         self.holds_tasks = False
         self.known_bounds = False  # whether the compiler knows how many turns there are
+        self._told = False  # whether the rewritten program said what turns hand to each other:
+        self._names: tuple[str, ...] = ()  # names that the body may read before it sets them
+        self._lists: list[object] = []  # lists in reach, which it may change
+        self._seeded = False  # whether some of the names hold a tile or number from before the loop
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         run = current()
-        turns: Iterator[Any]
-        if run.auto is not None and (run.block is None or run.auto.held):
-            turns = run.auto.turns(run, self)
+        draws = run.orchestration.draws
+        turns: Iterator[object]
+        if draws is not None and (run.block is None or draws.held):
+            turns = draws.turns(self)
         elif run.block is not None:
             turns = in_region(run, run.block, self)
         else:
@@ -65,7 +71,8 @@ class Loop:
         step = int(self.step)
         if step == 0:
             raise fault(f"pl.{self.kind} with step 0")
-        count = max(0, int((self.stop - self.start + (step - 1 if step > 0 else step + 1)) // step))
+        distance = self.stop - self.start
+        count = max(0, int((distance + (step - 1 if step > 0 else step + 1)) // step))
         if count > MOST_TURNS:
             raise fault(f"pl.{self.kind} of {count} turns: npuscope walks at most {MOST_TURNS}")
         return count
@@ -75,270 +82,261 @@ class Loop:
         self.trips()
         return range(int(self.start), int(self.stop), int(self.step))
 
+    def value(self, turn: int) -> Number:
+        """The loop variable in one turn."""
+        return self.start + turn * self.step
 
-def _initial(kind: str, values: Any) -> tuple[Any, ...]:
+    def values(self, run: Run, first: int, last: int, depth: int) -> Number:
+        """The loop variable in several turns, as lanes."""
+        turns = Lane(np.arange(first, last, dtype=np.int64).reshape(-1, *(1,) * depth), run.shapes.axes)
+        return self.start + turns * self.step
+
+    # --- what turns hand to each other
+
+    def tell(self, names: tuple[str, ...], used: tuple[str, ...], values: Mapping[str, object]) -> None:
+        """The names that the body may read before it sets them, all it uses, and what they hold before the loop."""
+        if self._told:
+            return
+        self._told, self._names = True, names
+        self._lists = lists_of(values.get(name) for name in used)
+        held = [values.get(name) for name in names]
+        self._seeded = self.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
+
+    def tell_like(self, other: TileLoop) -> None:
+        """The same as of a loop that this one is a part of."""
+        self._told, self._names, self._lists = other._told, other._names, other._lists
+
+    def may_go_together(self, done: int, alone: int) -> bool:
+        """Whether turns may be run as one. The first finds what came before the loop, the others what a turn left.
+        Turns that never start alike are run one by one, with plain numbers; now and then more are tried.
+        """
+        return self._told and (done > 0 or not self._seeded) and (alone < 2 or done & (done - 1) == 0)
+
+    def state(self, block: Block, frame: Frame, turn: int) -> TurnState:
+        """What a turn finds, or leaves."""
+        values: list[object] = [] if self.carry is None else [self.carry.values]
+        user = user_frame() if self._names else None
+        if user is not None:
+            values += bound(user.f_locals, self._names)
+        return TurnState(block, frame, turn, values, self._lists)
+
+
+def _initial(kind: str, values: object) -> tuple[object, ...]:
     if not isinstance(values, list | tuple):
         raise fault(f"pl.{kind}: init_values= must be a tuple of values, not {shown(values)}")
     return tuple(values)
 
 
-def _carrying(run: Run, turns: Iterator[Any], carry: Carry) -> Iterator[Any]:
-    depth = len(run.carries)
-    run.carries.append(carry)
-    try:
+def _carrying(run: Run, turns: Iterator[object], carry: Carry) -> Iterator[tuple[object, tuple[object, ...]]]:
+    with run.orchestration.carrying(carry):
         for i in turns:
             yield i, carry.values
-    finally:
-        del run.carries[depth:]
 
 
-def yield_(*values: Any) -> Any:
+def yield_(*values: object) -> object:
     """The values carried into the next turn; after the loop the names on its left hold the last ones."""
-    run = current()
-    if run.carries:
-        carry = run.carries[-1]
-        # A loop of the orchestration knows plain numbers only, not those of a task that is watched.
-        carry.values = values if carry.in_task else tuple([lanes.plain(value) for value in values])
+    current().orchestration.tell(values)
     return values if len(values) != 1 else values[0]
 
 
-def in_orchestration(run: Run, loop: Loop) -> Iterator[Any]:
+def in_orchestration(run: Run, loop: TileLoop) -> Iterator[object]:
     if loop.kind == "pipeline":
         raise fault("pl.pipeline outside a task", "Pipelines overlap the work of one core: use it inside a region.")
     if loop.kind == "range" and loop.known_bounds and loop.trips() == 1:
         yield loop.start  # the compiler puts the body in the loop's place (Simplify, fold B)
         return
-    number = run.loops = run.loops + 1
-    kind: Any = loop.kind
-    turns = run.recorder.turns
-    depth = len(turns)
-    try:
-        for turn, i in enumerate(loop.turns()):
-            turns.append(Turn(number, kind, turn))
-            yield i
-            del turns[depth:]
-    finally:
-        del turns[depth:]
+    yield from run.orchestration.turns(loop.kind, loop.turns())
 
 
-def in_region(run: Run, block: Block | None, loop: Loop) -> Iterator[Any]:
-    assert block is not None
-    if loop.kind == "parallel" and run.auto is None:
+def in_region(run: Run, block: Block, loop: TileLoop) -> Iterator[object]:
+    if loop.kind == "parallel" and run.orchestration.draws is None:
         run.recorder.finding("parallel", "pl.parallel inside a task runs in order, as pl.range does")
     kind = "range" if loop.kind == "parallel" else loop.kind
-    frame = Frame(block.frame, (kind, loop.stage, sites.here()))
-    block.frame = frame
+    frame = block.open_loop(kind, loop.stage)
     try:
-        if not run.lanes:
+        if not run.shapes.on:
             for i in loop.turns():
                 yield i
                 frame.turn(1)
         else:
             yield from _by_lanes(run, block, frame, loop)
     finally:
-        if frame.items:  # left by break
-            frame.turn(1)
-        run.recorder.close_loop(frame, block)
+        block.close_loop(run.recorder, frame)
 
 
-def _by_lanes(run: Run, block: Block, frame: Frame, loop: Loop) -> Iterator[Any]:
-    """Runs the body once for each run of iterations that behave alike (see lanes.py)."""
+def _by_lanes(run: Run, block: Block, frame: Frame, loop: TileLoop) -> Iterator[object]:
+    """Runs the body once for each run of iterations that behave alike (see values/lanes.py)."""
+    shapes = run.shapes
     trips = loop.trips()
     done = alone = 0
     while done < trips:
-        # The first turn finds what came before the loop, the others what a turn left. Turns that never start alike
-        # are run one by one, with plain numbers; now and then more are tried.
-        wide = loop.told and (done > 0 or not loop.seeded) and (alone < 2 or done & (done - 1) == 0)
-        width = trips - done if wide else 1
-        AXES.open(width)
-        before = _state(block, frame, frame.iteration, loop) if width > 1 else None
+        width = trips - done if loop.may_go_together(done, alone) else 1
+        shapes.axes.open(width)
+        before = loop.state(block, frame, frame.iteration) if width > 1 else None
         left = True
         try:
-            if width == 1:
-                yield loop.start + done * loop.step
-            else:
-                steps = np.arange(done, trips, dtype=np.int64).reshape(-1, *(1,) * frame.depth)
-                turns: Any = Lane(steps)
-                yield loop.start + turns * loop.step
+            yield loop.value(done) if width == 1 else loop.values(run, done, trips, frame.depth)
             left = False
-            if before is not None and AXES.sizes[-1] > 1:
-                same = before.same_turns(_state(block, frame, frame.iteration + 1, loop))
-                AXES.keep(same)
+            if before is not None and shapes.axes.sizes[-1] > 1:
+                same = before.same_turns(loop.state(block, frame, frame.iteration + 1), shapes.axes)
+                shapes.axes.keep(same)
                 alone = alone + 1 if same == 1 else 0
         finally:
             if left:  # by break: no turn comes after this one
-                AXES.keep(1)
-            frame.offsets = AXES.trimmed(frame.offsets)
-            kept = end_pass(run)
+                shapes.axes.keep(1)
+            frame.offsets = shapes.trimmed(frame.offsets)
+            kept = shapes.end_pass()
         frame.turn(kept)
         done += kept
-
-
-def _state(block: Block, frame: Frame, turn: int, loop: Loop) -> State:
-    values: list[Any] = [] if loop.carry is None else [loop.carry.values]
-    user = user_frame() if loop.names else None
-    if user is not None:
-        values += bound(user.f_locals, loop.names)
-    return State(block, frame, turn, values, loop.lists)
 
 
 class While:
     """`for x, y in pl.while_(init_values=(a, b)):` with `pl.cond(...)` as the first statement."""
 
-    def __init__(self, init_values: Any) -> None:
+    def __init__(self, init_values: object) -> None:
         if init_values is None:
             raise fault("pl.while_ needs init_values")
         self.init_values = _initial("while_", init_values)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
         run = current()
         carry = Carry(self.init_values, run.block is not None)
-        outer = len(run.carries)
-        run.carries.append(carry)
-        frame = None
-        if run.block is not None:
-            frame = Frame(run.block.frame, ("while", 1, sites.here()))
-            run.block.frame = frame
-        else:
-            run.loops += 1
-        number = run.loops
-        turns, depth = run.recorder.turns, len(run.recorder.turns)
-        turn, counted = 0, Turns()
-        try:
-            while True:
-                counted.turn()
-                if frame is None:
-                    turns.append(Turn(number, "while", turn))
-                else:
-                    AXES.open(1)
-                try:
-                    yield carry.values
-                finally:
-                    del turns[depth:]
-                    if frame is not None:
-                        AXES.close()
-                if frame is not None:
-                    frame.turn(1)
-                turn += 1
-        finally:
-            del run.carries[outer:]
-            if frame is not None and run.block is not None:
-                if frame.items:  # left by break, or while its condition was worked out
-                    frame.turn(1)
-                run.recorder.close_loop(frame, run.block)
+        with run.orchestration.carrying(carry):
+            yield from _in_orchestration(run, carry) if run.block is None else _in_task(run, run.block, carry)
+
+
+def _in_orchestration(run: Run, carry: Carry) -> Iterator[tuple[object, ...]]:
+    number, counted = run.orchestration.next_loop(), Turns()
+    while True:
+        turn = counted.turn()
+        with run.orchestration.turn(number, "while", turn):
+            yield carry.values
+
+
+def _in_task(run: Run, block: Block, carry: Carry) -> Iterator[tuple[object, ...]]:
+    frame, counted = block.open_loop("while", 1), Turns()
+    try:
+        while True:
+            counted.turn()
+            run.shapes.axes.open(1)
+            try:
+                yield carry.values
+            finally:
+                run.shapes.axes.close()
+            frame.turn(1)
+    finally:
+        block.close_loop(run.recorder, frame)
 
 
 class SplitAiv:
     """`for lane in pl.split_aiv(2, mode=...)`: the body on each of the two vector cores."""
 
-    def __init__(self, n: int, mode: Any) -> None:
+    def __init__(self, n: object, mode: object) -> None:
         if index(n, "pl.split_aiv", "the number of lanes") != 2:
             raise fault(f"pl.split_aiv({n}): a core group has 2 vector cores")
         if not isinstance(mode, SplitMode):
             raise fault(f"pl.split_aiv needs mode=pl.SplitMode.…, not {shown(mode)}")
-        self.n, self.mode = n, mode
+        self.mode = mode
 
     def __iter__(self) -> Iterator[int]:
         run = current()
         block = run.region("split_aiv")
-        if block.split:
+        if block.vector.inside:
             raise fault("pl.split_aiv inside a pl.split_aiv region")
         if block.task.form == "call":
             raise fault("pl.split_aiv inside an incore function", "Open it in a pl.at region.")
-        block.splits = block.split = True
-        frame = Frame(block.frame, ("split_aiv", 1, sites.here()))
-        block.frame = frame
-        half = None if self.mode is SplitMode.NONE else self.mode.value
+        frame = block.open_loop("split_aiv", 1)
+        half = half_of(self.mode)
         try:
-            for lane in range(self.n):
-                block.aiv, block.half = lane, half
-                AXES.open(1)
+            for core in range(2):
+                block.vector.enter(core, half)
+                run.shapes.axes.open(1)
                 try:
-                    yield lane
+                    yield core
                 finally:
-                    AXES.close()
+                    run.shapes.axes.close()
                 frame.turn(1)
         finally:
-            block.aiv, block.half, block.split = 0, None, False
-            block.gathered.clear()
-            if frame.items:  # left by break
-                frame.turn(1)
-            run.recorder.close_loop(frame, block)
+            block.vector.leave()
+            block.close_loop(run.recorder, frame)
 
 
-def _chunk(kind: str, chunk: Any, policy: Any) -> int | None:
+def _chunk(kind: str, chunk: object, policy: object) -> int | None:
     """The size of chunks, of which only some scopes of old programs make anything (language/auto_scope.py)."""
     if policy not in (None, "guarded", "leading_full"):
         raise fault(f"pl.{kind}: chunk_policy= is 'guarded' or 'leading_full', not {shown(policy)}")
+    chunk = plain(chunk)
     if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
         raise fault(f"pl.{kind}: chunk= must be a whole number from 1, not {shown(chunk)}")
     return chunk
 
 
 def range_(
-    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
-) -> Loop:
+    *bounds: object, init_values: object = None, chunk: object = None, chunk_policy: object = None, attrs: object = None
+) -> TileLoop:
     """Sequential."""
-    return Loop("range", bounds, init_values=init_values, chunk=_chunk("range", chunk, chunk_policy))
+    return TileLoop("range", bounds, init_values=init_values, chunk=_chunk("range", chunk, chunk_policy))
 
 
 def parallel(
-    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
-) -> Loop:
+    *bounds: object, init_values: object = None, chunk: object = None, chunk_policy: object = None, attrs: object = None
+) -> TileLoop:
     """Iterations that the program says are independent; orchestration only."""
-    return Loop("parallel", bounds, init_values=init_values, chunk=_chunk("parallel", chunk, chunk_policy))
+    return TileLoop("parallel", bounds, init_values=init_values, chunk=_chunk("parallel", chunk, chunk_policy))
 
 
-def pipeline(*bounds: Any, stage: int | None = None, init_values: Any = None, attrs: Any = None) -> Loop:
+def pipeline(*bounds: object, stage: object = None, init_values: object = None, attrs: object = None) -> TileLoop:
     """Sequential, with buffers for `stage` turns at once; inside a region only."""
+    stage = plain(stage)
     if not isinstance(stage, int) or stage < 1:
         raise fault(f"pl.pipeline needs stage= of at least 1, not {shown(stage)}")
-    return Loop("pipeline", bounds, stage=stage, init_values=init_values)
+    return TileLoop("pipeline", bounds, stage=stage, init_values=init_values)
 
 
 def unroll(
-    *bounds: Any, init_values: Any = None, chunk: Any = None, chunk_policy: Any = None, attrs: Any = None
-) -> Loop:
+    *bounds: object, init_values: object = None, chunk: object = None, chunk_policy: object = None, attrs: object = None
+) -> TileLoop:
     """Written out turn by turn; literal bounds, nothing carried."""
     if init_values is not None:
         raise fault("pl.unroll carries no values", "Use pl.range with init_values.")
+    bounds = tuple([plain(b) for b in bounds])
     if not all(isinstance(b, int) for b in bounds):
         raise fault("pl.unroll needs bounds known when the program is read")
-    return Loop("unroll", bounds, chunk=_chunk("unroll", chunk, chunk_policy))
+    return TileLoop("unroll", bounds, chunk=_chunk("unroll", chunk, chunk_policy))
 
 
-def while_(*, init_values: Any = None) -> While:
+def while_(*, init_values: object = None) -> While:
     return While(init_values)
 
 
-def cond(condition: Any) -> bool:
+def cond(condition: object) -> bool:
     """Whether a while_ loop goes on; stands first in its body."""
     return flag(condition, "cond", "its condition")
 
 
-def split_aiv(n: int, *, mode: Any) -> SplitAiv:
+def split_aiv(n: object, *, mode: object) -> SplitAiv:
     return SplitAiv(n, mode)
 
 
-def carried(loop: Any, names: tuple[str, ...], used: tuple[str, ...], values: dict[str, Any]) -> Any:
-    """Told by the rewritten program: the names that a loop's body may read before it sets them, and all it uses."""
-    if isinstance(loop, Loop) and not loop.told:
-        loop.told, loop.names = True, names
-        loop.lists = lists_of(values.get(name) for name in used)
-        held = [values.get(name) for name in names]
-        loop.seeded = loop.init_values is not None or any(is_number(x) or type(x) is Tile for x in held)
+# --- told by the rewritten program
+
+
+def carried(loop: Value, names: tuple[str, ...], used: tuple[str, ...], values: Mapping[str, object]) -> Value:
+    """The names that a loop's body may read before it sets them, and all it uses."""
+    if isinstance(loop, TileLoop):
+        loop.tell(names, used, values)
     return loop
 
 
-def holds_tasks(loop: Any) -> Any:
-    """Told by the rewritten program: tasks are made inside this loop."""
-    if isinstance(loop, Loop):
+def holds_tasks(loop: Value) -> Value:
+    """Tasks are made inside this loop."""
+    if isinstance(loop, TileLoop):
         loop.holds_tasks = True
     return loop
 
 
-def known_bounds(loop: Any) -> Any:
-    """Told by the rewritten program: the bounds of this loop are constants."""
-    if isinstance(loop, Loop):
+def known_bounds(loop: Value) -> Value:
+    """The bounds of this loop are constants."""
+    if isinstance(loop, TileLoop):
         loop.known_bounds = True
     return loop

@@ -3,121 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import NoReturn, TypeVar
 
 from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record import sites
-from npuscope.tile.record.recorder import TaskDraft
+from npuscope.tile.record.drafts import Launch, TaskDraft
+from npuscope.tile.record.model import Form
 from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.barrier import Barrier
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.optimizations import laid_out
+from npuscope.tile.run.orchestration import OpenCluster
 from npuscope.tile.run.state import Run, current
-from npuscope.tile.shapes.carried import inside, unchanged
-from npuscope.tile.shapes.steering import end_pass, lane_index
-from npuscope.tile.values.axes import AXES
+from npuscope.tile.shapes.turns import inside, unchanged
 from npuscope.tile.values.checks import describe, flag, index, member, shown
+from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.task_ids import TaskId, flat_ids
 from npuscope.tile.values.tensors import Tensor, Tile
 
 _MOST_BLOCKS = 1 << 24
+Result = TypeVar("Result")
 
 
-def open_task(run: Run, kernel: str, blocks: int, form: str, deps: Any = None, **options: Any) -> TaskDraft:
+def open_task(run: Run, kernel: str, blocks: int, form: Form, launch: Launch) -> TaskDraft:
     """Launches a task; only orchestration may."""
+    orchestration = run.orchestration
     if not kernel:
-        kernel = unnamed(run)
+        kernel = orchestration.name_of_region()
     if run.block is not None:
         raise fault(f"a task inside the task {run.block.task.kernel}", "Tasks are launched in orchestration.")
-    if run.cluster is not None:
-        task: TaskDraft = run.cluster.task_of(run, blocks, form)
-        return task
-    return run.recorder.open_task(kernel, blocks, form, deps=flat_ids(deps), manual_scope=run.manual > 0, **options)
+    if orchestration.cluster is not None:
+        return _task_of(run, orchestration.cluster, blocks, form)
+    launch.manual_scope = orchestration.in_manual_scope
+    return run.recorder.open_task(kernel, blocks, form, launch)
 
 
-def unnamed(run: Run) -> str:
-    """A region without name_hint is called after its function and its place in it, as PyPTO does."""
-    site = sites.here()
-    if site not in run.unnamed:
-        function = sites.site(site).function.rpartition(".")[2]
-        count = sum(name.startswith(f"{function}_incore_") for name in run.unnamed.values())
-        run.unnamed[site] = f"{function}_incore_{count}"
-    return run.unnamed[site]
+def _task_of(run: Run, cluster: OpenCluster, blocks: int, form: Form) -> TaskDraft:
+    """A cluster's task; a launch of many blocks stands alone in it."""
+    if cluster.task is None:
+        name = cluster.name or run.orchestration.name_of_region().replace("_incore_", "_cluster_")
+        launch = Launch(manual_scope=run.orchestration.in_manual_scope)
+        cluster.task = run.recorder.open_task(name, blocks, form, launch)
+    elif form == "spmd" or cluster.task.form == "spmd":
+        raise fault("a pl.spmd launch stands alone in its pl.cluster")
+    return cluster.task
 
 
-def run_single(run: Run, task: TaskDraft, body: Callable[[], Any]) -> Any:
+def run_single(run: Run, task: TaskDraft, body: Callable[[], Result]) -> Result:
     """A task of one block around a call."""
     enter(run, task)
     try:
         result = body()
     except BaseException:
-        run.block = None
+        run.leave()
         raise
     leave(run)
     return result
 
 
-def enter(run: Run, task: TaskDraft) -> None:
-    kept = None if run.cluster is None else run.cluster.block
-    run.block = Block(task, 0, 0, 1) if kept is None else kept
-    run.use(task.id)
-    AXES.open(1)
+def enter(run: Run, task: TaskDraft) -> Block:
+    cluster = run.orchestration.cluster
+    kept = None if cluster is None else cluster.block
+    block = Block(task, 0, 0, 1) if kept is None else kept
+    run.enter(block)
+    run.shapes.axes.open(1)
+    return block
 
 
 def leave(run: Run) -> None:
     block = run.block
     assert block is not None
-    end_pass(run)
-    run.block = None
-    run.use(None)
+    run.shapes.end_pass()
+    run.leave()
     if block.closed:
         return
-    if run.cluster is not None:
-        run.cluster.block = block  # stays open for the rest of the cluster
+    cluster = run.orchestration.cluster
+    if cluster is not None:
+        cluster.block = block  # stays open for the rest of the cluster
     else:
         close(run, block, 1)
 
 
 def close(run: Run, block: Block, count: int) -> None:
     """Ends a block that stood for `count` blocks."""
-    if block.splits:
+    if block.vector.used:
         check_block(run.recorder, block)
     run.recorder.close_block(block, count)
     block.closed = True
 
 
-def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[Any]) -> None:
+def mark_no_dep(run: Run, task: TaskDraft, tensors: Sequence[object]) -> None:
+    """The task's arguments of these tensors take part in no dependency."""
     if not tensors:
         return
-    buffers = _no_dep_buffers(run, tensors)
+    buffers = set()
+    for tensor in tensors:
+        held = run.promoted(tensor) if isinstance(tensor, Tile) else tensor
+        if not isinstance(held, Tensor):
+            raise fault(f"no_dep_args= lists tensors, not {describe(tensor)}")
+        buffers.add(held.buffer.id)
     task.arguments = [argument.like(argument.key) for argument in task.arguments]  # other tasks may share them
     for argument in task.arguments:
         argument.no_dep = argument.no_dep or argument.key[0] in buffers
 
 
-def _no_dep_buffers(run: Run, tensors: Sequence[Any]) -> set[int]:
-    buffers = set()
-    for tensor in tensors:
-        if isinstance(tensor, Tile):
-            tensor = run.promoted(tensor)
-        if not isinstance(tensor, Tensor):
-            raise fault(f"no_dep_args= lists tensors, not {describe(tensor)}")
-        buffers.add(tensor.buffer.id)
-    return buffers
-
-
-def named(name_hint: Any, op: str) -> str:
+def named(name_hint: object, op: str) -> str:
     """The name of a task, as reports and traces will show it."""
     if not isinstance(name_hint, str) or not name_hint.isprintable():
         raise fault(f"pl.{op}: name_hint= must be a printable string, not {shown(name_hint)}")
     return name_hint
 
 
-def _listed(values: Any, option: str) -> Sequence[Any]:
-    if values is not None and not isinstance(values, list | tuple):
+def _listed(values: object, option: str) -> Sequence[object]:
+    if values is None:
+        return ()
+    if not isinstance(values, list | tuple):
         raise fault(f"{option}= must be a list, not {shown(values)}")
-    return values or ()
+    return values
 
 
 class At:
@@ -125,13 +127,13 @@ class At:
 
     def __init__(
         self,
-        level: Any = None,
-        role: Any = None,
+        level: object = None,
+        role: object = None,
         *,
-        optimizations: Sequence[Any] | None = None,
-        deps: Any = None,
-        no_dep_args: Sequence[Any] | None = None,
-        dumps: Any = None,
+        optimizations: Sequence[object] | None = None,
+        deps: object = None,
+        no_dep_args: Sequence[object] | None = None,
+        dumps: object = None,
         allow_early_resolve: bool = False,
         name_hint: str = "",
         windowize: bool = False,
@@ -148,18 +150,19 @@ class At:
 
     def __enter__(self) -> TaskId:
         run = current()
-        if run.auto is not None:
-            run.auto.pause(run)
-        self.task = open_task(run, self.name, 1, "at", self.deps, early=self.early, **self.layout)
-        enter(run, self.task)
-        if run.block is not None:
-            run.block.is_new = True
+        if run.orchestration.draws is not None:
+            run.orchestration.draws.pause()
+        launch = Launch(
+            flat_ids(self.deps), early=self.early, split=self.layout.split, ring_slots=self.layout.ring_slots
+        )
+        self.task = open_task(run, self.name, 1, "at", launch)
+        enter(run, self.task).starts_region = True
         return TaskId(self.task.id)
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         run = current()
         if kind is not None:
-            run.block = None
+            run.leave()
             return
         leave(run)
         assert self.task is not None
@@ -171,38 +174,39 @@ class Spmd:
 
     def __init__(
         self,
-        core_num: Any,
+        core_num: object,
         *,
         sync_start: bool = False,
         name_hint: str = "",
-        optimizations: Any = None,
-        deps: Any = None,
+        optimizations: object = None,
+        deps: object = None,
         allow_early_resolve: bool = False,
-        predicate: Any = None,
+        predicate: object = None,
     ) -> None:
         self.blocks = int(index(core_num, "pl.spmd", "the number of blocks"))
         if not 0 <= self.blocks <= _MOST_BLOCKS:
             raise fault(f"pl.spmd with {self.blocks} blocks")
         self.name = named(name_hint, "spmd")
         self.skip = predicate is not None and not _holds(predicate)
-        self.deps = deps
-        self.options = {
-            "sync_start": flag(sync_start, "spmd", "sync_start="),
-            "early": flag(allow_early_resolve, "spmd", "allow_early_resolve="),
-            "predicated": predicate is not None,
-            "skipped": self.skip,
-            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ()),
-        }
+        self._launch = Launch(
+            sync_start=flag(sync_start, "spmd", "sync_start="),
+            early=flag(allow_early_resolve, "spmd", "allow_early_resolve="),
+            predicated=predicate is not None,
+            skipped=self.skip,
+            **laid_out(optimizations if isinstance(optimizations, list | tuple) else ())._asdict(),
+        )
+        self._deps = deps
         self.task: TaskDraft | None = None
 
     def launch(self) -> TaskId:
         run = current()
-        if run.auto is not None:
-            run.auto.pause(run)
-        self.task = open_task(run, self.name, self.blocks, "spmd", self.deps, **self.options)
+        if run.orchestration.draws is not None:
+            run.orchestration.draws.pause()
+        self._launch.deps = flat_ids(self._deps)
+        self.task = open_task(run, self.name, self.blocks, "spmd", self._launch)
         return TaskId(self.task.id)
 
-    def run(self, body: Callable[[Any], Any], lists: Sequence[Any] = ()) -> Any:
+    def run(self, body: Callable[[int | Lane], Result], lists: Sequence[object] = ()) -> Result | None:
         """Every block, each from the names bound before; what the last one returned. `lists`: what it may change."""
         if self.task is None:
             self.launch()
@@ -210,51 +214,54 @@ class Spmd:
         assert task is not None
         if self.skip:
             return None
-        last: list[Any] = [None]
         try:
-            self._run_blocks(run, task, body, lists, last)
+            result = (self._by_lanes if run.shapes.on else self._one_by_one)(run, task, body, lists)
         finally:
-            run.block = None
-            run.use(None)
-        mark_no_dep(run, task, run.no_dep_next)
-        run.no_dep_next.clear()
-        return last[0]
+            run.leave()
+        mark_no_dep(run, task, run.orchestration.take_opted_out())
+        return result
 
-    def _run_blocks(
-        self, run: Run, task: TaskDraft, body: Callable[[Any], Any], lists: Sequence[Any], last: list[Any]
-    ) -> None:
-        if not run.lanes:
-            order = None if run.memories is None else run.memories.phase.blocks.get(task.id)
-            run.use(task.id)
-            barrier = Barrier(order or range(self.blocks), lambda k: self._block(run, task, k, body, last, barrier))
-            barrier.run()
-        else:
-            first = 0
-            while first < self.blocks:
-                AXES.open(self.blocks - first)
-                run.block = Block(task, first, lane_index(first, self.blocks - first, 0), self.blocks)
-                before = [inside(held) for held in lists]
-                last[0] = body(run.block.index)
-                if not all(unchanged(one, inside(held)) for one, held in zip(before, lists, strict=True)):
-                    AXES.keep(1)
-                block = run.block
-                block.root.offsets = AXES.trimmed(block.root.offsets)
-                block.prologue_offsets = AXES.trimmed(block.prologue_offsets)
-                done = end_pass(run)
-                close(run, block, done)
-                first += done
+    def _one_by_one(
+        self, run: Run, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
+    ) -> Result | None:
+        last: list[Result] = []
+        order = None if run.gm.phase is None else run.gm.phase.blocks.get(task.id)
 
-    def _block(
-        self, run: Run, task: TaskDraft, k: int, body: Callable[[Any], Any], last: list[Any], barrier: Any
-    ) -> None:
-        block = run.block = Block(task, k, k, self.blocks)
-        block.barrier = barrier
-        result = body(k)
-        close(run, block, 1)
-        if k == self.blocks - 1:
-            last[0] = result
+        def block_of(number: int) -> None:
+            block = Block(task, number, number, self.blocks)
+            block.rendezvous = barrier
+            run.enter(block)
+            result = body(number)
+            close(run, block, 1)
+            if number == self.blocks - 1:
+                last.append(result)
 
-    def __iter__(self) -> Iterator[Any]:
+        barrier = Barrier(order or range(self.blocks), block_of)
+        barrier.run()
+        return last[0] if last else None
+
+    def _by_lanes(
+        self, run: Run, task: TaskDraft, body: Callable[[int | Lane], Result], lists: Sequence[object]
+    ) -> Result | None:
+        """Runs the body once for each run of blocks that behave alike (see values/lanes.py)."""
+        shapes, result = run.shapes, None
+        first = 0
+        while first < self.blocks:
+            shapes.axes.open(self.blocks - first)
+            block = Block(task, first, shapes.lane_numbers(first, self.blocks - first, 0), self.blocks)
+            run.enter(block)
+            before = [inside(held) for held in lists]
+            result = body(block.index)
+            if not all(unchanged(one, inside(held)) for one, held in zip(before, lists, strict=True)):
+                shapes.axes.keep(1)
+            block.root.offsets = shapes.trimmed(block.root.offsets)
+            block.prologue_offsets = shapes.trimmed(block.prologue_offsets)
+            done = shapes.end_pass()
+            close(run, block, done)
+            first += done
+        return result
+
+    def __iter__(self) -> Iterator[NoReturn]:
         raise fault(
             "this pl.spmd was not seen as a launch",
             "Write pl.spmd(…) alone in its own statement and by this name: `for i in pl.spmd(n):` or "
@@ -263,26 +270,22 @@ class Spmd:
 
     __enter__ = __iter__
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         """Never reached: the rewriter replaces the statement."""
 
 
-def _holds(predicate: Any) -> bool:
+def _holds(predicate: object) -> bool:
     """The runtime asks for the element when it dispatches; the orchestration does not wait for it."""
     if not callable(predicate):
         return flag(predicate, "spmd", "predicate=")
-    run = current()
-    run.asks_dispatch = True
-    try:
+    with current().orchestration.reading_for_runtime():
         return flag(predicate(), "spmd", "predicate=")
-    finally:
-        run.asks_dispatch = False
 
 
-class Scope:
+class RuntimeScope:
     """A runtime scope: ring and lifetime of what is made in it. A manual one infers no edges."""
 
-    def __init__(self, mode: Any = None, manual: bool = False) -> None:
+    def __init__(self, mode: object = None, manual: bool = False) -> None:
         if mode is not None:
             member(mode, ScopeMode, "scope", "mode")
         self.manual = manual or mode is ScopeMode.MANUAL
@@ -291,16 +294,10 @@ class Scope:
         run = current()
         if run.block is not None:
             raise fault("a scope inside a task", "Scopes belong to orchestration.")
-        if run.manual:
-            kind = "a manual scope" if self.manual else "an automatic scope"
-            raise fault(f"{kind} inside a manual scope", "Close the manual scope first.")
-        run.recorder.open_scope(self.manual)
-        run.manual += self.manual
+        run.orchestration.open_scope(self.manual)
 
-    def __exit__(self, *_: Any) -> None:
-        run = current()
-        run.recorder.scopes.pop()
-        run.manual -= self.manual
+    def __exit__(self, *_: object) -> None:
+        current().orchestration.close_scope()
 
 
 class Cluster:
@@ -308,50 +305,37 @@ class Cluster:
 
     def __init__(self, name_hint: str = "") -> None:
         self.name = named(name_hint, "cluster")
-        self.task: TaskDraft | None = None
-        self.block: Block | None = None
 
     def __enter__(self) -> None:
         run = current()
-        if run.block is not None or run.cluster is not None:
+        if run.block is not None or run.orchestration.cluster is not None:
             raise fault("pl.cluster inside a task or another cluster")
-        run.cluster = self
+        run.orchestration.open_cluster(self.name)
 
-    def task_of(self, run: Run, blocks: int, form: str) -> TaskDraft:
-        """The cluster's task; a launch of many blocks stands alone in it."""
-        if self.task is None:
-            name = self.name or unnamed(run).replace("_incore_", "_cluster_")
-            self.task = run.recorder.open_task(name, blocks, form, deps=(), manual_scope=run.manual > 0)
-        elif form == "spmd" or self.task.form == "spmd":
-            raise fault("a pl.spmd launch stands alone in its pl.cluster")
-        return self.task
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         run = current()
-        run.cluster = None
-        if kind is None and self.block is not None:
-            close(run, self.block, 1)
+        block = run.orchestration.close_cluster()
+        if kind is None and block is not None:
+            close(run, block, 1)
 
 
 at, spmd = At, Spmd
 At.__init__.__qualname__, Spmd.__init__.__qualname__ = "pl.at", "pl.spmd"  # what Python calls them in its messages
 
 
-def scope(*, mode: Any = None) -> Scope:
-    return Scope(mode)
+def scope(*, mode: object = None) -> RuntimeScope:
+    return RuntimeScope(mode)
 
 
-def manual_scope() -> Scope:
-    return Scope(manual=True)
+def manual_scope() -> RuntimeScope:
+    return RuntimeScope(manual=True)
 
 
 def cluster(*, name_hint: str = "") -> Cluster:
     return Cluster(name_hint)
 
 
-def no_dep(tensor: Any) -> Any:
+def no_dep(tensor: Result) -> Result:
     """At a call argument: that argument takes part in no dependency."""
-    run = current()
-    run.opt_outs += 1
-    run.no_dep_next.append(tensor)
+    current().orchestration.opt_out(tensor)
     return tensor

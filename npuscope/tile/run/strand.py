@@ -26,7 +26,7 @@ class _Abandoned(BaseException):
 class Strand:
     """`advance` lets the work run to its next `pause` or its end."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self.ended = False
         self.error: BaseException | None = None
@@ -34,7 +34,7 @@ class Strand:
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name=_NAME)
         self._thread.start()
 
-    def _run(self, work: Callable[[], None]) -> None:
+    def _run(self, work: Callable[[], object]) -> None:
         self._go.acquire()
         try:
             if not self._abandoned:

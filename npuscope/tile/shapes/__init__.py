@@ -1,1 +1,9 @@
-"""Shapes mode: equal work recorded once."""
+"""`shapes` mode: a program is recorded without computing it, and what repeats is run once. See docs/shapes.md.
+
+`Shapes` is the part of a run that this mode owns; nothing outside looks further into this room but what rewritten
+programs and loops tell it (`turns`, `outside`).
+"""
+
+from npuscope.tile.shapes.mode import OneByOne, Shapes
+
+__all__ = ["OneByOne", "Shapes"]

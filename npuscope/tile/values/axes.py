@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile.record.frames import Moving, Offset
 
-Array = npt.NDArray[Any]
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 class Axes:
@@ -26,21 +26,6 @@ class Axes:
         self._passes = 0
         self._widths: list[int] = []
         self._kept: dict[int, int] = {}  # of passes that ended with fewer lanes than they began with: how many
-
-    def reset(self) -> None:
-        """No loop is open."""
-        self.epoch += 1
-        self.passes = ()
-        for held in (self.sizes, self._widths, self._kept):
-            held.clear()
-
-    def held(self) -> tuple[list[int], list[int], tuple[int, ...]]:
-        """The loops that are open, for `resume` after other ranks had their turn."""
-        return self.sizes[:], self._widths[:], self.passes
-
-    def resume(self, held: tuple[list[int], list[int], tuple[int, ...]]) -> None:
-        self.sizes[:], self._widths[:], self.passes = held
-        self.epoch += 1
 
     def open(self, size: int) -> None:
         """A pass over the next inner loop with this many lanes."""
@@ -59,7 +44,23 @@ class Axes:
         self.passes = self.passes[:-1]
         return kept
 
-    def trim(self, values: Array) -> Array:
+    def keep(self, count: int) -> None:
+        """Goes on with the first lanes of the innermost pass."""
+        if count < self.sizes[-1]:
+            self.sizes[-1] = count
+            self.epoch += 1
+
+    def only_first(self) -> None:
+        """Goes on with the first lane alone."""
+        if not self.is_single():
+            self.sizes[:] = [1] * len(self.sizes)
+            self.epoch += 1
+
+    def is_single(self) -> bool:
+        """Whether every open loop runs one lane."""
+        return all(size == 1 for size in self.sizes)
+
+    def trim(self, values: npt.NDArray[Kind]) -> npt.NDArray[Kind]:
         """Cuts away the lanes that were dropped since an array was made in the loops still open."""
         for k, size in enumerate(self.sizes[: values.ndim]):
             if values.shape[-1 - k] > size:
@@ -76,7 +77,7 @@ class Axes:
             return Moving(self.trim(offset.at), offset.ways)
         return offset
 
-    def current(self, values: Array, passes: tuple[int, ...]) -> Array:
+    def current(self, values: npt.NDArray[Kind], passes: tuple[int, ...]) -> npt.NDArray[Kind]:
         """An array made in other passes, as of now: of a pass that is over, its last iteration counts, as in Python."""
         for k in range(values.ndim):
             if k >= len(self.passes) or passes[k] != self.passes[k]:
@@ -86,14 +87,14 @@ class Axes:
             values = values[0]
         return self.trim(values)
 
-    def settle(self, values: Array) -> Any:
+    def settle(self, values: npt.NDArray[Kind]) -> Kind:
         """One value for all lanes: the first lane's, after dropping what disagrees with it."""
+        first: Kind = values[(0,) * values.ndim]
         if values.ndim == 0:
-            return values.item()
-        first = values[(0,) * values.ndim]
-        pattern = values == first
+            return first
+        pattern = np.asarray(values == first)
         if pattern.all():
-            return first.item()
+            return first
         for k in range(values.ndim):
             along = np.moveaxis(pattern, -1, 0)
             same = np.all((along == along[:1]).reshape(len(along), -1), axis=1) if pattern.ndim > 1 else along
@@ -102,23 +103,4 @@ class Axes:
                 self.sizes[k] = keep
                 self.epoch += 1
             pattern = along[0]
-        return first.item()
-
-    def is_single(self) -> bool:
-        """Whether every open loop runs one lane."""
-        return all(size == 1 for size in self.sizes)
-
-    def keep(self, count: int) -> None:
-        """Goes on with the first lanes of the innermost pass."""
-        if count < self.sizes[-1]:
-            self.sizes[-1] = count
-            self.epoch += 1
-
-    def only_first(self) -> None:
-        """Goes on with the first lane alone."""
-        if not self.is_single():
-            self.sizes[:] = [1] * len(self.sizes)
-            self.epoch += 1
-
-
-AXES = Axes()  # of the run under way; runs do not nest
+        return first

@@ -1,16 +1,15 @@
-"""GM: buffers, and tensors as strided views of them."""
+"""GM while a program runs: buffers, of which tensors are strided views."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric.arrays import Array
 
 
-class Buffer:
+class LiveBuffer:
     """One piece of GM. `data` is None where `shapes` mode keeps no values; `written` marks elements once they hold
     something (None: all do).
     """
@@ -27,7 +26,6 @@ class Buffer:
         "read_only",
         "rows_at_run_time",
         "shape",
-        "store_count",
         "written",
     )
 
@@ -37,20 +35,19 @@ class Buffer:
         name: str,
         shape: tuple[int, ...],
         dtype: DataType,
-        data: npt.NDArray[Any] | None,
+        data: Array | None,
         written: npt.NDArray[np.bool_] | None,
         manual_dep: bool = False,
     ) -> None:
         self.id, self.name, self.shape, self.dtype = id, name, shape, dtype
         self.data = data  # flat
         self.written = written  # flat
-        self.aside: npt.NDArray[Any] | None = None  # a second memory, not in use (phase.py)
+        self.aside: Array | None = None  # a second memory, not in use (order_phase.py)
         self.known = True  # shapes mode: no uncomputed value was stored here
         self.manual_dep = manual_dep
         self.read_only = False  # a parameter of the entry without a direction
         self.rows_at_run_time = False  # a parameter whose outermost extent the program does not know
-        self.store_count = 0
-        self.changes = 0  # of those, by others than the blocks of the task under way
+        self.changes = 0  # stores by others than the blocks of the task under way
 
     def swap(self) -> None:
         if self.aside is not None:
@@ -61,6 +58,10 @@ class Buffer:
         if self.data is not None and not self.data.flags.writeable:
             self.data = self.data.copy()
             self.aside = None if self.aside is None else self.aside.copy()
+
+    def changed(self) -> None:
+        """Somebody else than the block under way stores here: what it loaded before is out of date."""
+        self.changes += 1
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

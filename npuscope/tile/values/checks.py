@@ -10,12 +10,10 @@ import numpy as np
 from npuscope.ops.dtypes import FP32, DataType
 from npuscope.ops.numeric import rounding
 from npuscope.tile.fault import fault
-from npuscope.tile.values.lanes import Lane, plain
+from npuscope.tile.values.lanes import Lane, Plain, Whole, plain
 from npuscope.tile.values.tensors import Shape, Tensor, Tile
 from npuscope.tile.values.unknown import Unknown
 
-Whole = int | Lane  # an offset, an extent, an index
-Plain = int | float | np.integer | np.floating | np.bool_
 Scalar = Plain | Lane | Unknown
 NUMBERS = (int, float, np.integer, np.floating, np.bool_, Lane, Unknown)
 Member = TypeVar("Member", bound=enum.Enum)
@@ -67,6 +65,7 @@ def shape_of(shape: object) -> Shape:
 
 def flag(value: object, op: str, name: str) -> bool:
     """True or False; a condition of lanes is settled."""
+    value = plain(value)
     if value is True or value is False:
         return value
     if isinstance(value, Lane | Unknown | np.bool_) or (isinstance(value, int) and value in (0, 1)):
@@ -119,6 +118,7 @@ def describe(value: object) -> str:
 
 def shown(value: object) -> str:
     """A value that is none of what was asked for: itself where it is short, else what it is."""
+    value = plain(value)
     if value is None or isinstance(value, int | float | complex | str | bytes | list | tuple | np.generic):
         text = repr(value)
         return text if len(text) <= 40 else f"{text[:40]}…"

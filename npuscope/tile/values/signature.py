@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from npuscope.ops.dtypes import DataType
 from npuscope.tile.fault import fault
+from npuscope.tile.record.model import Direction
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DynVar:
 class TensorType:
     """What a parameter must be; None where the annotation does not say."""
 
-    shape: tuple[Any, ...] | None = None
+    shape: tuple[int | np.integer | DynVar, ...] | None = None
     dtype: DataType | None = None
 
 
@@ -43,15 +43,15 @@ class ArrayType:
 class Directed:
     """A parameter that is written."""
 
-    direction: str
-    inner: Any
+    direction: Direction
+    inner: object
 
 
 def dynamic(name: str) -> DynVar:
     return DynVar(name)
 
 
-def tensor(item: Any) -> TensorType:
+def tensor(item: object) -> TensorType:
     """`[[M, 128], dtype, …]` or the shape alone; what else follows says how it is laid out."""
     if isinstance(item, list):
         item = (item, None)
@@ -69,46 +69,48 @@ def tensor(item: Any) -> TensorType:
 class Out:
     """Written before it is read; copied back."""
 
-    def __class_getitem__(cls, item: Any) -> Directed:
+    def __class_getitem__(cls, item: object) -> Directed:
         return Directed("Out", item)
 
 
 class InOut:
     """Read and written."""
 
-    def __class_getitem__(cls, item: Any) -> Directed:
+    def __class_getitem__(cls, item: object) -> Directed:
         return Directed("InOut", item)
 
 
 class Scalar:
     """A value parameter."""
 
-    def __class_getitem__(cls, item: Any) -> ScalarType:
+    def __class_getitem__(cls, item: object) -> ScalarType:
         return ScalarType(item if isinstance(item, DataType) else None)
 
 
 class Array:
     """A fixed array parameter, usually of task ids."""
 
-    def __class_getitem__(cls, item: Any) -> ArrayType:
+    def __class_getitem__(cls, item: object) -> ArrayType:
+        if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[1], DataType):
+            raise fault(f"an array is declared with its extent and a data type, not {item!r}")
         return ArrayType(item[0], item[1])
 
 
 class TensorView:
     """How a tensor parameter is laid out; here tensors know themselves."""
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, **_: object) -> None:
         pass
 
 
 class Tuple:
-    def __class_getitem__(cls, item: Any) -> Any:
+    def __class_getitem__(cls, item: object) -> object:
         return item
 
 
-def direction(annotation: Any) -> str | None:
+def direction(annotation: object) -> Direction | None:
     return annotation.direction if isinstance(annotation, Directed) else None
 
 
-def bare(annotation: Any) -> Any:
+def bare(annotation: object) -> object:
     return annotation.inner if isinstance(annotation, Directed) else annotation

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
 from npuscope.tile.values import signature
-from npuscope.tile.values.buffers import Buffer, contiguous
+from npuscope.tile.values.buffers import LiveBuffer, contiguous
 
 if TYPE_CHECKING:
+    from npuscope.tile.record.drafts import BlockDraft
     from npuscope.tile.record.frames import Frame
-    from npuscope.tile.record.recorder import BlockDraft
 
 Shape = tuple[int, ...]
 
@@ -61,7 +61,7 @@ class Tensor(Operand):
 
     def __init__(
         self,
-        buffer: Buffer,
+        buffer: LiveBuffer,
         offset: int,
         shape: Shape,
         strides: Shape,
@@ -74,15 +74,15 @@ class Tensor(Operand):
         self.valid = valid
         self.captured = self if captured is None else captured
 
-    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+    def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
 
-    def bind_dynamic(self, axis: int, variable: Any) -> None:
+    def bind_dynamic(self, axis: int, variable: object) -> None:
         """Names a run-time dimension; the extent is already known here."""
         if axis == 0 and self.shape == self.buffer.shape:
             self.buffer.rows_at_run_time = True
 
-    def view(self) -> npt.NDArray[Any]:
+    def view(self) -> Array:
         """The elements in storage type, aliasing GM."""
         return strided(self.buffer, self.offset, self.shape, self.strides, self.dtype)
 
@@ -116,7 +116,7 @@ class Tile(Operand):
 
     def __init__(
         self,
-        array: npt.NDArray[Any] | None,
+        array: Array | None,
         shape: Shape,
         dtype: DataType,
         valid: Shape | None = None,
@@ -130,12 +130,12 @@ class Tile(Operand):
         self.promoted: Tensor | None = None
         self._owned = False
 
-    def share(self) -> npt.NDArray[Any] | None:
+    def share(self) -> Array | None:
         """The array, for another tile to hold too."""
         self._owned = False
         return self.array
 
-    def own(self) -> npt.NDArray[Any]:
+    def own(self) -> Array:
         """The array, to be written in place: copied once, for others may hold it."""
         assert self.array is not None
         if not self._owned:
@@ -143,16 +143,14 @@ class Tile(Operand):
             self._owned = True
         return self.array
 
-    def __class_getitem__(cls, item: Any) -> signature.TensorType:
+    def __class_getitem__(cls, item: object) -> signature.TensorType:
         return signature.tensor(item)
 
     def __repr__(self) -> str:
         return f"Tile({list(self.shape)}, {self.dtype})"
 
 
-def strided(
-    buffer: Buffer, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: DataType
-) -> npt.NDArray[Any]:
+def strided(buffer: LiveBuffer, offset: int, shape: Sequence[int], strides: Sequence[int], dtype: DataType) -> Array:
     """The named elements of a buffer, aliasing it."""
     size = dtype.bytes
     return np.ndarray(

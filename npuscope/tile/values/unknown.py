@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NoReturn
 
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.record import sites
@@ -13,7 +13,7 @@ class Unknown:
 
     __array_ufunc__ = None
 
-    def _arithmetic(self, *_: Any) -> Unknown:
+    def _arithmetic(self, *_: object) -> Unknown:
         return self
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _arithmetic
@@ -21,14 +21,10 @@ class Unknown:
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = __pos__ = __rpow__ = _arithmetic
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _arithmetic
     __lt__ = __le__ = __gt__ = __ge__ = _arithmetic
+    __eq__ = __ne__ = _arithmetic  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
-    def _needed(self) -> Any:
-        from npuscope.tile.run import state
-        from npuscope.tile.shapes import steering
-
-        run = state.under_way()
-        if run is not None and run.lanes and run.lost:
-            raise steering.Again
+    def _needed(self) -> NoReturn:
         place = sites.site(sites.here())
         raise NeedsValues(
             "the program's control flow depends on a value that shapes mode does not compute",
@@ -38,14 +34,6 @@ class Unknown:
         )
 
     __bool__ = __index__ = __int__ = __float__ = _needed
-
-    def __eq__(self, other: object) -> Any:
-        return self
-
-    def __ne__(self, other: object) -> Any:
-        return self
-
-    __hash__ = object.__hash__
 
 
 UNKNOWN = Unknown()

@@ -1,4 +1,4 @@
-"""Ascend's kernel table: torch_npu's kernel_details.csv and msprof's op_summary_*.csv.
+"""Ascend's kernel table: torch_npu's kernel_details.csv, msprof's op_summary_*.csv and task_time_*.csv.
 
 One row per device task. Columns are found by name, in every header generation; every cell is kept as
 text under its own column name, so that the table can be written back character by character.
@@ -20,15 +20,16 @@ from npuscope.trace.csv_table import CsvTable, header_of, read_csv
 from npuscope.trace.decimal_time import LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.duplicates import mark_duplicates
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, Ledger
+from npuscope.trace.queue_orders import QUEUE_ORDERS
 
 # our word -> the column's names over the generations
 ALIASES = {
-    "name": ("Name", "Op Name"),
-    "start": ("Start Time(us)", "Task Start Time(us)"),
-    "dur": ("Duration(us)", "Task Duration(us)"),
+    "name": ("Name", "Op Name", "kernel_name"),
+    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)"),
+    "dur": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "type": ("Type", "OP Type"),
-    "core": ("Accelerator Core", "Task Type"),
-    "stream": ("Stream ID",),
+    "core": ("Accelerator Core", "Task Type", "kernel_type"),
+    "stream": ("Stream ID", "stream_id"),
     "device": ("Device_id",),
     "step": ("Step Id",),
     "shapes": ("Input Shapes",),
@@ -39,10 +40,12 @@ KNOWN = {name for names in ALIASES.values() for name in names} | {
     "Model ID", "Task ID", "OP State", "Wait Time(us)", "Task Wait Time(us)", "Block Dim", "Block Num",
     "Mix Block Dim", "Mix Block Num", "HF32 Eligible", "Input Data Types", "Input Formats", "Output Shapes",
     "Output Data Types", "Output Formats", "Context ID", "Model Name", "Infer ID", "Op Name", "Batch ID", "Attr Info",
+    "task_id", "task_stop(us)", "batch_id", "subtask_id", "context_id",
 }  # fmt: skip
 # what a prediction adds to the columns when it is written as such a table
 PREDICTED = ("part", "layer", "position", "role", "Source", "limit_ns")
 PMU = re.compile(r"^(ai[cv]|aicore|cube|vector|ub|l2|main_mem|mac|vec|scalar|mte[123]|fixpipe|icache|r\d)[_ (]")
+FORMATS = {"op_summary": "Op Name", "task_time": "kernel_name"}  # what the table is called, by a column only it has
 REQUIRED = ("name", "start", "dur")
 
 
@@ -97,7 +100,7 @@ def read(path: Path) -> Trace:
     if not facts["start"].is_sorted():
         ledger.notes["unsorted_rows"] = int((facts["start"].diff() < 0).sum())
     slices = pl.concat([facts.select(c for c in facts.columns if c in schema.SLICES), cells], how="horizontal")
-    format_name = "op_summary" if "Op Name" in table.header else "kernel_details"
+    format_name = next((name for name, column in FORMATS.items() if column in table.header), "kernel_details")
     return Trace.of(slices, lanes, ledger.close(format_name, (str(path),), clock="epoch"))
 
 
@@ -118,7 +121,10 @@ def _apart_from_ours(cells: pl.DataFrame) -> pl.DataFrame:
 def _facts(cells: pl.DataFrame, columns: ColumnNames) -> pl.DataFrame:
     """What slices, lanes and duplicates need to know of each row."""
     start, dur = (pl.col(columns.by_word[word]) for word in ("start", "dur"))
-    kernel, type_, core = pl.col(columns.by_word["name"]), columns.get("type"), columns.get("core")
+    type_, core = columns.get("type"), columns.get("core")
+    # an order of the queue has no name but what it is
+    kernel = pl.when(columns.get("name").is_null()).then(core).otherwise(None)
+    kernel = pl.coalesce(kernel, pl.col(columns.by_word["name"]))
     facts = cells.select(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task"),
         ns_from_us(start).alias("start"),
@@ -136,7 +142,16 @@ def _facts(cells: pl.DataFrame, columns: ColumnNames) -> pl.DataFrame:
     comm = facts["core"].is_in(["HCCL", "COMMUNICATION"]).fill_null(False)
     comm |= is_comm(facts["type"]) | is_comm(facts["kernel"])
     copy = (facts["core"] == schema.COPY_CORE).fill_null(False)
-    kind = pl.when(comm).then(pl.lit("comm")).when(copy).then(pl.lit("copy")).otherwise(pl.lit("task"))
+    order = facts["core"].str.contains(QUEUE_ORDERS.pattern).fill_null(False)
+    kind = (
+        pl.when(comm)
+        .then(pl.lit("comm"))
+        .when(copy)
+        .then(pl.lit("copy"))
+        .when(order)
+        .then(pl.lit("schedule"))
+        .otherwise(pl.lit("task"))
+    )
     return facts.with_columns(kind.cast(schema.KINDS).alias("kind"))
 
 

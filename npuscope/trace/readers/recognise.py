@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 Reader = Callable[[Path], Trace]
 
-FOREIGN = {
-    b"PK\x03\x04": ("a zip archive", "Unpack it and name what is inside."),
-    b"PAR1": ("a single Parquet file", "Name the npuscope folder it belongs to."),
-    b"\x0a": ("perhaps a Perfetto protobuf trace", "That is for viewers: for reports write the trace as .npu or JSON."),
-}
-
 
 def reader_of(path: Path) -> Reader:
     """The reader for a path; raises UnknownFormat with what was found there instead."""
@@ -54,7 +48,7 @@ def captures_of(path: Path) -> Found:
 
 
 def _file_reader(path: Path) -> Reader | None:
-    from npuscope.trace.readers import chrome, kernel_details, sqlite, swimlane
+    from npuscope.trace.readers import chrome, kernel_details, rocprof, sqlite, swimlane
     from npuscope.trace.sqlite_file import MAGIC
 
     head = source.head(path)
@@ -64,6 +58,8 @@ def _file_reader(path: Path) -> Reader | None:
         return kernel_details.read
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
+        if rocprof.recognises(text):
+            return rocprof.read
         return swimlane.read if swimlane.recognises(text) else chrome.read
     return chrome.read if text.startswith(b"[") else None
 
@@ -91,12 +87,14 @@ def _root_reader(path: Path) -> Trace:
 
 
 def _unknown(path: Path) -> UnknownFormat:
-    head = source.head(path, 64)
+    from npuscope.trace.readers.foreign import foreign_file
+
+    head = source.head(path, 4096)
     if not head:
         return UnknownFormat("the file is empty", path=path)
-    for magic, (what, remedy) in FOREIGN.items():
-        if head.startswith(magic):
-            return UnknownFormat(f"{what}, which is not read", path=path, remedy=remedy)
+    if foreign := foreign_file(path, head):
+        return UnknownFormat(f"{foreign.what}, which is not read", path=path, remedy=foreign.remedy)
+    head = head[:64]
     if head.isascii() and b"\x00" not in head:
         first = head.splitlines()[0].decode(errors="replace")
         what = f"text that is no capture npuscope knows; it begins with '{first[:60]}'"

@@ -18,6 +18,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE
 from npuscope.trace.intervals import largest
 from npuscope.trace.meta import add_counts, combine
+from npuscope.trace.readers.foreign import foreign_folder
 
 # one rank's profiler output holds the same run several times: the first of these that is there is read
 PREFERRED = (
@@ -25,6 +26,7 @@ PREFERRED = (
     "msprof_*.db",
     "kernel_details.csv",
     "op_summary*.csv",
+    "task_time*.csv",
     "trace_view.json",
     "msprof_*.json",
 )
@@ -137,6 +139,8 @@ def nothing_in(root: Path, found: Found) -> UnknownFormat:
     if found.broken:
         name, reason = next(iter(found.broken.items()))
         what += f"; {name}: {reason}"
+    elif foreign := foreign_folder(root):
+        return UnknownFormat(f"{foreign.what}, which is not read", path=root, remedy=foreign.remedy)
     return UnknownFormat(what, path=root, remedy="`npuscope formats` lists what a folder may hold.")
 
 

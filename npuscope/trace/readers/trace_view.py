@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import polars as pl
@@ -14,6 +13,7 @@ from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.json_args import field
 from npuscope.trace.meta import add_counts
+from npuscope.trace.queue_orders import QUEUE_ORDERS
 
 # process name -> unit and kind
 PROCESSES = {
@@ -27,10 +27,6 @@ PROCESSES = {
 # processes that hold counters only
 COUNTERS = {"AI Core Freq", "HBM", "LLC", "NPU MEM", "Stars Soc Info", "Acc PMU", "QoS", "DDR"}
 EVIDENCE = {"Ascend Hardware", "CANN", "Overlap Analysis"}
-# what the hardware queue holds beside kernels and copies: orders to wait, record and profile
-QUEUE_ORDERS = re.compile(
-    r"^(EVENT_|PROFILING_|TASK_|MODEL_|NOTIFY|Notify|STREAM_|FUSION_|CAPTURE_|WRITE_VALUE|Write Value)"
-)
 
 
 def recognises(table: EventTable) -> bool:

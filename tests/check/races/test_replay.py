@@ -18,7 +18,7 @@ from npuscope.check.races.replay import replay, replay_races
 from npuscope.device.chip import load
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import Finished, record, repeatable
-from npuscope.tile.run.phase import Phase
+from npuscope.tile.run.order_phase import OrderPhase
 
 DEVICE = load("910b1")
 
@@ -128,7 +128,7 @@ def in_phases(finished: Finished, *phases: set[int]) -> dict[str, Any]:
     assert finished.again is not None
     contents = finished.again.initial
     for tasks in phases:
-        contents, _ = finished.again.run(Phase(finished.again.initial, contents, frozenset(tasks)))
+        contents, _ = finished.again.run(OrderPhase(finished.again.initial, contents, frozenset(tasks)))
     named = {finished.recording.buffers[number].name: number for number in finished.again.initial}
     return {name: contents[number] for name, number in named.items()}
 
@@ -292,10 +292,10 @@ def test_blocks_in_another_order_still_meet_at_their_barrier() -> None:
     assert finished.again is not None
     (number,) = finished.again.final
     for order in ((3, 2, 1, 0), (1, 3, 0, 2)):
-        contents, _ = finished.again.run(Phase(finished.again.initial, blocks={0: order}))
+        contents, _ = finished.again.run(OrderPhase(finished.again.initial, blocks={0: order}))
         assert np.array_equal(contents[number], finished.again.final[number])
     # without the barrier a block that runs first finds zeros where its neighbour will write
     torn = computed(missing_barrier(False), *planted_arguments())
     assert torn.again is not None
-    contents, _ = torn.again.run(Phase(torn.again.initial, blocks={0: (3, 2, 1, 0)}))
+    contents, _ = torn.again.run(OrderPhase(torn.again.initial, blocks={0: (3, 2, 1, 0)}))
     assert np.count_nonzero(contents[number] == 0) == 3 * 8 * 64

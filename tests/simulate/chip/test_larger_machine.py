@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.job import AIC, AIV, MIX, Job, Machine
-from npuscope.simulate.chip.plain_chip import Chip
 from tests.simulate.graphs import chain, fork_and_join, graph
 from tests.simulate.jobs import job, machine
+from tests.simulate.plain_chip import Chip
 from tests.simulate.replay import end_with_the_same_choices
 from tests.simulate.rules import NEAR, check
 

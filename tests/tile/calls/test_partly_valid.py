@@ -54,7 +54,7 @@ def test_rows_past_a_run_time_dimension_are_a_finding_and_poison() -> None:
     x, y = np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)
     found = record(run_time_rows, x, y)
     assert (y == 2).all()  # the rows that exist; the others were dropped
-    assert [(f.kind, f.message) for f in found.recording.findings] == [
+    assert [(f.kind, f.message) for f in found.recording.notices] == [
         ("out_of_bounds", "pl.slice reads rows 0 to 16 of x [8, 16]: 8 of them lie outside and hold anything")
     ]
     assert found.recording.bodies[0].items[0].accesses[0].shape == (8, 16)  # only what exists is read
@@ -72,7 +72,7 @@ def test_a_view_may_hang_over_too_where_its_rows_are_not_read() -> None:
     x, y = np.ones((8, 16), np.float32), np.zeros((8, 16), np.float32)
     found = record(view_past_the_end, x, y)
     assert (y[4:] == 1).all()
-    assert [f.kind for f in found.recording.findings] == ["out_of_bounds"]
+    assert [f.kind for f in found.recording.notices] == ["out_of_bounds"]
 
 
 def test_past_any_other_edge_it_is_an_error() -> None:

@@ -15,7 +15,7 @@ def test_the_programs_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     assert len(sections) == 2
     for code, shown in sections:
         (tmp_path / "rope.py").write_text(code)
-        run = subprocess.run([sys.executable, "rope.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        run = subprocess.run([sys.executable, "rope.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
         assert run.returncode == 0, run.stderr
         printed = untimed(run.stdout).splitlines()
         for line in untimed(shown).splitlines():

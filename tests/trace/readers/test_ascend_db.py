@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from builders import balanced, write_database
+from hypothesis import given
+from hypothesis import strategies as st
 
 import npuscope
 from npuscope.analysis.doctor import diagnose
@@ -124,3 +126,25 @@ def test_ai_cpu_tasks_with_the_name_of_their_kernel_tell_it_again(tmp_path: Path
     assert trace.slices["duplicate_of"].to_list() == [2, 2, None, None]
     assert trace.slices["kind"].to_list() == ["task", "task", "task", "copy"]
     assert trace.meta.marked["AI_CPU row with the name of its kernel"] == 2
+
+
+cell = st.one_of(st.integers(-5, 10**12), st.none(), st.text(max_size=2), st.floats(), st.integers(2**62, 2**63 - 1))
+task = st.tuples(*[cell] * 8)
+sample = st.tuples(*[cell] * 5)
+
+
+@given(st.lists(task, max_size=5), st.lists(sample, max_size=5))
+def test_every_row_is_accounted_for(tmp_path_factory: pytest.TempPathFactory, tasks: list, samples: list) -> None:
+    path = write_database(tmp_path_factory.mktemp("d") / "x.db", [(5, 9, 2, 1)], {0: "AI_CORE", 1: "MatMul"})
+    with sqlite3.connect(path) as db:
+        db.executemany("insert into TASK values (?, ?, ?, ?, ?, ?, ?, ?)", tasks)
+        db.execute("create table HBM (deviceId, timestampNs, bandwidth, hbmId, type)")
+        db.executemany("insert into HBM values (?, ?, ?, ?, ?)", samples)
+    db.close()
+    trace = npuscope.read(path)
+    assert trace.meta.records == 1 + len(tasks) + len(samples)
+    assert balanced(trace)
+    trace.write(path.with_suffix(".npu"))
+    back = npuscope.read(path.with_suffix(".npu"))
+    assert back.slices.equals(trace.slices)
+    assert back.counters.equals(trace.counters)

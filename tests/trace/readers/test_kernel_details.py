@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
+from npuscope.analysis.doctor import diagnose
 from npuscope.trace.interval_sets import one_group
 from npuscope.trace.interval_sets import union as union_of
 
@@ -231,3 +232,28 @@ def test_negative_durations_and_blank_lines_are_repaired_and_counted(tmp_path: P
 def test_a_table_without_rows_is_an_empty_trace(tmp_path: Path) -> None:
     trace = npuscope.read(write_kernel_table(tmp_path / "k.csv", []))
     assert (trace.slices.height, trace.span) == (0, (0, 0))
+
+
+def test_msprofs_task_times_have_the_queues_orders_too(tmp_path: Path) -> None:
+    header = ["Device_id", "kernel_name", "kernel_type", "stream_id", "task_id"]
+    header += ["task_time(us)", "task_start(us)", "task_stop(us)"]
+    rows = [
+        ["0", "gemm_1", "KERNEL_MIX_AIC", "3", "1", "5.125", "100.500\t", "105.625\t"],
+        ["0", "N/A", "EVENT_WAIT", "3", "2", "7", "106.000\t", "113.000\t"],
+        ["0", "tiling", "KERNEL_AICPU", "4", "3", "2", "107.000\t", "109.000\t"],
+    ]
+    text = "\n".join(",".join(cells) for cells in [header, *rows]) + "\n"
+    (tmp_path / "task_time_0.csv").write_text(text)
+    for path in (tmp_path / "task_time_0.csv", tmp_path):  # also as all that a root has
+        trace = npuscope.read(path)
+        assert trace.meta.format == "task_time"
+        assert trace.slices.select("kernel", "kind", "start", "dur").rows() == [
+            ("gemm_1", "task", 100_500, 5_125),
+            ("EVENT_WAIT", "schedule", 106_000, 7_000),
+            ("tiling", "task", 107_000, 2_000),
+        ]
+        assert trace.lanes["name"].to_list() == ["stream 3", "stream 4"]
+        assert trace.meta.unknown == {}
+        assert diagnose(trace).findings == ()
+    trace.write(tmp_path / "back.csv")
+    assert (tmp_path / "back.csv").read_text() == text

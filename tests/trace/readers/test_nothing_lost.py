@@ -45,6 +45,8 @@ def test_records_in_are_slices_out_or_accounted_for(name: str) -> None:
         (b"hello world\n", "begins with 'hello world'"),
         (b"a,b\n1,2\n", "begins with 'a,b'"),
         (b"\x1f\x8b\x08\x00garbage", "damaged|too early"),
+        (b"\x0a\x20\x08\x01\x12\x0d/device:TPU:0\x1a", "XPlane.*trace.json.gz"),
+        (b"\x0a\x20\x08\x01", "perhaps a Perfetto protobuf"),
     ],
 )
 def test_what_is_no_capture_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -53,6 +55,24 @@ def test_what_is_no_capture_is_named(tmp_path: Path, content: bytes, message: st
     with pytest.raises(npuscope.NpuscopeError, match=message) as error:
         npuscope.read(path)
     assert "what.bin" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("r.nsys-rep", "nsys export --type sqlite"), ("r.ncu-rep", "Nsight Compute"), ("r.rpd", "rocprofv3")],
+)
+def test_reports_of_other_profilers_say_how_to_export_them(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / name).write_bytes(b"\x07\x00\x01binary")
+    with pytest.raises(npuscope.NpuscopeError, match=message):
+        npuscope.read(tmp_path / name)
+
+
+def test_raw_data_of_msprof_says_how_to_export_it(tmp_path: Path) -> None:
+    (tmp_path / "PROF_000001_2026/device_0/data").mkdir(parents=True)
+    (tmp_path / "PROF_000001_2026/device_0/data/stars.slice_0").write_bytes(b"\x00\x01")
+    for path in (tmp_path, tmp_path / "PROF_000001_2026"):
+        with pytest.raises(npuscope.NpuscopeError, match=r"raw data of msprof.*--export=on"):
+            npuscope.read(path)
 
 
 def test_a_path_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Perfetto:
 
     def open(self, path: Path) -> None:
         self._site.files["/localtrace"] = path
-        self._page.goto(self._url)
+        self._page.goto(self._url, timeout=PATIENCE_MS)
         self._page.wait_for_function(LOADED_OR_FAILED, timeout=PATIENCE_MS)
         self._page.evaluate("failures.length > 0 || waitForPerfettoIdle()")  # until all is drawn
         if failures := self._page.evaluate("failures"):

@@ -29,7 +29,7 @@ Severity = Literal["warning", "note"]  # a warning makes some number wrong if ig
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """One thing found: how often, what it does to the numbers, and an example."""
 
     id: str
@@ -44,7 +44,7 @@ class Finding:
 class Diagnosis:
     """All findings of a capture, warnings first."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Symptom, ...]
 
     @property
     def verdict(self) -> str:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from npuscope.tile.values.buffers import Buffer
+from npuscope.ops.numeric.arrays import Array
+from npuscope.tile.values.buffers import LiveBuffer
 
-Contents = Mapping[int, npt.NDArray[Any]]  # flat, by the number of the buffer
+Contents = Mapping[int, Array]  # flat, by the number of the buffer
 
 
 @dataclass(frozen=True)
-class Phase:
+class OrderPhase:
     """`initial`: parameters that may be written, as the first run found them; `contents`: what phases before left."""
 
     initial: Contents
@@ -36,10 +35,10 @@ class Phase:
 class Memories:
     """The two memories of a run's buffers; `ordered`: whether the order's is in use, which else lies aside."""
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: OrderPhase) -> None:
         self.phase, self.ordered = phase, False
 
-    def add(self, buffer: Buffer) -> None:
+    def add(self, buffer: LiveBuffer) -> None:
         """Gives a new buffer its second memory."""
         if buffer.data is None:
             return
@@ -51,14 +50,14 @@ class Memories:
         if self.ordered:
             buffer.swap()
 
-    def use(self, task: int | None, buffers: Sequence[Buffer]) -> None:
+    def use(self, task: int | None, buffers: Sequence[LiveBuffer]) -> None:
         """What runs next is this task, or the orchestration."""
         if self.phase.has(task) != self.ordered:
             self.ordered = not self.ordered
             for buffer in buffers:
                 buffer.swap()
 
-    def of_write(self, buffer: Buffer, task: int | None) -> Iterator[bool]:
+    def of_write(self, buffer: LiveBuffer, task: int | None) -> Iterator[bool]:
         """The memories that a write of this task goes to, each in use for a turn: whether it is the order's."""
         for ordered in (False, True) if self.phase.has(task) else (False,):
             other = ordered != self.ordered
@@ -68,7 +67,7 @@ class Memories:
             if other:
                 buffer.swap()
 
-    def each(self, task: int, buffers: Sequence[Buffer]) -> Iterator[bool]:
+    def each(self, task: int, buffers: Sequence[LiveBuffer]) -> Iterator[bool]:
         """The memories that a task works on, one after the other: whether it is the order's."""
         before = task if self.ordered else None
         for turn in (None, task) if self.phase.has(task) else (None,):
@@ -77,6 +76,6 @@ class Memories:
         self.use(before, buffers)
 
 
-def left(buffers: Sequence[Buffer]) -> dict[int, npt.NDArray[Any]]:
+def left(buffers: Sequence[LiveBuffer]) -> dict[int, Array]:
     """The order's memory after a phase."""
     return {b.id: b.aside for b in buffers if b.aside is not None and b.aside.flags.writeable}

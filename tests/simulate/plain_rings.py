@@ -1,4 +1,4 @@
-"""The runtime's rings in plain Python: what `rings.py` must agree with."""
+"""The runtime's rings in plain Python: what `npuscope/simulate/chip/ring_room.py` must agree with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Ring:
     taken: deque[int] = field(default_factory=deque)  # entries, the oldest first
 
 
-class TwinRings:
+class PlainRings:
     def __init__(self, rings: Rings) -> None:
         self.entry = rings.entry.tolist()
         self.first, self.first_use, self.use = (

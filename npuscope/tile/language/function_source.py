@@ -9,16 +9,15 @@ from __future__ import annotations
 import inspect
 import os
 import tokenize
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from types import FunctionType
 
 from npuscope.tile.fault import TileError
 
 
 @dataclass(frozen=True)
-class Source:
+class FunctionSource:
     """Where a function's text stands."""
 
     name: str
@@ -46,11 +45,11 @@ class Source:
         return inspect.getblock(_file(self.path, self.age)[self.line - 1 :])
 
 
-def source_of(function: Callable[..., Any]) -> Source:
+def source_of(function: FunctionType) -> FunctionSource:
     """Notes where a function stands; reads nothing yet."""
     code = function.__code__
     path = os.path.abspath(code.co_filename)
-    return Source(function.__name__, code.co_filename, path, _age(path), code.co_firstlineno)
+    return FunctionSource(function.__name__, code.co_filename, path, _age(path), code.co_firstlineno)
 
 
 def _age(path: str) -> int | None:

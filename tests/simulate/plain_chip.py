@@ -14,8 +14,8 @@ from math import ceil
 import numpy as np
 
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times, new_times
-from npuscope.simulate.chip.plain_rings import TwinRings
 from npuscope.simulate.chip.scheduler import BELOW
+from tests.simulate.plain_rings import PlainRings
 
 FAR = float("inf")
 
@@ -72,7 +72,7 @@ class Chip:
         self.now = 0.0
         self.last = 0.0
         self.slow = (0, 0.0, 1.0)
-        self.rings = TwinRings(job.rings)
+        self.rings = PlainRings(job.rings)
 
     # --- time
 

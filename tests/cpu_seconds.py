@@ -1,0 +1,43 @@
+"""Which test files are slow: CPU seconds with those of programs they start, so that a busy machine tells the same.
+
+    make slow                                                          (all of them, about ten minutes)
+    pytest -n 0 -p cpu_seconds --cpu-seconds slow.tsv tests/analysis   (some; pytest finds this file by itself)
+
+Files above MOST are written with their seconds. tests/slow.tsv is what `pytest --fast` leaves out, and so `make check`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+
+import pytest
+
+MOST = 2.5  # CPU seconds of a file
+
+_spent: dict[str, float] = defaultdict(float)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-seconds", metavar="FILE", help="Write the CPU seconds of slow test files here.")
+
+
+def _now() -> float:
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    begin = _now()
+    result = yield
+    _spent[item.nodeid.partition("::")[0]] += _now() - begin
+    return result
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    target = session.config.getoption("--cpu-seconds")
+    if target:
+        slow = {path: seconds for path, seconds in _spent.items() if seconds > MOST}
+        Path(target).write_text("".join(f"{seconds:.1f}\t{path}\n" for path, seconds in sorted(slow.items())))
