@@ -31,8 +31,10 @@ from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor
 
 _KEPT = -1  # a name that a task does not bind
-_MOST_RECORDS = 8  # that move, of one kind and the same pinned numbers
+_TRIES = 8  # tasks of a kind that run with their numbers watched, though no other took a record of theirs
 Names = dict[str, object]
+Places = tuple[int, ...]  # among the numbers of a task
+Values = tuple[int, ...]  # of numbers
 Execute = Callable[[list[object]], Names]
 
 
@@ -74,7 +76,7 @@ class Reuse:
             record, moved = found
             record.give(task, values, moved)
             return True, {name: values[k] for name, k in zip(left, record.hands_back, strict=True) if k != _KEPT}
-        given = kind.watched(numbers)
+        given = kind.watch(numbers)
         before, writes = marks(), self._writes()
         after = execute(values if given is None else self._followed(values, about, given))
         after = {name: _plain(after[name]) for name in left if name in after}
@@ -101,13 +103,12 @@ class _Kind:
     """Tasks that differ only in whole numbers and in where their tensors lie."""
 
     def __init__(self, watches: bool) -> None:
-        self._watches = watches  # whether it may help to watch a task's numbers
-        self._same: dict[tuple[int, ...], TaskRecord] = {}  # by all numbers
-        self._moving: dict[
-            tuple[int, ...], dict[tuple[int, ...], list[TaskRecord]]
-        ] = {}  # by what is pinned, and there
+        self._watches = watches  # whether it can help to watch a task's numbers
+        self._watched = self._moved = 0  # tasks that ran so, and tasks that took a record of theirs
+        self._same: dict[Values, TaskRecord] = {}  # by all numbers
+        self._moving: dict[Places, dict[Values, list[TaskRecord]]] = {}  # by what is pinned, and the numbers there
 
-    def record_for(self, numbers: tuple[int, ...]) -> tuple[TaskRecord, list[int] | None] | None:
+    def record_for(self, numbers: Values) -> tuple[TaskRecord, list[int] | None] | None:
         """The record of a task that does the same with these numbers, and how far what follows them moves."""
         found = self._same.get(numbers)
         if found is not None:
@@ -116,24 +117,26 @@ class _Kind:
             for record in records.get(tuple([numbers[k] for k in pinned]), ()):
                 moved = record.moved_to(numbers)
                 if moved is not None:
+                    self._moved += 1
                     return record, moved
         return None
 
-    def watched(self, numbers: tuple[int, ...]) -> Given | None:
-        """Of a task that is to run: its numbers as they are followed, unless it is the first or that never helps."""
-        return Given(len(numbers)) if self._watches and self._same else None
+    def watch(self, numbers: Values) -> Given | None:
+        """For a task that is to run, unless it is the first or it has not helped so far."""
+        if not self._watches or not self._same or self._watched > _TRIES + self._moved:
+            return None
+        self._watched += 1
+        return Given(len(numbers))
 
     def add(self, record: TaskRecord) -> None:
         self._same[record.numbers] = record
         if record.pinned is None:
             return
         pinned = tuple(sorted(record.pinned))
-        if len(pinned) == len(record.numbers):
-            self._watches = False
-            return
-        records = self._moving.setdefault(pinned, {}).setdefault(tuple([record.numbers[k] for k in pinned]), [])
-        records.append(record)
-        self._watches = len(records) < _MOST_RECORDS
+        self._watches = len(pinned) < len(record.numbers)
+        if self._watches:
+            there = tuple([record.numbers[k] for k in pinned])
+            self._moving.setdefault(pinned, {}).setdefault(there, []).append(record)
 
 
 def _plain(value: object) -> object:
