@@ -38,7 +38,7 @@ def main(keep: str, device: str, entry: str, file: str, argv: Sequence[str]) -> 
     errors = unfit(program)
     if errors:
         return {"error": f"does not fit: {errors[0].file}, line {errors[0].line}: {errors[0].message}"}
-    run = _measured(recording, simulate(program))
+    run = measured(recording, simulate(program))
     return Measured(**{**vars(run), "seconds": round(time.process_time() - begun, 1)}).as_dict()
 
 
@@ -65,7 +65,7 @@ def _chosen(able: Sequence[Recording], entry: str) -> Recording:
     raise NpuscopeError(f"{len(able)} programs ran ({', '.join(one.program for one in able)}), none of them {entry}")
 
 
-def _measured(recording: Recording, simulated: Simulated) -> Measured:
+def measured(recording: Recording, simulated: Simulated) -> Measured:
     trace = simulated.trace
     slices = trace.slices.filter(pl.col("kind") == "task").join(trace.lanes.select("lane", "unit"), on="lane")
     end = pl.col("start") + pl.col("dur")

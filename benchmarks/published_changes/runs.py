@@ -112,6 +112,10 @@ class Bench:
         part.replace(kept)
         return Failed(str(told["error"])) if "error" in told else Measured.of(told)
 
+    def recording(self, side: Side) -> Path:
+        """Where the recording of a side is kept, once it has run."""
+        return self._kept(side, self.versions[1], "recordings", "pickle")
+
     def _took(self, side: Side) -> float:
         """The CPU seconds that any version needed for it."""
         name = self._kept(side, "", "results", "json").name
@@ -127,7 +131,7 @@ class Bench:
         file = self.tree(side.commit) / side.file
         if not file.is_file():
             return {"error": f"{side.file} is not in the tree of {side.commit[:12]}"}
-        recording = self._kept(side, self.versions[1], "recordings", "pickle")
+        recording = self.recording(side)
         recording.parent.mkdir(parents=True, exist_ok=True)
         device = DEVICES.get(side.platform, side.platform)
         command = [

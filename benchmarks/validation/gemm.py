@@ -29,9 +29,12 @@ def program(size: int):
                 for j in pl.range(N_STEPS):
                     m = (block // COLUMNS * M_STEPS + i) * M
                     n = (block % COLUMNS * N_STEPS + j) * N
-                    acc = pl.matmul(a[m : m + M, 0:K_STEP], b[0:K_STEP, n : n + N], out_dtype=pl.FP32)
-                    for k in pl.pipeline(K_STEP, size, K_STEP, stage=2):
-                        acc = pl.matmul_acc(acc, a[m : m + M, k : k + K_STEP], b[k : k + K_STEP, n : n + N])
+                    acc = pl.create_tensor([M, N], dtype=pl.FP32)
+                    for k in pl.pipeline(0, size, K_STEP, stage=2):
+                        if k == 0:
+                            acc = pl.matmul(a[m : m + M, 0:K_STEP], b[0:K_STEP, n : n + N], out_dtype=pl.FP32)
+                        else:
+                            acc = pl.matmul_acc(acc, a[m : m + M, k : k + K_STEP], b[k : k + K_STEP, n : n + N])
                     c[m : m + M, n : n + N] = acc
         return c
 

@@ -64,7 +64,7 @@ class OpSpec:
     doc         one sentence.
     cost        where the device file has its cost: `op.KEY` (a vector instruction), `reduce.KEY` (a tile by its width),
                 or for other planes the constant that rules its time. "" costs nothing.
-    with_number the cost where one operand is a number.
+    with_number the cost where one operand is a number, widening where the result's type is wider.
     like        why the cost is that of another op. It makes the cost a guess, however sure the other one is.
     numeric     what it computes, arrays in and arrays out; None where the function in tile/calls says it all.
     spellings   what programs call it: a plain name is in `pl`, `pl.tile` and `pl.tensor`; one with a dot is there only
@@ -88,6 +88,7 @@ class OpSpec:
     doc: str
     cost: str = ""
     with_number: str = ""
+    widening: str = ""
     like: str = ""
     numeric: Numeric | None = None
     spellings: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ per launch: a phase between two barriers takes as long as it takes the slowest o
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
 
@@ -88,9 +89,13 @@ class BlockClasses:
                     if not self._cache.touch(buffer.id, whole):
                         missed += min(once, whole / len(group.blocks))
                     continue
-                for n, place in enumerate(_places(group.offsets, reads, len(group.blocks), self._line)):
-                    if not self._cache.touch((buffer.id, place, number, reads.argument), once):
-                        missed[n] += once
+                places = _places(group.offsets, reads, len(group.blocks), self._line)
+                missing = {
+                    place: once / readers  # who read the same lines at the same time share what is missing
+                    for place, readers in Counter(places).items()
+                    if not self._cache.touch((buffer.id, place, number, reads.argument), once)
+                }
+                missed += [missing.get(place, 0.0) for place in places]
             for n, at in enumerate(group.blocks.tolist()):
                 kinds[at] = (number, round(STEPS * missed[n] / total) if total else 0)
         for argument in task.arguments:

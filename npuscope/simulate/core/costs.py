@@ -58,7 +58,7 @@ def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         value = lowered.values[one.reads[0]]
         return Cost(_drain(*matrix(value.shape), device) * cycle, place=DRAIN)
     if one.pipe == "V":
-        return Cost(_vector(one, lowered, device) * cycle, place=cost_place(one))
+        return Cost(_vector(one, lowered, device) * cycle, place=cost_place(one, lowered))
     if one.pipe == "S" and any(access.mode == "read" for access in one.accesses):  # nobody waits for a write
         # where its line is not in the data cache
         return Cost(device.timing["scalar_read"].value * NS, place="timing.scalar_read")
@@ -123,13 +123,32 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
         fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
         return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
-    core = CORE[one.unit]
-    near, far = (
-        (moved / timing[f"load_{core}_{source}"].value + rows * timing[f"load_{core}_row"].value) * NS
-        for source in ("l2", "hbm")
-    )
+    clash = _clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
+    near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
-    return Cost(fixed, near, lines, f"timing.load_{core}_l2", latency, far)
+    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far)
+
+
+def _brought(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:
+    """A load's bytes, or its rows where those take longer: one row is one request, however short it is."""
+    timing = device.timing
+    in_bytes = moved / timing[f"load_{core}_{source}"].value
+    in_rows = rows * timing[f"load_{core}_row_{source}"].value + clash
+    return max(in_bytes, in_rows) * NS
+
+
+def _clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
+    """Rows that all lie in the same part of the memory, for they are a multiple of `clash_stride` apart.
+
+    One that is shorter than `clash_row` holds it up for its share only.
+    """
+    stride, whole = (int(device.timing[name].value) for name in ("clash_stride", "clash_row"))
+    rows = 0.0
+    for access in one.accesses:
+        span, outer = _spans(access)
+        if any(extent > 1 and step * size % stride == 0 for extent, step in outer):
+            rows += prod(extent for extent, _ in outer) * min(1.0, span * size / whole)
+    return rows / _halves(one, lowered)
 
 
 def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
@@ -148,10 +167,8 @@ def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
     if gives:
         taken = timing["store_fixed"].value + moved / timing["store_rate"].value
         return Cost(taken * NS, place=one.spec.cost, latency=sync)
-    core = CORE[one.unit]
-    row, rate = timing[f"load_{core}_row"].value, timing[f"load_{core}_l2"].value
-    taken = timing["load_fixed"].value + moved / rate + rows * row
-    return Cost(taken * NS, place=one.spec.cost, latency=timing["load_latency"].value * NS)
+    taken = timing["load_fixed"].value * NS + _brought(rows, moved, 0.0, CORE[one.unit], "l2", device)
+    return Cost(taken, place=one.spec.cost, latency=timing["load_latency"].value * NS)
 
 
 def hand_over(one: Instruction) -> str:
@@ -184,7 +201,7 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
     value = lowered.values[number if number is not None else 0]
     result = value if one.result is None else lowered.values[one.result]
     halves = 2 if lowered.split else 1
-    cost = vector_cost(cost_place(one), device)
+    cost = vector_cost(cost_place(one, lowered), device)
     if isinstance(cost, ReduceCost):
         rows, columns = matrix(value.shape)
         return _reduced(cost, max(rows // halves, 1), columns)
@@ -196,8 +213,11 @@ def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
     return cost.head + cost.slope * repeats + cost.tail + cost.row * rows
 
 
-def cost_place(one: Instruction) -> str:
+def cost_place(one: Instruction, lowered: Lowered) -> str:
     """Where the device file has the cost of an instruction of the vector unit."""
+    if one.spec.widening and one.reads and one.result is not None:
+        source, result = (BY_NAME[lowered.values[number].dtype].bytes for number in (one.reads[0], one.result))
+        return one.spec.widening if result > source else one.spec.cost
     number = len(one.operands) > 1 and any(operand is None for operand in one.operands)
     return one.spec.with_number if number and one.spec.with_number else one.spec.cost
 

@@ -218,8 +218,9 @@ def _run(
             home = storage[value]
             copy = copy_of(home, turns, turn, copies, pushed)
             used = slots[first_slot[home] + copy]
-            if end > released[used]:
-                released[used] = end
+            left_at = there if result < 0 else end  # what is stored may be written over when it has arrived
+            if left_at > released[used]:
+                released[used] = left_at
         if result >= 0:
             ready[result, target] = there
             maker[result, target] = pipe

@@ -1,0 +1,1 @@
+"""Constants of the model fitted to what was measured on the chip."""
