@@ -26,60 +26,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_changes.learn import coverage_lines, learn
-from published_changes.measures import NoScope, quantity
+from published_changes.results import predictions_of, read_results, results_dict
 from published_changes.rows import BadRows, Row, read_rows
-from published_changes.runs import ROOT, Bench, Failed, Outcome, Side
-from published_changes.score import Prediction
-from published_changes.tables import row_lines, score_lines, scores, side_by_side, worst
+from published_changes.runs import ROOT, Bench, Outcome, Side
+from published_changes.score import Prediction, scores
+from published_changes.tables import row_lines, score_lines, side_by_side, worst
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from npuscope.errors import NpuscopeError
-
-
-def predictions_of(rows: Sequence[Row], outcomes: dict[Side, Outcome]) -> list[Prediction]:
-    return [_predicted(row, outcomes[row.sides["before"]], outcomes[row.sides["after"]]) for row in rows]
-
-
-def _predicted(row: Row, before: Outcome, after: Outcome) -> Prediction:
-    for name, outcome in (("before", before), ("after", after)):
-        if isinstance(outcome, Failed):
-            return Prediction(row, reason=f"{name}: {outcome.reason}")
-    assert not isinstance(before, Failed)
-    assert not isinstance(after, Failed)
-    try:
-        return Prediction(row, quantity(row, "before", before), quantity(row, "after", after))
-    except NoScope as error:
-        return Prediction(row, reason=str(error))
-
-
-def results_dict(version: str, predictions: Sequence[Prediction]) -> dict[str, object]:
-    return {
-        "simulator": version,
-        "score": {name: one.as_dict() for name, one in scores(predictions).items()},
-        "rows": [
-            {
-                "id": one.row.id,
-                "measured_ratio": one.row.ratio,
-                "predicted_before_ns": one.before,
-                "predicted_after_ns": one.after,
-                "predicted_ratio": one.ratio if one.ran else None,
-                "direction_right": one.right,
-                "reason": one.reason,
-            }
-            for one in predictions
-        ],
-    }
-
-
-def read_results(file: Path, rows: Sequence[Row]) -> dict[str, Prediction]:
-    """Predictions of another version, as `--json` wrote them, of the rows at hand."""
-    told = {one["id"]: one for one in json.loads(file.read_text())["rows"]}
-    return {
-        row.id: Prediction(row, one["predicted_before_ns"], one["predicted_after_ns"], one["reason"])
-        for row in rows
-        if (one := told.get(row.id)) is not None
-    }
 
 
 def main() -> None:

@@ -1,122 +1,80 @@
-"""Predicted against measured: everything in the public measurements that a tile program can represent.
+"""Predicted against measured: docs/validation.md, the page that says how far to trust a simulated time.
 
-    python benchmarks/validate.py                  the table
-    python benchmarks/validate.py --only c185      rows whose key begins so
-    python benchmarks/validate.py --write          also writes docs/validation.md
-    python benchmarks/validate.py --fit            fits constants of [timing] to the calibrating rows and prints them
-    python benchmarks/validate.py --fit --write    also writes them into the device files
+    python benchmarks/validate.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH    predicts all anew, writes the page
+    python benchmarks/validate.py --page                                             the page of what is kept
+    python benchmarks/validate.py --only c185                                        some public rows, each in a line
 
-Rows, and which of them calibrate, are in validation/rows.toml; the programs are in validation/ and models/.
+Published changes and layers are run as benchmarks/changes.py runs them, and kept in its --cache: what it ran with this
+version of npuscope is not run again. Predictions go to validation/predicted/; the measured tables are read in --data.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from validation.predictions import Bench, Value, predict
+from published_changes.rows import BadRows
+from published_changes.runs import Bench
+from rich.progress import Progress
+from validation import measured, predictions, refresh
+from validation.evidence import evidence
+from validation.page import write
 
 from npuscope.device.chip import load
 
-ROWS = Path(__file__).parent / "validation" / "rows.toml"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement. Of a change `measured` is after over before. `beside`: another form of a row, not counted."""
-
-    key: str
-    what: str
-    unit: str
-    source: str
-    measured: float
-    pair: tuple[float, float] | None
-    decides: str
-    beside: bool
-
-    @property
-    def change(self) -> bool:
-        return self.pair is not None
-
-
-@dataclass(frozen=True)
-class Result:
-    row: Row
-    value: Value
-
-    @property
-    def predicted(self) -> float:
-        return self.value[1] / self.value[0] if isinstance(self.value, tuple) else self.value
-
-    @property
-    def ratio(self) -> float:
-        """Predicted over measured."""
-        return self.predicted / self.row.measured
-
-    @property
-    def error(self) -> float:
-        """How far off, as a factor minus one: 2 times and half are the same error."""
-        return max(self.ratio, 1 / self.ratio) - 1 if self.ratio > 0 else float("inf")
-
-    @property
-    def right(self) -> bool:
-        """Of a change: whether it goes the way it was measured to go."""
-        return (self.predicted < 1) == (self.row.measured < 1)
-
-
-def rows() -> list[Row]:
-    found = []
-    for row in tomllib.loads(ROWS.read_text())["row"]:
-        pair = (row["before"], row["after"]) if "before" in row else None
-        measured = pair[1] / pair[0] if pair else row["measured"]
-        told = (row.get("decides", ""), row.get("beside", False))
-        found.append(Row(row["key"], row["what"], row["unit"], row["source"], measured, pair, *told))
-    return found
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="910b1")
-    parser.add_argument("--only", default="", help="rows whose key begins so")
-    parser.add_argument("--write", action="store_true", help="write docs/validation.md, or what was fitted")
-    parser.add_argument("--fit", action="store_true", help="fit constants to the calibrating rows and print them")
-    options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs all rows: leave out --only")
-    if options.fit:
-        from validation.fit import fit, put
-
-        before = load(options.device)
-        fitted = fit(before, {row.key: row.measured for row in rows() if row.decides})
-        for name, constant in fitted.timing.items():
-            if constant != before.timing[name]:
-                print(f"{name}: {before.timing[name].value:.4g} → {constant.value:.4g} {constant.unit}")
-        if options.write:
-            put(fitted)
+    options = _options()
+    if options.only is not None:
+        public(options.only)
         return
-    bench, results = Bench(load(options.device)), []
-    begun = perf_counter()
-    for row in rows():
-        if row.key.startswith(options.only):
-            results.append(Result(row, predict(row.key, bench)))
-            told = results[-1]
-            mark = "calibrates" if row.decides else ""
-            value = " → ".join(f"{v:.4g}" for v in told.value) if isinstance(told.value, tuple) else ""
-            print(
-                f"{row.key:22} {row.unit:8} measured {row.measured:9.4g} predicted {told.predicted:9.4g} "
-                f"ratio {told.ratio:5.2f} {mark:10} {value}  [{perf_counter() - begun:.0f} s]",
-                flush=True,
-            )
-    if options.write:
-        from validation.page import write
+    try:
+        if options.repo:
+            bench = Bench(options.repo.resolve(), options.cache.resolve(), options.python)
+            with Progress(transient=True) as bar:
+                task = bar.add_task("sides of published changes", total=None)
+                refresh.changes(bench, options.data / "changes.csv", options.jobs, lambda: bar.advance(task))
+            refresh.layers(bench)
+            public("")
+        write(evidence(options.data))
+    except (BadRows, OSError) as error:
+        print(f"validate: {error}", file=sys.stderr)
+        sys.exit(2)
 
-        write(results, bench.device)
+
+def public(only: str) -> None:
+    """Prints rows as they are predicted; all of them are kept."""
+    bench, results = predictions.Bench(load("910b1")), []
+    begun = perf_counter()
+    for one in refresh.public_rows(bench, only):
+        results.append(one)
+        print(
+            f"{one.row.key:24} measured {one.row.measured:9.4g} {one.row.unit:8} predicted {one.predicted:9.4g} "
+            f"ratio {one.pair.ratio:5.2f} {'fitted' if one.row.decides else '':7} [{perf_counter() - begun:.0f} s]",
+            flush=True,
+        )
+    if not only:
+        refresh.keep_public(results, bench)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--repo", type=Path, help="the git repository of the published changes: predict all anew")
+    what.add_argument("--page", action="store_true", help="only write the page, of the predictions that are kept")
+    what.add_argument("--only", metavar="KEY", help="only print the public rows whose key begins so")
+    parser.add_argument("--python", default=sys.executable, help="a Python with torch and npuscope's dependencies")
+    parser.add_argument("--data", type=Path, default=measured.FOLDER, help="the measured tables; %(default)s")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npuscope-changes"
+    parser.add_argument("--cache", type=Path, default=cache, help="of benchmarks/changes.py; %(default)s")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ sys.path.append(str(ROOT / "benchmarks"))
 from published_changes.learn import coverage_lines, learn
 from published_changes.measures import Measured, NoScope, Scope, quantity
 from published_changes.rows import BadRows, Row, read_rows
-from published_changes.score import Prediction, guessed, score, spearman, weighted_median, weights_of
-from published_changes.tables import row_lines, scores
+from published_changes.score import Prediction, guessed, score, scores, spearman, weighted_median, weights_of
+from published_changes.tables import row_lines
 
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.bound import LIMITS

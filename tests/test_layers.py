@@ -43,7 +43,7 @@ ROOMS = {
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
-    "simulate": ["core", "chip"],
+    "simulate": ["core", "chip", "anchor"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 

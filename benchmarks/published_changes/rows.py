@@ -57,6 +57,11 @@ class Row:
         return self.after / self.before
 
     @property
+    def quantity_name(self) -> str:
+        """As the table has it: task:AIC."""
+        return f"{self.quantity}:{self.unit}" if self.unit else self.quantity
+
+    @property
     def change(self) -> float:
         """ln(after / before): negative is faster."""
         return math.log(self.ratio)

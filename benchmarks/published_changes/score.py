@@ -26,6 +26,7 @@ class Prediction:
     before: float | None = None
     after: float | None = None
     reason: str = ""
+    bounds: tuple[str, str] = ("", "")  # what limits the run before and after, where that is known
 
     @property
     def ran(self) -> bool:
@@ -116,6 +117,22 @@ SPLITS: dict[str, Callable[[Row], bool]] = {
     "neutral or slower": lambda row: row.change > -NEUTRAL,
     "faster by over 15 %": lambda row: row.ratio < LARGE,
 }
+
+
+def scores(predictions: Sequence[Prediction]) -> dict[str, Score]:
+    """All rows, the two guesses on the same rows, and the splits."""
+    rows = [one.row for one in predictions]
+    weights = weights_of(rows)
+    found = {
+        "all": score(predictions, weights),
+        "always -10 %": score(guessed(rows, 0.9), weights),
+        "no change": score(guessed(rows, 1.0), weights),
+    }
+    for name, chosen in SPLITS.items():
+        mine = [one for one in predictions if chosen(one.row)]
+        if mine:
+            found[name] = score(mine, weights)
+    return found
 
 
 def weighted_median(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -5,25 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from published_changes.score import SPLITS, Prediction, Score, guessed, score, weights_of
+from published_changes.score import Prediction, Score
 
 HEAD = f"{'':22}{'rows':>5}{'ran':>5}{'direction':>11}{'of ran':>8}{'median':>8}{'within 15 %':>13}{'rho':>7}"
-
-
-def scores(predictions: Sequence[Prediction]) -> dict[str, Score]:
-    """All rows, the two guesses on the same rows, and the splits."""
-    rows = [one.row for one in predictions]
-    weights = weights_of(rows)
-    found = {
-        "all": score(predictions, weights),
-        "always -10 %": score(guessed(rows, 0.9), weights),
-        "no change": score(guessed(rows, 1.0), weights),
-    }
-    for name, chosen in SPLITS.items():
-        mine = [one for one in predictions if chosen(one.row)]
-        if mine:
-            found[name] = score(mine, weights)
-    return found
 
 
 def score_lines(found: dict[str, Score], mark: str = "") -> list[str]:
@@ -49,8 +33,7 @@ def row_lines(predictions: Sequence[Prediction], other: dict[str, Prediction] | 
     for one in predictions:
         row = one.row
         measured = f"{_three(row.before)}, {_three(row.after)}"
-        name = f"{row.quantity}:{row.unit}" if row.unit else row.quantity
-        head = f"{row.id:10}{name:14}{measured:>24}{row.ratio:7.2f}  "
+        head = f"{row.id:10}{row.quantity_name:14}{measured:>24}{row.ratio:7.2f}  "
         if one.ran:
             assert one.before is not None
             assert one.after is not None

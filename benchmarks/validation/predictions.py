@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from validation.idle import idle_with_ready
+from validation.public import Value
 from validation.variants import MODELS, folder
 
 from npuscope.device.chip import Device
@@ -27,7 +28,6 @@ A8W8_CONTEXT = "128"
 A8W8_CHANGES = {"npair": ("--fuse-out-proj-npair",), "qk_norm": ("--fused-qkv-dequant", "--fused-qk-norm")}
 US = 1e3  # nanoseconds
 
-Value = float | tuple[float, float]
 _recordings: dict[tuple[str, ...], Recording] = {}
 
 

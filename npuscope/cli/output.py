@@ -30,6 +30,15 @@ ProgramNumber = Annotated[
     int | None, typer.Option("--program", help="Which of several that the file runs, counted from 0.")
 ]
 Jitter = Annotated[int | None, typer.Option("--jitter", min=0, help="Noise on the blocks' times, with this seed.")]
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        "--measured",
+        metavar="OLD.py=CAPTURE",
+        help="A capture of the program before the change: predict the change on top of it (docs/anchor.md). OLD.py "
+        "runs with the arguments after --, without --set.",
+    ),
+]
 PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]

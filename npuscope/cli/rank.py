@@ -10,6 +10,8 @@ Examples:
 
   npuscope rank A.py B.py C.py --engine ray --results ranked.jsonl --json
 
+  npuscope rank A.py B.py --measured A.py=run/chip_swimlane_records.json   (on top of a capture of A.py)
+
 The first file is the baseline. What does not fit is listed with its error. Exit code 1 where nothing fits.
 """
 

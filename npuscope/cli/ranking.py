@@ -12,6 +12,7 @@ from npuscope.cli.output import (
     HtmlFile,
     Jitter,
     JsonFlag,
+    Measured,
     PlotFile,
     ProgramNumber,
     RingSlots,
@@ -49,6 +50,7 @@ def command(
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
     ring_slots: RingSlots = None,
+    measured: Measured = None,
     jitter: Jitter = None,
     results: Annotated[
         str | None,
@@ -62,29 +64,40 @@ def command(
     plot: PlotFile = None,
     json: JsonFlag = False,
 ) -> None:
+    from dataclasses import replace
     from pathlib import Path
 
     from npuscope.analysis.comparison import compare_explained
     from npuscope.analysis.explanation import explain
+    from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.lower.lowering import LoweringOptions
+    from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
     from npuscope.report.document import Say, as_page
     from npuscope.report.html import compare_page
     from npuscope.report.rank import rank, title_of
     from npuscope.report.rank import why as why_it_wins
     from npuscope.simulate.programs import chip_to_time
     from npuscope.simulate.results import variant_rows
-    from npuscope.simulate.variants import Variant, outcomes, ranked, simulated
+    from npuscope.simulate.variants import Footing, Variant, outcomes, ranked, simulated
 
     chip = chip_to_time(device)
     argv = tuple(context.meta.get(AFTER, ()))
     variants = _variants(files, setting or [], Variant("", "", argv, (), device, program, ring_slots, jitter))
-    check_outputs(files, results, html, plot)
+    check_outputs([*files, *(files_of(measured) if measured else ())], results, html, plot)
     with progress_bar():
+        before = None
+        if measured is not None:
+            before = anchor_of(measured, argv, chip, LoweringOptions(ring_slots=ring_slots), program, {})
+            old = before.anchor.old
+            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.name)
+            variants = [replace(variant, footing=footing) for variant in variants]
         found = outcomes(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
         able = [one for one in order if one.error is None]
         title = title_of(files, chip.name, found)
-        pages = {plot: lambda: as_page("Variants", rank(title, order, found[0], top, variants))}
+        on_top = [] if before is None else list(anchor(*before))
+        pages = {plot: lambda: as_page("Variants", [*rank(title, order, found[0], top, variants), *on_top])}
         comparison = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
@@ -92,13 +105,15 @@ def command(
             names = slower[0].variant, able[0].variant
             a, b = (explain(simulated(next(v for v in variants if v.name == name)).trace) for name in names)
             comparison = compare_explained(a, b)
-            pages[html] = lambda: compare_page(names, comparison)
+            pages[html] = lambda: compare_page(names, comparison, [] if before is None else anchor_sections(*before))
         written = write_reports(pages)
     if json:
         settings = {variant.name: dict(variant.settings) for variant in variants}
-        print_json(variant_rows(order, found[0], settings))
+        rows = variant_rows(order, found[0], settings)
+        print_json(rows if before is None else {"variants": rows, "anchor": anchor_dict(*before)})
     else:
         parts: list[Part] = [*rank(title, order, found[0], top, variants)]
+        parts += on_top
         if comparison is not None and why:
             parts += why_it_wins(slower[0], able[0], comparison)
         if html is not None and comparison is None:

@@ -10,6 +10,8 @@ Examples:
 
   npuscope simulate decode_layer.py --pipes gate_proj   (inside one block: who waited for whom)
 
+  npuscope simulate new.py --measured old.py=run/chip_swimlane_records.json -- --max-seq 4096   (on top of a capture)
+
 Exit code 1 where the program does not fit on the chip.
 """
 
@@ -24,6 +26,7 @@ from npuscope.cli.output import (
     HtmlFile,
     Jitter,
     JsonFlag,
+    Measured,
     ProgramNumber,
     RingSlots,
     SetOption,
@@ -51,6 +54,7 @@ def command(
     pipes: Annotated[
         str | None, typer.Option("--pipes", help="Look inside one block of this kernel; -o then writes its pipes.")
     ] = None,
+    measured: Measured = None,
     jitter: Jitter = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Explain the run, or only its times.")] = True,
     html: HtmlFile = None,
@@ -59,14 +63,17 @@ def command(
 ) -> None:
     from npuscope.analysis import explain
     from npuscope.check.run import unfit
+    from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lower.lowering import LoweringOptions
+    from npuscope.report.anchor import Anchored, sections
     from npuscope.report.html import report_page
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
     from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_told
     from npuscope.report.simulate import simulate as simulate_report
+    from npuscope.simulate.anchor.prediction import predict
     from npuscope.simulate.inside import inside
     from npuscope.simulate.jitter import with_jitter
     from npuscope.simulate.programs import chip_to_time, program_of
@@ -75,9 +82,12 @@ def command(
 
     if pipes is not None and jitter is not None:
         raise NpuscopeError("--jitter is about the run, not about the inside of a block")
-    check_outputs([file], out, html)
+    if pipes is not None and measured is not None:
+        raise NpuscopeError("--measured is about the run, not about the inside of a block")
+    check_outputs([file, *(files_of(measured) if measured else ())], out, html)
     target = None if out is None else check_target(out)
-    settings = settings_of([*(setting or []), *([] if layers is None else [f"LAYERS={layers}"])])
+    of_both = [] if layers is None else [f"LAYERS={layers}"]  # of a program before the change, too
+    settings = settings_of([*(setting or []), *of_both])
     chip = chip_to_time(device)
     lowering = LoweringOptions(ring_slots=ring_slots)
     with progress_bar():
@@ -100,14 +110,21 @@ def command(
             else:
                 print_report(pipes_report(file, block), [*([out] if out else []), *written])
             return
+        anchored = None
+        if measured is not None:
+            before = anchor_of(measured, arguments or [], chip, lowering, program, settings_of(of_both))
+            anchored = Anchored(before.program, before.capture, predict(before.anchor, simulated))
+            simulated = anchored.prediction.run
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
         explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         if out is not None:
             simulated.trace.write(out, target)
-        written = write_reports({html: lambda: report_page(file, explained, told=wall_told(simulated))})
+        first = sections(anchored) if anchored else []
+        told = wall_told(simulated, anchored)
+        written = write_reports({html: lambda: report_page(file, explained, told=told, first=first)})
     written = [*([out] if out else []), *written]
     if json:
-        print_json(simulate_dict(file, simulated, explained.busy))
+        print_json(simulate_dict(file, simulated, explained.busy, anchored))
     else:
-        print_report(simulate_report(file, simulated, explained, brief=not report, wide=wide), written)
+        print_report(simulate_report(file, simulated, explained, not report, wide, anchored), written)

@@ -14,21 +14,24 @@ from npuscope.report.timeline import timeline
 MODULES = ("format", "colors", "decode", "swimlane", "charts", "table", "sections", "theme", "main")
 MOST_ROWS = 2000  # of a table on a page
 Links = Sequence[tuple[str, str]]
+Section = tuple[str, Sequence[str], Sequence[Table]]  # title, sentences, tables
 
 
-def report_page(name: str, explained: Explanation, links: Links = (), told: str = "") -> str:
-    """The page of one trace; `told` comes first below the title."""
+def report_page(
+    name: str, explained: Explanation, links: Links = (), told: str = "", first: Sequence[Section] = ()
+) -> str:
+    """The page of one trace; `told` comes first below the title, `first` before what every report has."""
     work = explained.work
     subtitle = told and f"{told}; "
     subtitle += f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
-    return _page(name, subtitle, _sides([name], [explained]), None, links)
+    return _page(name, subtitle, _sides([name], [explained]), None, links, first)
 
 
-def compare_page(names: tuple[str, str], comparison: Comparison) -> str:
-    """The page of two traces, left and right on one time axis."""
+def compare_page(names: tuple[str, str], comparison: Comparison, first: Sequence[Section] = ()) -> str:
+    """The page of two traces, left and right on one time axis; `first` comes before what every such page has."""
     sides = _sides(names, (comparison.a, comparison.b))
     told = {**comparison.as_dict(), "columns": _heads(comparison.tables().values())}
-    return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, told, ())
+    return _page(f"{names[0]} against {names[1]}", "A left, B right", sides, told, (), first)
 
 
 def _sides(names: Sequence[str], explained: Sequence[Explanation]) -> list[dict[str, object]]:
@@ -67,6 +70,22 @@ def _trimmed(e: Explanation) -> dict[str, object]:
     }
 
 
-def _page(title: str, subtitle: str, sides: list[dict[str, object]], comparison: object, links: Links) -> str:
-    data = {"title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links)}
+def _page(
+    title: str,
+    subtitle: str,
+    sides: list[dict[str, object]],
+    comparison: object,
+    links: Links,
+    first: Sequence[Section] = (),
+) -> str:
+    data = {
+        "title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links),
+        "first": [
+            {
+                "title": head, "notes": list(told),
+                "tables": [{"columns": one.heads(), "rows": one.rows()} for one in tables],
+            }
+            for head, told, tables in first
+        ],
+    }  # fmt: skip
     return scripted_page(MODULES, data, "`npuscope report --md` makes one without.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -28,7 +29,8 @@ PER_KERNEL = Columns(
 )
 
 
-def per_kernel(simulated: Simulated, busy: Busy) -> Table:
+def per_kernel(simulated: Simulated, busy: Busy, spread: Mapping[str, tuple[float, float]] | None = None) -> Table:
+    """`spread`: of a kernel the ends of its interval as multiples of its mean, where a capture makes them its own."""
     tasks = simulated.prepared.program.recording.tasks
     counts = pl.DataFrame(
         {"kernel": [t.kernel for t in tasks], "blocks": simulated.prepared.job.blocks},
@@ -36,6 +38,9 @@ def per_kernel(simulated: Simulated, busy: Busy) -> Table:
     )
     launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
     likely = time_estimate(1.0, "kernel", simulated.bound.name)
-    low, high = ((pl.col("mean_ns") * factor).round().cast(pl.Int64) for factor in (likely.low, likely.high))
+    ends = {**(spread or {})}
+    factors = [ends.get(name, (likely.low, likely.high)) for name in busy.kernels["kernel"].to_list()]
+    low, high = ((pl.col("mean_ns") * pl.Series([pair[n] for pair in factors], dtype=pl.Float64)) for n in range(2))
+    low, high = (end.round().cast(pl.Int64) for end in (low, high))
     kernels = busy.kernels.join(launched, on="kernel", how="left", maintain_order="left")
     return Table(PER_KERNEL, kernels.with_columns(pl.concat_list(low, high).alias("mean_interval_ns")))

@@ -21,7 +21,7 @@ from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
 from npuscope.simulate.estimate_forms import COMPARED, INTERVAL
-from npuscope.simulate.uncertainty import Against, Estimate, against, time_estimate
+from npuscope.simulate.uncertainty import Against, Estimate, against, time_after, time_estimate
 
 OURS = b'{"variant": "'
 
@@ -86,6 +86,8 @@ class Outcome:
     memory: Fullest | None = None
     error: str | None = None
     finding: str | None = None
+    before_ns: int | None = None  # the anchored wall of the program that a capture is of, and its bound
+    before_bound: str | None = None
 
     def as_dict(self) -> dict[str, object]:
         """A line of `--results`: what there is."""
@@ -114,7 +116,12 @@ def against_first(one: Outcome, baseline: Outcome) -> Against | None:
 
 
 def wall_estimate(one: Outcome) -> Estimate | None:
-    return None if one.wall_ns is None else time_estimate(one.wall_ns, "wall", one.bound or "")
+    """With a capture below it as sure as the change from it, else as any wall."""
+    if one.wall_ns is None:
+        return None
+    if one.before_ns and one.wall_ns:
+        return time_after(one.wall_ns, against(one.before_ns, one.wall_ns, one.before_bound or "", one.bound or ""))
+    return time_estimate(one.wall_ns, "wall", one.bound or "")
 
 
 def _likely(one: Outcome, baseline: Outcome) -> dict[str, object]:

@@ -42,6 +42,23 @@ Kernels: TypeAlias = tuple[pl.Series, Ints]  # of each task its kernel's name an
 def trace_of(prepared: Prepared, times: Times) -> Trace:
     machine, job = prepared.machine, prepared.job
     recording = prepared.program.recording
+    slices = slices_of(prepared, times)
+    notes: dict[str, object] = {
+        "program": recording.program,
+        "num_cores": 3 * machine.clusters,
+        "whole_graph": True,  # where there are no edges, nobody waits for anybody
+    }
+    counters = counters_of(job, machine, times)
+    records = slices.height + counters.height
+    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=records, notes=notes)
+    edges = timeless_trace(recording, prepared.program.graph).edges.filter(pl.col("src") >= 0)
+    return Trace.of(slices.sort("start", maintain_order=True), lanes_of(prepared), meta, edges, counters)
+
+
+def slices_of(prepared: Prepared, times: Times) -> pl.DataFrame:
+    """Blocks on their cores, the scheduler's turns and the orchestrator's submissions."""
+    machine, job = prepared.machine, prepared.job
+    recording = prepared.program.recording
     first_core = machine.threads + 1
     names = [task.kernel for task in recording.tasks] or [""]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -49,7 +66,7 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     ran = np.flatnonzero(times.core >= 0)
     is_mixed = job.shape[job.task_of[ran]] == MIX if len(ran) else np.zeros(0, bool)
     mixed = ran[is_mixed]
-    parts = prepared.classes.parts()[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
+    parts = _parts(prepared)[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
     share = np.ones(len(ran))
     share[is_mixed] = parts[:, 0]
     cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels, share)
@@ -61,17 +78,14 @@ def trace_of(prepared: Prepared, times: Times) -> Trace:
     ]
     cores = _with_slots(pl.concat([cube, *vectors]))
     slices = pl.concat([cores, _scheduler(prepared, times), _orchestrator(prepared, times)], how="diagonal")
-    slices = slices.with_columns(phase=phase_of(pl.col("marker")))
-    notes: dict[str, object] = {
-        "program": recording.program,
-        "num_cores": 3 * machine.clusters,
-        "whole_graph": True,  # where there are no edges, nobody waits for anybody
-    }
-    counters = counters_of(job, machine, times)
-    records = slices.height + counters.height
-    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=records, notes=notes)
-    edges = timeless_trace(recording, prepared.program.graph).edges.filter(pl.col("src") >= 0)
-    return Trace.of(slices.sort("start", maintain_order=True), _lanes(prepared), meta, edges, counters)
+    return slices.with_columns(phase=phase_of(pl.col("marker")))
+
+
+def _parts(prepared: Prepared) -> Floats:
+    """Of each class of the job; where noise made several classes of each, they are neighbours."""
+    parts = prepared.classes.parts()
+    found: Floats = np.repeat(parts, len(prepared.job.run) // len(parts), axis=0)
+    return found
 
 
 def _ns(values: Floats) -> Ints:
@@ -153,7 +167,7 @@ def _marked(label: str, lanes: Ints, begin: Floats, end: Floats, extra: Ints | N
     return frame.with_columns(kernel=pl.lit(label), kind=pl.lit("schedule"), marker=pl.lit(label), **told)
 
 
-def _lanes(prepared: Prepared) -> pl.DataFrame:
+def lanes_of(prepared: Prepared) -> pl.DataFrame:
     """Named as the runtime's own traces name them."""
     machine = prepared.machine
     roles = [*(f"scheduler {n}" for n in range(machine.threads)), "orchestrator"]

@@ -72,9 +72,21 @@ def time_estimate(time: float, quantity: str, bound: str, misses: Misses | None 
     return Estimate(time, time * math.exp(low), time * math.exp(high), COVERAGE, basis)
 
 
-def against(a: float, b: float, bound_a: str, bound_b: str, misses: Misses | None = None) -> Against:
-    """The wall B against the wall A, each with what limits it. Both times are above 0."""
-    return _compared(math.log(b / a), "wall", kind_of(bound_a, bound_b), misses or known_misses())
+def against(
+    a: float, b: float, bound_a: str, bound_b: str, misses: Misses | None = None, quantity: str = "wall"
+) -> Against:
+    """The time B against the time A, each with what limits its run. Both times are above 0."""
+    return _compared(math.log(b / a), quantity, kind_of(bound_a, bound_b), misses or known_misses())
+
+
+def time_after(time: float, change: Against) -> Estimate:
+    """A predicted time that stands on a measured one: all that is unknown is the change between them.
+
+    A published ratio's miss is the miss of the time after, foretold from the measured time before.
+    """
+    ratio = change.ratio
+    low, high = (time * end / ratio.value for end in (ratio.low, ratio.high))
+    return replace(ratio, value=time, low=low, high=high)
 
 
 def _compared(change: float, quantity: str, kind: str, misses: Misses) -> Against:

@@ -21,12 +21,22 @@ from npuscope.check.memory.usage import usages
 from npuscope.device.listing import listed
 from npuscope.errors import NpuscopeError
 from npuscope.lower.lowering import LoweringOptions
+from npuscope.simulate.anchor.factors import Factors, anchored
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.tile.record.rings import ring_sizes
 from npuscope.tile.script.settings import UnknownSetting
+
+
+@dataclass(frozen=True)
+class Footing:
+    """What a capture gives variants to stand on: its factors, and the anchored run of the program that it is of."""
+
+    factors: Factors
+    wall_ns: int
+    bound: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class Variant:
     program: int | None = None
     ring_slots: int | None = None
     jitter: int | None = None
+    footing: Footing | None = None
 
     @cached_property
     def key(self) -> str:
@@ -52,6 +63,8 @@ class Variant:
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
         rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
         told.update(repr(rest).encode())
+        if self.footing is not None:
+            told.update(f"{self.footing.factors.key} {self.footing.wall_ns} {self.footing.bound}".encode())
         return told.hexdigest()[:24]
 
 
@@ -71,6 +84,8 @@ def simulated(variant: Variant) -> Simulated:
             variant.file, variant.argv, chip, lowering, variant.program, settings=dict(variant.settings)
         )
     found = simulate(fitting(program))
+    if variant.footing is not None:
+        found = anchored(found.prepared, variant.footing.factors)
     return found if variant.jitter is None else with_jitter(found, variant.jitter)
 
 
@@ -82,7 +97,7 @@ def outcome(variant: Variant) -> Outcome:
         raise
     except NpuscopeError as error:
         return Outcome(variant.name, variant.key, error=str(error))
-    job = one.prepared.job
+    job, footing = one.prepared.job, variant.footing
     fullest = max(usages(one.prepared.program.planned.values()), key=lambda usage: usage.share, default=None)
     memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
     return Outcome(
@@ -94,6 +109,8 @@ def outcome(variant: Variant) -> Outcome:
         one.bound.name,
         memory,
         finding="; ".join(notice.message for notice in one.grave) or None,
+        before_ns=None if footing is None else footing.wall_ns,
+        before_bound=None if footing is None else footing.bound,
     )
 
 

@@ -2,7 +2,7 @@
 
 import { element } from "./format.js";
 import { readData } from "./decode.js";
-import { blockers, comparedKernels, fanOut, gapWaterfall, gaps, heat, kernelTable, ledger, overlap, path, remarks, scheduling, steps, tiles, timeline, timelineTools, titled } from "./sections.js";
+import { blockers, comparedKernels, fanOut, gapWaterfall, gaps, heat, kernelTable, ledger, overlap, path, remarks, said, scheduling, steps, tiles, timeline, timelineTools, titled } from "./sections.js";
 import { themeButton } from "./theme.js";
 
 function heading(data, repaint) {
@@ -56,6 +56,6 @@ const swimlanes = [];
 document.title = `${data.title} · npuscope`;
 const repaint = () => { for (const lane of swimlanes) lane.draw(); for (const side of data.sides) side.repaint?.(); };
 const parts = data.comparison === null ? onePage(data, swimlanes) : comparePage(data, swimlanes);
-document.getElementById("page").append(heading(data, repaint), ...parts.filter(part => part !== null));
+document.getElementById("page").append(heading(data, repaint), ...data.first.map(said), ...parts.filter(part => part !== null));
 globalThis.npuscope = { data, swimlanes };
 document.documentElement.dataset.ready = "true";

@@ -22,6 +22,11 @@ function tile(value, what) {
   return element("div", { class: "tile" }, element("b", {}, value), element("span", {}, what));
 }
 
+// What a command says before what every page has: sentences and tables.
+export function said(section) {
+  return titled(section.title, notes(section.notes), ...section.tables.map(table => sortable(table.columns, table.rows)));
+}
+
 export function remarks(report) {
   return notes(report.notes);
 }

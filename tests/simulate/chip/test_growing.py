@@ -17,7 +17,6 @@ from npuscope.analysis import explain
 from npuscope.device.chip import Constant, Device, load
 from npuscope.lower.program import Program
 from npuscope.report.simulate import simulate_dict
-from npuscope.simulate.bound import bound_of
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.growing import run_on
 from npuscope.simulate.chip.job import HEAP, SLOTS
@@ -73,9 +72,8 @@ def simulated(**limits: float) -> Simulated:
 
 
 def told(run: Simulated) -> dict[str, Any]:
-    bound = bound_of(run.prepared.job, run.prepared.machine, run.times, run.wall)
     explained = explain(run.trace)
-    found = simulate_dict("turns.py", run, bound, explained.busy)
+    found = simulate_dict("turns.py", run, explained.busy)
     assert [notice.message for notice in run.grave] == [one["message"] for one in found["findings"]]
     return found
 

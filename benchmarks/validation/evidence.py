@@ -1,0 +1,106 @@
+"""All that the page of validation is written from: measured tables, and predictions kept in `predicted/`.
+
+    changes.json         both sides of every published change, with what limits each run
+    blocks.json          the kernels of two public layers
+    public.json          the rows of rows.toml, and the median submission of the Qwen3-14B layer
+    crossvalidated.json  every published change, predicted with constants that were fitted without its commit
+    ablation.json        the score of the published changes without each mechanism
+
+The first three are written by `refresh.py`; the last two by the fit, and without them the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from published_changes.results import read_results
+from published_changes.rows import Row, read_rows
+from published_changes.score import Prediction
+from validation import blocks, measured, public
+from validation.results import Pair
+
+from npuscope.device.chip import Device, load
+from npuscope.simulate.misses import Misses
+from npuscope.simulate.uncertainty import known_misses
+
+KEPT = Path(__file__).parent / "predicted"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """A mechanism with its constants, the score without it, and the rows that it brought near."""
+
+    mechanism: str
+    constants: tuple[str, ...]
+    without: Mapping[str, float]
+    fixed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measured beside predicted; None is a part that was not run. `simulators`: who predicted each part."""
+
+    device: Device
+    simulators: Mapping[str, str]
+    changes: Sequence[Prediction]
+    left_out: Sequence[Prediction] | None
+    ablation: Sequence[Ablated] | None
+    blocks: Mapping[str, blocks.Compared]
+    phases: Sequence[tuple[measured.Phase, Pair]]
+    public: Sequence[public.Result]
+    misses: Misses
+
+
+def evidence(data: Path, kept: Path = KEPT) -> Evidence:
+    """What is at hand; `data` has the measured tables."""
+    device, rows = load("910b1"), read_rows(data / "changes.csv")
+    told = {name: json.loads((kept / f"{name}.json").read_text()) for name in ("changes", "blocks", "public")}
+    changes = read_results(kept / "changes.json", rows)
+    layers = {
+        program.key: blocks.compared(
+            measured.kernels(data, program.table),
+            [blocks.Simulated(**one) for one in told["blocks"]["programs"][program.key]],
+            program.other,
+        )
+        for program in blocks.PROGRAMS
+    }
+    values = told["public"]["rows"]
+    return Evidence(
+        device,
+        {name: one["simulator"] for name, one in told.items()},
+        [changes.get(row.id, Prediction(row, reason="was not run")) for row in rows],
+        _optional(kept / "crossvalidated.json", lambda one: _left_out(rows, one["rows"])),
+        _optional(kept / "ablation.json", _ablated),
+        layers,
+        blocks.phase_pairs(measured.phases(data), device, told["public"]["submit_us"]),
+        [public.Result(row, _value(values[row.key])) for row in public.rows()],
+        known_misses(),
+    )
+
+
+def _optional(file: Path, made: Callable[..., T]) -> T | None:
+    return made(json.loads(file.read_text())) if file.is_file() else None
+
+
+def _value(told: float | list[float]) -> public.Value:
+    return (told[0], told[1]) if isinstance(told, list) else told
+
+
+def _left_out(rows: Sequence[Row], told: Sequence[Mapping[str, str | float]]) -> list[Prediction]:
+    ratios = {one["id"]: float(one["predicted_ratio"]) for one in told}
+    return [
+        Prediction(row, 1.0, ratios[row.id]) if row.id in ratios else Prediction(row, reason="was not run")
+        for row in rows
+    ]
+
+
+def _ablated(told: Sequence[Mapping[str, object]]) -> list[Ablated]:
+    return [
+        Ablated(str(one["mechanism"]), tuple(one["constants"]), dict(one["without"]), tuple(one["fixed"]))  # type: ignore[arg-type, call-overload]
+        for one in told
+    ]

@@ -1,0 +1,58 @@
+"""Predicts everything on the page of validation anew and keeps it in `predicted/`. Measured figures are not kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from published_changes.results import predictions_of, results_dict
+from published_changes.rows import read_rows
+from published_changes.runs import ROOT, Bench, Failed, version
+from validation import blocks, predictions, public
+from validation.evidence import KEPT
+
+US = 1e3
+
+
+def changes(bench: Bench, table: Path, jobs: int, done: Callable[[], None], kept: Path = KEPT) -> None:
+    """Both sides of every published change; a side that this version of npuscope has run is not run again."""
+    rows = read_rows(table)
+    outcomes = bench.run_all([side for row in rows for side in row.sides.values()], jobs, done)
+    told = results_dict(bench.versions[0], predictions_of(rows, outcomes))
+    assert isinstance(told["rows"], list)
+    names = ("id", "predicted_before_ns", "predicted_after_ns", "bounds", "reason")
+    told = {"simulator": told["simulator"], "rows": [{name: one[name] for name in names} for one in told["rows"]]}
+    _keep(kept / "changes.json", told)
+
+
+def layers(bench: Bench, kept: Path = KEPT) -> None:
+    """The kernels of the layers whose blocks were measured."""
+    found = {}
+    for program in blocks.PROGRAMS:
+        bench.tree(program.side.commit)
+        run = bench.run(program.side)
+        if isinstance(run, Failed):
+            raise SystemExit(f"validate: {program.title}: {run.reason}")
+        found[program.key] = [asdict(one) for one in blocks.simulated(run)]
+    _keep(kept / "blocks.json", {"simulator": bench.versions[0], "programs": found})
+
+
+def public_rows(bench: predictions.Bench, only: str = "") -> Iterator[public.Result]:
+    """Results of rows.toml one after the other, those whose key begins so."""
+    for row in public.rows():
+        if row.key.startswith(only):
+            yield public.Result(row, predictions.predict(row.key, bench))
+
+
+def keep_public(results: list[public.Result], bench: predictions.Bench, kept: Path = KEPT) -> None:
+    submit = float(np.median(bench.layer().prepared.job.submit)) / US
+    rows = {one.row.key: one.value for one in results}
+    _keep(kept / "public.json", {"simulator": version(ROOT), "submit_us": submit, "rows": rows})
+
+
+def _keep(file: Path, told: Mapping[str, object]) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
