@@ -1,8 +1,8 @@
 """Fits the constants of the model to what was measured on the chip, and says what each mechanism is worth.
 
-    python benchmarks/fit.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH            prints the constants
-    python benchmarks/fit.py … --write                                                  and writes them to the device files
-    python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json           for docs/validation.md
+    python benchmarks/fit.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH           prints the constants
+    python benchmarks/fit.py … --write                                                 and writes them to the device file
+    python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json          for docs/validation.md
 
 Evidence: the published changes, the mean run times of blocks and the public measurements that calibrate
 (fitting/evidence.py, validation/rows.toml). What may move, and how far, is in fitting/mechanisms.py; how, in
@@ -16,31 +16,32 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from math import exp, log
+import tomllib
+from collections.abc import Iterable, Mapping
+from math import exp
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fitting.evidence import Evidence, Table, of_changes, of_tables, tables
+from fitting.evidence import Told, of_blocks, of_changes, of_public
 from fitting.mechanisms import MECHANISMS, bounds
 from fitting.solve import Point, look, loss_of, moved_point, predicted_after, step
 from fitting.workbench import Workbench, value_of
 from published_changes.rows import Row, read_rows
 from published_changes.runs import Bench
-from published_changes.score import Prediction
-from published_changes.tables import scores
+from published_changes.score import Prediction, scores
 from rich.console import Console
 from rich.progress import track
-from validate import rows as public_rows
+from validation import blocks, measured, public
 
-from npuscope.device.chip import load
+from npuscope.device.chip import load, names
 
 DEVICE = "ascend910b1"
+TAKEN = "taken from the 910B"  # as the sources of other files say
 FILES = Path(__file__).resolve().parents[1] / "npuscope" / "device"
 SLOW = ("c90", "layer_idle_AIC")  # public rows that decide constants of the scheduler and take long
+MUCH = 0.05  # of a logarithm
 LEAST = 1e-4  # of the loss that is worth a move
 STEPS = (1.25, 1.1)  # of one constant at a time
 ERR = Console(stderr=True)
@@ -49,26 +50,24 @@ ERR = Console(stderr=True)
 class Fit:
     """Evidence at hand, and what the model says of it at a point."""
 
-    def __init__(self, changes: list[Row], means: list[Table], bench: Bench, jobs: int) -> None:
-        self.changes, self.tables = changes, means
-        self.held: dict[str, float] = {}
-        self.public = {
-            row.key: row.measured for row in public_rows() if row.decides and row.key not in SLOW and row.unit != "%"
-        }
-        sides = [*(side for row in changes for side in row.sides.values()), *(table.side for table in means)]
-        with ERR.status("programs"):
-            missing = [side for side in sides if not bench.recording(side).is_file()]
-            bench.run_all(missing, jobs, lambda: None)
+    def __init__(self, changes: list[Row], folder: Path, bench: Bench, jobs: int, held: Mapping[str, float]) -> None:
+        self.changes, self.held = changes, held
+        self.tables = {one.key: measured.kernels(folder, one.table) for one in blocks.PROGRAMS}
+        decide = (row for row in public.rows() if row.decides and row.key not in SLOW and row.unit != "%")
+        self.public = {row.key: row.measured for row in decide}
+        sides = [*(side for row in changes for side in row.sides.values()), *(one.side for one in blocks.PROGRAMS)]
+        with ERR.status("programs that were not recorded yet"):
+            bench.run_all([side for side in sides if not bench.recording(side).is_file()], jobs, lambda: None)
         kept = {side: bench.recording(side) for side in dict.fromkeys(sides)}
         self.workbench = Workbench({side: file for side, file in kept.items() if file.is_file()}, self.public, jobs)
 
-    def trial(self, point: Mapping[str, float]) -> list[tuple[Evidence, float]]:
+    def trial(self, point: Mapping[str, float]) -> list[Told]:
         outcome = self.workbench.run({**self.held, **point})
-        found = [*of_changes(self.changes, outcome.runs), *of_tables(self.tables, outcome.runs)]
-        for key, value in outcome.public.items():
-            predicted = value[1] / value[0] if isinstance(value, tuple) else value
-            found.append((Evidence(key, "public", "public", 1.0, log(self.public[key])), log(predicted)))
-        return found
+        return [
+            *of_changes(self.changes, outcome.runs),
+            *of_blocks(self.tables, outcome.runs),
+            *of_public(self.public, outcome.public),
+        ]
 
     def fitted(self, point: Point, rounds: int) -> Point:
         """Steps along the slopes while the loss falls, then one constant after the other."""
@@ -112,34 +111,22 @@ class Fit:
         return found
 
     def ablation(self, point: Point) -> list[dict[str, object]]:
+        """The score without each mechanism, and what each brings nearer or takes further away."""
         base = self.trial(point)
-        found = []
+        found = [_ablated("", (), self.score(base), {})]
         for mechanism in track(MECHANISMS, "without each mechanism", console=ERR):
             other = dict(self.trial({**point, **mechanism.off}))
-            nearer = {
+            gains = {
                 one.name: abs(other[one] - one.measured) - abs(value - one.measured)
                 for one, value in base
                 if one.kind != "side" and one in other
             }
             found.append(
-                {
-                    "mechanism": mechanism.name,
-                    "constants": sorted({*mechanism.free, *mechanism.off}),
-                    "without": self.score(list(other.items())),
-                    "fixed": [name for name, gain in sorted(nearer.items(), key=lambda item: -item[1]) if gain > 0.05][
-                        :6
-                    ],
-                    "cost": [name for name, gain in sorted(nearer.items(), key=lambda item: item[1]) if gain < -0.05][
-                        :6
-                    ],
-                }
+                _ablated(mechanism.name, {*mechanism.free, *mechanism.off}, self.score(list(other.items())), gains)
             )
-        return [
-            {"mechanism": "all of them", "constants": [], "without": self.score(base), "fixed": [], "cost": []},
-            *found,
-        ]
+        return found
 
-    def score(self, trial: list[tuple[Evidence, float]]) -> dict[str, float | None]:
+    def score(self, trial: list[Told]) -> dict[str, float | None]:
         predicted = {one.name: value for one, value in trial if one.kind == "change"}
         rows = [
             Prediction(row, 1.0, exp(predicted[row.id])) if row.id in predicted else Prediction(row)
@@ -157,16 +144,50 @@ class Fit:
         }
 
 
+def _ablated(
+    name: str, constants: Iterable[str], score: Mapping[str, float | None], gains: Mapping[str, float]
+) -> dict[str, object]:
+    ordered = sorted(gains, key=lambda one: -gains[one])
+    return {
+        "mechanism": name or "all mechanisms",
+        "constants": sorted(constants),
+        "without": score,
+        "fixed": [one for one in ordered if gains[one] > MUCH][:6],
+        "cost": [one for one in reversed(ordered) if gains[one] < -MUCH][:6],
+    }
+
+
 def write(point: Point) -> None:
-    """Puts the constants into the device's file."""
-    file = FILES / f"{DEVICE}.toml"
+    """Puts the constants into the device's file, and into those that take them over or have memory in proportion."""
+    _put(DEVICE, point)
+    rate, wide = point["timing.hbm_rate"], load(DEVICE).bandwidth
+    for name in names():
+        other = load(name)
+        own = tomllib.loads((FILES / f"{name}.toml").read_text())
+        taken = {
+            constant: value
+            for constant, value in point.items()
+            if TAKEN in _source(own, constant) and constant != "timing.hbm_rate"
+        }
+        if name != DEVICE and "hbm_rate" in own.get("timing", {}):
+            taken["timing.hbm_rate"] = float(f"{rate * other.bandwidth / wide:.4g}")
+        _put(name, taken)
+
+
+def _source(own: Mapping[str, Mapping[str, Mapping[str, str]]], constant: str) -> str:
+    table, key, *_ = constant.split(".")
+    return own.get(table, {}).get(key, {}).get("source", "")
+
+
+def _put(name: str, values: Mapping[str, float]) -> None:
+    file = FILES / f"{name}.toml"
     text = file.read_text()
-    for name, value in point.items():
-        _, key, *place = name.split(".")
+    for constant, value in values.items():
+        _, key, *place = constant.split(".")
         line = rf"(?m)^({key} = {{.*?\b{place[0] if place else 'value'} = )[^,]+,"
         text, found = re.subn(line, rf"\g<1>{value!r},", text)
         if found != 1:
-            raise SystemExit(f"{file}: {name} has {found} lines to write to, nothing was written")
+            raise SystemExit(f"{file}: {constant} has {found} lines to write to, nothing was written")
     file.write_text(text)
 
 
@@ -176,8 +197,8 @@ def main() -> None:
     changes = [
         row for row in read_rows(args.measured / "changes.csv") if not row.id.startswith(tuple(args.leave or ("-",)))
     ]
-    fit = Fit(changes, tables(args.measured), bench, args.jobs)
-    fit.held = dict((name, float(value)) for name, _, value in (one.partition("=") for one in args.set or ()))
+    held = {name: float(value) for name, _, value in (one.partition("=") for one in args.set or ())}
+    fit = Fit(changes, args.measured, bench, args.jobs, held)
     device = load(DEVICE)
     point = {name: value_of(device, name) for name in bounds()}
     if args.start:
@@ -196,7 +217,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fit the constants of the model to what was measured.")
     parser.add_argument("--repo", type=Path, required=True, help="a git directory of hw-native-sys/pypto-lib")
-    parser.add_argument("--measured", type=Path, default=Path("../shared/data/measured"), help="the measured tables")
+    parser.add_argument("--measured", type=Path, default=measured.FOLDER, help="the measured tables")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "npuscope" / "changes")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch, to record programs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

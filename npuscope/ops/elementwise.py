@@ -90,7 +90,8 @@ NOT = OpSpec(
 
 CAST = OpSpec(
     "cast", ("vector", "move"), "own", "Another type; an accumulator may change its type on its way out.",
-    cost="op.vconv", widening="op.vconv_widen", storage="apart_if_wider", roles=(Role.CAST, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
+    cost="op.vconv", widening="op.vconv_widen", storage="apart_if_wider",
+    roles=(Role.CAST, Role.KEEPS_VALUES, Role.KEEPS_ZEROS),
 )
 CMP = OpSpec(
     "cmp", VECTOR, "own", "0 or 1 of x's type: 0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=.", cost="op.vcmp",

@@ -118,6 +118,7 @@ def _cost_told(spec: OpSpec, cost: Standing | None, device: Device) -> str:
     assert device.clock is not None
     microseconds = cost.cycles / device.clock.core.value * 1e6
     other = f"; with a number {spec.with_number}" if spec.with_number else ""
+    other += f"; to a wider type {spec.widening}" if spec.widening else ""
     return (
         f"{cost.cycles:,.0f} cycles ({microseconds:.3g} µs) for {TILE} on {device.name}, {cost.confidence} "
         f"({cost.place}{other})"
@@ -181,6 +182,7 @@ def op_dict(spec: OpSpec, device: Device) -> dict[str, object]:
         "cycles": None if cost is None else cost.cycles,
         "cost": None if cost is None else cost.place,
         "cost_with_number": spec.with_number or None,
+        "cost_widening": spec.widening or None,
         "confidence": None if cost is None else cost.confidence,
         "source": None if cost is None else cost.source,
         "scratch": spec.scratch,

@@ -97,9 +97,11 @@ def products(x: T[[16, 128], pl.BF16], w: T[[128, 1024], pl.BF16], out: pl.Out[T
     return out
 
 
-def test_sums_of_the_cube_come_one_after_the_other() -> None:
+def test_every_turn_in_flight_has_a_sum_of_its_own() -> None:
     _, found = lowered(products, tensor((16, 128), "BF16"), tensor((128, 1024), "BF16"), tensor((16, 1024), "FP32"))
-    assert used(found)["products", "Acc"] == 16 * 128 * 4  # one, whatever the stage
+    assert (
+        used(found)["products", "Acc"] == 2 * 16 * 128 * 4
+    )  # as many as the loop has stages (row pl741 of the changes)
     assert buffers(found[0], "Mat", "w") == 2
 
 
