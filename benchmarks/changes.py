@@ -19,20 +19,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_changes.learn import coverage_lines, learn
-from published_changes.results import predictions_of, read_results, results_dict
-from published_changes.rows import BadRows, Row, read_rows
-from published_changes.runs import ROOT, Bench, Outcome, Side
+from published_changes.results import predictions_of, read_results, results_dict, run_rows
+from published_changes.rows import BadRows, read_rows
+from published_changes.runs import ROOT, Bench
 from published_changes.score import Prediction, scores
 from published_changes.tables import row_lines, score_lines, side_by_side, worst
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from npuscope.errors import NpuscopeError
 
@@ -50,7 +47,7 @@ def main() -> None:
             args.gigabytes,
             args.again,
         )
-        outcomes = _run(bench, rows, args.jobs)
+        outcomes = run_rows(bench, rows, args.jobs)
     except (BadRows, OSError) as error:
         sys.exit(f"changes: {error}")
     predictions = predictions_of(rows, outcomes)
@@ -82,14 +79,6 @@ def main() -> None:
     shown = predictions if args.rows else worst(predictions, args.worst)
     print(f"\n{'All rows' if args.rows else 'The worst rows'}, times in the table's own unit and in µs\n")
     print("\n".join(row_lines(shown, other)))
-
-
-def _run(bench: Bench, rows: Sequence[Row], jobs: int) -> dict[Side, Outcome]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        sides = [side for row in rows for side in row.sides.values()]
-        task = bar.add_task("sides simulated", total=len(set(sides)))
-        return bench.run_all(sides, jobs, lambda: bar.advance(task))
 
 
 def _arguments() -> argparse.Namespace:

@@ -6,11 +6,13 @@
 
 Published changes and layers are run as benchmarks/changes.py runs them, and kept in its --cache: what it ran with this
 version of npuscope is not run again. Predictions go to validation/predicted/; the measured tables are read in --data.
+--changes takes the published changes from what changes.py --json wrote, with either of the first two.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -21,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_changes.rows import BadRows
 from published_changes.runs import Bench
-from rich.progress import Progress
 from validation import measured, predictions, refresh
 from validation.evidence import evidence
 from validation.page import write
@@ -37,11 +38,12 @@ def main() -> None:
     try:
         if options.repo:
             bench = Bench(options.repo.resolve(), options.cache.resolve(), options.python)
-            with Progress(transient=True) as bar:
-                task = bar.add_task("sides of published changes", total=None)
-                refresh.changes(bench, options.data / "changes.csv", options.jobs, lambda: bar.advance(task))
+            if not options.changes:
+                refresh.changes(bench, options.data / "changes.csv", options.jobs)
             refresh.layers(bench)
             public("")
+        if options.changes:
+            refresh.keep_changes(json.loads(options.changes.read_text()))
         write(evidence(options.data))
     except (BadRows, OSError) as error:
         print(f"validate: {error}", file=sys.stderr)
@@ -69,6 +71,9 @@ def _options() -> argparse.Namespace:
     what.add_argument("--repo", type=Path, help="the git repository of the published changes: predict all anew")
     what.add_argument("--page", action="store_true", help="only write the page, of the predictions that are kept")
     what.add_argument("--only", metavar="KEY", help="only print the public rows whose key begins so")
+    parser.add_argument(
+        "--changes", type=Path, metavar="SCORES.json", help="published changes as changes.py --json told"
+    )
     parser.add_argument("--python", default=sys.executable, help="a Python with torch and npuscope's dependencies")
     parser.add_argument("--data", type=Path, default=measured.FOLDER, help="the measured tables; %(default)s")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npuscope-changes"

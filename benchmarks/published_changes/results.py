@@ -1,4 +1,4 @@
-"""From the outcomes of both sides to predictions of rows, and these as JSON."""
+"""Rows run, their outcomes as predictions, and these as JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
 from published_changes.measures import NoScope, quantity
 from published_changes.rows import Row, Side
-from published_changes.runs import Failed, Outcome
+from published_changes.runs import Bench, Failed, Outcome
 from published_changes.score import Prediction, scores
+
+
+def run_rows(bench: Bench, rows: Sequence[Row], jobs: int) -> dict[Side, Outcome]:
+    """Both sides of all rows, with a bar on stderr that says how far it is."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        sides = [side for row in rows for side in row.sides.values()]
+        task = bar.add_task("sides simulated", total=len(set(sides)))
+        return bench.run_all(sides, jobs, lambda: bar.advance(task))
 
 
 def predictions_of(rows: Sequence[Row], outcomes: dict[Side, Outcome]) -> list[Prediction]:

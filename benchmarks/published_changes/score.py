@@ -119,10 +119,10 @@ SPLITS: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def scores(predictions: Sequence[Prediction]) -> dict[str, Score]:
-    """All rows, the two guesses on the same rows, and the splits."""
+def scores(predictions: Sequence[Prediction], weights: dict[str, float] | None = None) -> dict[str, Score]:
+    """All rows, the two guesses on the same rows, and the splits; the weights are those of more rows, or of these."""
     rows = [one.row for one in predictions]
-    weights = weights_of(rows)
+    weights = weights or weights_of(rows)
     found = {
         "all": score(predictions, weights),
         "always -10 %": score(guessed(rows, 0.9), weights),

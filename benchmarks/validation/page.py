@@ -10,6 +10,7 @@ from pathlib import Path
 
 from validation.blocks import PROGRAMS
 from validation.evidence import Evidence
+from validation.intervals import intervals_part
 from validation.markdown import listed, number, percent
 from validation.mechanisms import mechanisms_part
 from validation.plot import BLUE, GREEN, GREY, RED, Plot, Point, svg
@@ -74,6 +75,9 @@ def page(known: Evidence) -> str:
         *mechanisms_part(known),
         "\n## Rows\n",
         _versions(known),
+        "\n### Intervals\n",
+        "Of a predicted time and of a predicted ratio; a kind of bound that too few commits have takes the interval of any.\n",
+        *intervals_part(known),
         "\n### Published changes that are missed\n",
         *misses_part(known, notes["changes"]),
         "\n### Published changes\n",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from published_changes.results import predictions_of, results_dict
+from published_changes.results import predictions_of, results_dict, run_rows
 from published_changes.rows import read_rows
 from published_changes.runs import ROOT, Bench, Failed, version
 from validation import blocks, predictions, public
@@ -17,15 +17,18 @@ from validation.evidence import KEPT
 US = 1e3
 
 
-def changes(bench: Bench, table: Path, jobs: int, done: Callable[[], None], kept: Path = KEPT) -> None:
+def changes(bench: Bench, table: Path, jobs: int, kept: Path = KEPT) -> None:
     """Both sides of every published change; a side that this version of npuscope has run is not run again."""
     rows = read_rows(table)
-    outcomes = bench.run_all([side for row in rows for side in row.sides.values()], jobs, done)
-    told = results_dict(bench.versions[0], predictions_of(rows, outcomes))
+    keep_changes(results_dict(bench.versions[0], predictions_of(rows, run_rows(bench, rows, jobs))), kept)
+
+
+def keep_changes(told: Mapping[str, object], kept: Path = KEPT) -> None:
+    """What `changes.py --json` tells, without what was measured."""
     assert isinstance(told["rows"], list)
     names = ("id", "predicted_before_ns", "predicted_after_ns", "bounds", "reason")
-    told = {"simulator": told["simulator"], "rows": [{name: one[name] for name in names} for one in told["rows"]]}
-    _keep(kept / "changes.json", told)
+    rows = [{name: one[name] for name in names if name in one} for one in told["rows"]]
+    _keep(kept / "changes.json", {"simulator": told["simulator"], "rows": rows})
 
 
 def layers(bench: Bench, kept: Path = KEPT) -> None:

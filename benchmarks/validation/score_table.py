@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from published_changes.learn import WALLS
 from published_changes.score import Prediction, Score, guessed, scores, weights_of
 from validation.blocks import PROGRAMS, SMALL, TURNS
 from validation.evidence import Evidence
 from validation.markdown import DASH, correlation, percent, table
 from validation.results import Pair, agreement, share_within
+
+from npuscope.simulate.misses import left_out
+from npuscope.simulate.uncertainty import COVERAGE, ratio_inside, time_inside
 
 NEUTRAL, LARGE = "neutral or slower", "faster by over 15 %"
 HEAD = (
@@ -24,7 +28,7 @@ HEAD = (
     f"{LARGE}: median error",
 )
 FITTED, HELD, SEEN = "fitted", "held aside", "held aside, seen"
-NOT_RUN = "not run"
+LEFT_OUT, NOT_RUN = "… commit left out", "not run"
 Line = tuple[str, str, str, str, str, str, str, str, str]
 
 
@@ -36,20 +40,27 @@ def change_lines(known: Evidence, used: Mapping[str, str]) -> list[Line]:
     rows = [one.row for one in known.changes]
     commits = len({row.commit for row in rows})
     number = f"{len(rows)} of {commits} commits"
-    left_out = "… commit left out"
     lines = [_changes("**published changes, ratio after/before**", number, used["changes"], known.changes)]
     if known.left_out is None:
-        lines.append((left_out, number, NOT_RUN, *[DASH] * 6))
+        lines.append((LEFT_OUT, number, NOT_RUN, *[DASH] * 6))
     else:
-        lines.append(_changes(left_out, number, HELD, known.left_out))
+        lines.append(_changes(LEFT_OUT, number, HELD, known.left_out))
     lines.append(_changes('… said of all: "always −10 %"', number, "a guess", guessed(rows, 0.9)))
     lines.append(_changes('… said of all: "no change"', number, "a guess", guessed(rows, 1.0)))
+    for name, wall in (("walls alone", True), ("single kernels alone", False)):
+        mine = [one for one in known.changes if (one.row.quantity in WALLS) == wall]
+        commits = len({one.row.commit for one in mine})
+        lines.append(
+            _changes(f"… {name}", f"{len(mine)} of {commits} commits", used["changes"], mine, weights_of(rows))
+        )
     lines.append(_pairs("… the times themselves, both sides", used["changes"], side_times(known.changes)))
     return lines
 
 
-def _changes(what: str, number: str, used: str, predictions: Sequence[Prediction]) -> Line:
-    found = scores(predictions)
+def _changes(
+    what: str, number: str, used: str, predictions: Sequence[Prediction], weights: dict[str, float] | None = None
+) -> Line:
+    found = scores(predictions, weights)
     whole = found["all"]
     ran = "" if whole.ran == whole.rows else f", {whole.ran} ran"
     neutral, large = found.get(NEUTRAL), found.get(LARGE)
@@ -119,6 +130,7 @@ def goal_lines(known: Evidence) -> list[str]:
         if predictions is not None:
             lines += _judged(f"published changes, {name}", change_goals(scores(predictions)))
     lines += _judged("blocks and phases", block_goals(known))
+    lines += _judged("intervals, each commit left out", interval_goals(known))
     return ["Goals, set before the fit:", "", *lines]
 
 
@@ -148,6 +160,16 @@ def block_goals(known: Evidence) -> list[Goal]:
     turns = [pair for phase, pair in known.phases if phase.name in TURNS]
     share = share_within(turns, 0.20)
     goals.append(("every phase within 20 %", f"{percent(share)} of records", math.isclose(share, 1.0)))
+    return goals
+
+
+def interval_goals(known: Evidence) -> list[Goal]:
+    goals = []
+    for name, inside in (("ratios", ratio_inside), ("times", time_inside)):
+        share = left_out(known.misses, inside).share
+        goals.append(
+            (f"{percent(COVERAGE)} intervals hold 75 to 85 % of {name}", percent(share), 0.75 <= share <= 0.85)
+        )
     return goals
 
 
