@@ -1,7 +1,7 @@
 """Fits the constants of the model to what was measured on the chip, and says what each mechanism is worth.
 
     python benchmarks/fit.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH           prints the constants
-    python benchmarks/fit.py … --write                                                 and writes them to the device file
+    python benchmarks/fit.py … --write                                                 and writes them to device files
     python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json          for docs/validation.md
 
 Evidence: the published changes, the mean run times of blocks and the public measurements that calibrate

@@ -81,7 +81,7 @@ def grows(walls: dict[int, float], expected: dict[int, float]) -> None:
     assert min(fixed) > 0
     assert max(fixed) - min(fixed) < ROUND
     # submitting, handing out to every core, the first pickup, first loads, last store, a round to see it: microseconds
-    assert max(fixed) < 15_000
+    assert max(fixed) < 20_000
     assert min(expected.values()) > 10 * ROUND, "too short to tell"
 
 
