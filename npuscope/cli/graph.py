@@ -13,8 +13,8 @@ Examples:
 
 from __future__ import annotations
 
-from enum import StrEnum
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
