@@ -79,7 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def setup(self) -> None:
-        self.timeout = self.server.patience  # of one read, or of one piece sent
+        self.request.settimeout(self.server.patience)  # for one read, or for one piece sent
         self.server.asking[self.request] = time.monotonic()
         super().setup()
 
