@@ -18,6 +18,8 @@ from npuscope.analysis.table import MOST, Table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
+INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
+ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
 MOST_ON_A_PAGE = 300  # rows
 
 
@@ -131,9 +133,9 @@ def _markdown(part: Part) -> str:
         case Heading(words, level):
             return f"{'#' * level} {marked_down(words)}"
         case Say(words, strong):
-            return f"**{marked_down(words)}**" if strong else marked_down(words)
+            return f"**{_line_down(words)}**" if strong and words.strip() else _line_down(words)
         case Notes(lines):
-            return "\n".join(f"- {marked_down(line)}" for line in lines)
+            return "\n".join(f"- {_line_down(line)}" for line in lines)
         case Rows(table):
             return _markdown_table(table, part.markdown)
         case Marked(made):
@@ -153,9 +155,19 @@ def _markdown_table(table: Table, most: int | None) -> str:
 
 
 def marked_down(words: str) -> str:
-    """Words from anywhere, with nothing left that Markdown or HTML would act on."""
-    safe = printable(words).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
-    return re.sub(r"([\\|\[*]|_(?=_)|(?<=_)_)", r"\\\1", safe)
+    """Words from anywhere inside a line, with nothing left that Markdown, HTML or a tracker would act on.
+
+    Trackers look at what is shown: they notify @name, link #12, !12, GH-12 and addresses, and draw :smile: whether or
+    not a backslash stands before it. An invisible character in between keeps them from it.
+    """
+    safe = re.sub(ACTED_ON, rf"\g<0>{INVISIBLE}", printable(words)).replace("&", "&amp;").replace("<", "&lt;")
+    safe = re.sub(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", safe)
+    return safe.replace(INVISIBLE, "&#8203;")
+
+
+def _line_down(words: str) -> str:
+    """As `marked_down`, for words that begin a line: they begin no list, heading, quotation or code there."""
+    return re.sub(r"^(\d*)(>|[-+=.)](?=[-=\s]|$))", r"\1\\\2", marked_down(words).strip())
 
 
 def as_page(title: str, parts: Iterable[Part]) -> str:
