@@ -10,7 +10,7 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +20,7 @@ import polars as pl
 from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
+from npuscope.tile.script.surroundings import Surroundings
 
 OURS = b'{"variant": "'
 
@@ -80,6 +81,7 @@ class Outcome:
     memory: Fullest | None = None
     error: str | None = None
     finding: str | None = None
+    seen: Surroundings | None = None  # what its program took from around it, which its key tells of
 
     def as_dict(self) -> dict[str, object]:
         """A line of `--results`: what there is."""
@@ -96,7 +98,7 @@ def variant_table(found: Sequence[Outcome], baseline: Outcome) -> Table:
     """Ranked variants; `baseline` is the one named first."""
     walls = [one.wall_ns / baseline.wall_ns if one.wall_ns and baseline.wall_ns else None for one in found]
     ranks = ({"rank": number, "to_first": wall} for number, wall in enumerate(walls, 1))
-    rows = [{**asdict(one), **rank} for one, rank in zip(found, ranks, strict=True)]
+    rows = [{**asdict(replace(one, seen=None)), **rank} for one, rank in zip(found, ranks, strict=True)]
     return Table(VARIANTS, pl.DataFrame(rows, infer_schema_length=None))
 
 

@@ -20,6 +20,7 @@ from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.script.serve import served
 from npuscope.tile.script.settings import Settings
+from npuscope.tile.script.surroundings import own_modules, watched
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def _run(
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
         stack.enter_context(given.given())
+        given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
             if settings:
                 given.run(file)
@@ -149,11 +151,8 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
         for name in os.environ.keys() - environment.keys():  # settings of its run (`PTO2_RING_HEAP`) are its own
             del os.environ[name]
         os.environ.update(environment)
-        # A script's own helpers (`import config`) must not be found by the next script.
-        here = str(file.resolve().parent)
-        for name in set(sys.modules) - modules:
-            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(here):
-                del sys.modules[name]
+        for name in own_modules(modules):  # a script's helpers (`import config`) must not be found by the next one
+            del sys.modules[name]
 
 
 def _explained(error: BaseException, file: Path, values: str) -> BadInput:
