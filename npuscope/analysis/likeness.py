@@ -40,7 +40,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
     if a.work.spans_dispatch != b.work.spans_dispatch:
         yield "a slice is dispatch to retired in one (TraCR) and start to end in the other: on-core means two things"
     if a.path.kind != b.path.kind:
-        yield "only one capture has edges: the waterfall follows covers of the timelines, not critical paths"
+        yield "only one capture tells dependencies: the waterfall follows covers of the timelines, not critical paths"
     told = [e.scheduling.stamped > 0 for e in (a, b)]
     if told[0] != told[1]:
         yield "only one capture has dispatch and finish times: waits are split more finely there"

@@ -6,12 +6,14 @@ such as allocations and barriers, pass on what their own producers say.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import short
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, counting, union_with_last
@@ -103,6 +105,24 @@ def dependencies(trace: Trace) -> pl.DataFrame:
         waits |= pl.col("name") == "dependency"
     both = pl.col("src").is_not_null() & pl.col("dst").is_not_null() & (pl.col("src") != pl.col("dst"))
     return edges.filter(waits & both).select("src", "dst").unique()
+
+
+# what edges tell that is no dependency, by the name of the flow
+_LINKS = {**dict.fromkeys(LAUNCHES, "launches"), "torch_to_npu": "launches", "fwdbwd": "links from forward to backward"}
+
+
+def no_dependencies(trace: Trace) -> str:
+    """What a capture lacks that does not tell who waits for whom, beside what its edges do tell."""
+    if trace.edges.is_empty():
+        return "no edges"
+    names = trace.edges["name"] if "name" in trace.edges.columns else trace.edges["source"]
+    told: Counter[str] = Counter()
+    for name, count in names.value_counts(sort=True).iter_rows():
+        told[_LINKS.get(name, f"called '{short(str(name), 40)}'")] += count
+    total, kinds = trace.edges.height, told.most_common(3)
+    are = kinds[0][0] if len(told) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    more = ", …" if len(told) > len(kinds) else ""
+    return f"no dependencies between tasks (its {total:,} {'edges are' if total > 1 else 'edge is one of'} {are}{more})"
 
 
 def _numbers(tasks: pl.Series, known: Ints) -> Ints:

@@ -10,6 +10,7 @@ import polars as pl
 from npuscope.analysis.counter_levels import COUNTERS, counters
 from npuscope.analysis.forms import COUNT, TEXT, TIME
 from npuscope.analysis.table import Column, Columns, Table, all_rows
+from npuscope.kernels import readable
 from npuscope.trace.core import Trace
 from npuscope.trace.duplicates import AI_CPUS
 from npuscope.trace.schema import is_work
@@ -78,10 +79,14 @@ class Summary:
 
 def kernel_group(slices: pl.DataFrame) -> pl.Expr:
     """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
-    carry a number per place in the model; else the kernel's name."""
+    carry a number per place in the model; else the kernel's name, as people write it."""
     types = [pl.col(name) for name in TYPES if name in slices.columns]
     told = [pl.when(~t.is_in(NOT_TOLD)).then(t) for t in types]
-    return pl.coalesce(*told, "kernel").alias("kernel")
+    group = pl.coalesce(*told, "kernel").alias("kernel")
+    if slices["kernel"].str.starts_with("_Z").any():
+        names = slices["kernel"].unique()
+        return group.replace(readable(names.drop_nulls()))
+    return group
 
 
 def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:

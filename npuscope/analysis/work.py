@@ -2,7 +2,8 @@
 
 Work is what counts once: slices of kind task and comm without second tellings, or every slice where a
 capture has neither (a trace of host threads). Times are clipped to the window, which is the trace's own cut
-or else reaches from the first start to the last end of the work.
+or else reaches from the first start to the last end of the work and of the steps that the host marked: what the
+host does before the first kernel of a step is part of the step.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
 from npuscope.trace.schema import is_work
+from npuscope.trace.step_marks import marked
 
 CORES = ("AIC", "AIV")
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
@@ -168,9 +170,12 @@ def device_rows(trace: Trace) -> pl.DataFrame:
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:
     if "window_ns" in trace.meta.notes:
         return trace.window_ns
-    if work.is_empty():
+    both = pl.concat(
+        [rows.select("start", end=pl.col("start") + pl.col("dur")) for rows in (work, marked(trace.slices))]
+    )
+    if both.is_empty():
         return (0, 0)
-    start, end = work.select(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")).row(0)
+    start, end = both.select(pl.col("start").min(), pl.col("end").max()).row(0)
     return int(start), int(end)
 
 

@@ -18,6 +18,7 @@ from npuscope.analysis.table import MOST, Table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
+PAGE_CELL = 60  # as page/table.js has it
 INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
 ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
 MOST_ON_A_PAGE = 300  # rows
@@ -207,12 +208,18 @@ def _html_table(table: Table, most: int) -> str:
     sides = [' class="number"' if column.form.right else ' class="name"' for column in columns]
     head = "".join(f"<th{side}>{html(column.heading)}</th>" for column, side in zip(columns, sides, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{side}>{html(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
+        "<tr>" + "".join(_html_cell(cell, side) for cell, side in zip(row, sides, strict=True)) + "</tr>"
         for row in table.cells(most)
     )
     hidden = table.frame.height - most
     more = f'<p class="soft">… and {hidden:,} more rows</p>' if hidden > 0 else ""
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def _html_cell(cell: str, side: str) -> str:
+    """A cell; one that is too long shows the rest where the pointer rests."""
+    whole = f' title="{html(cell)}"' if len(cell) > PAGE_CELL else ""
+    return f"<td{side}{whole}>{html(short(cell, PAGE_CELL))}</td>"
 
 
 def html(words: str) -> str:

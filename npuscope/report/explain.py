@@ -34,7 +34,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Notes(_besides_compute(e), where=In.POSTED)
     yield Heading("Where the core time went", where=In.POSTED)
     yield Rows(scheduling["ledger"], where=In.POSTED)
-    path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without edges"
+    path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without dependencies"
     yield Say(f"The path is {path_is}; both columns add up.", where=In.POSTED)
     yield Heading("Kernels", where=In.POSTED)
     yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide)

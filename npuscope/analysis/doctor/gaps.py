@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.symptom import Symptom, microseconds
+from npuscope.analysis.doctor.symptom import Severity, Symptom, microseconds
+from npuscope.analysis.graph_capture import graph_capture
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
@@ -150,6 +151,23 @@ def graph_replays(trace: Trace) -> Iterator[Symptom]:
     effect = "Shapes and CPU ops of replayed kernels are not in this capture."
     example = f"{orphans} of {len(kernels)} device tasks have no launching call"
     yield Symptom("replay", "warning", "graph replay", launches.height, effect, example)
+
+
+def recorded_graphs(trace: Trace) -> Iterator[Symptom]:
+    """Launches that were recorded into a graph, which says nothing of the device."""
+    found = graph_capture(trace)
+    if found is None:
+        return
+    what = "launch recorded into a graph and not run"
+    effect = "The time of recording is part of the window."
+    severity: Severity = "note"
+    if found.is_all:
+        severity = "warning"
+        effect = (
+            f"This is a capture of recording a graph: {found.tasks:,} device tasks ran. Where the time of a run goes "
+            "is told by the capture that replays the graph."
+        )
+    yield Symptom("graph-capture", severity, what, found.recorded, effect)
 
 
 def _processes(trace: Trace) -> Iterator[tuple[str, Mapping[str, int]]]:
