@@ -1,4 +1,4 @@
-"""The device work of a trace, in the form every analysis starts from.
+"""The device work of a trace of one rank, in the form every analysis starts from.
 
 Work is what counts once: slices of kind task and comm without second tellings, or every slice where a
 capture has neither (a trace of host threads). Times are clipped to the window, which is the trace's own cut
@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.apart import check_one
 from npuscope.analysis.forms import short
 from npuscope.analysis.summary import kernel_group
 from npuscope.errors import NpuscopeError
@@ -52,6 +53,7 @@ class Work:
         if "window_ns" in trace.meta.notes:
             here = here.filter(overlaps(*window))
         lanes = _lanes_of(trace, here)
+        check_one(lanes)
         if (window[1] - window[0]) * max(lanes.height, 1) >= LONGEST:
             days = (window[1] - window[0]) / 86_400e9
             what = f"a window of {days:,.0f} days on {lanes.height:,} lanes is too long to add up"

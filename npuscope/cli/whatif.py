@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, SetOption, print_json
+from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RankOption, SetOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ def command(
     setting: SetOption = None,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    rank: RankOption = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
+    from npuscope.analysis.apart import chosen
     from npuscope.analysis.each_change import whatif_each
     from npuscope.cli.output import counts_of, numbers_of
     from npuscope.errors import NpuscopeError
@@ -69,7 +71,9 @@ def command(
         raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
     with progress_bar():
         if asked:
-            trace = _simulated(path, arguments, setting, device, program).trace if is_program else read(path)
+            trace = (
+                _simulated(path, arguments, setting, device, program).trace if is_program else chosen(read(path), rank)
+            )
             result = whatif(trace, change)
             told, text = result.as_dict(), str(result)
         elif is_program:
@@ -81,7 +85,7 @@ def command(
             gains = simulated_each(base, [one.finding for one in found])
             told, text = gains.as_dict(), as_text(report(gains))
         else:
-            unchanged, gains = whatif_each(read(path))
+            unchanged, gains = whatif_each(chosen(read(path), rank))
             told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))
     if json:
         print_json(told)

