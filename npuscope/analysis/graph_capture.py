@@ -39,7 +39,7 @@ def graph_capture(trace: Trace) -> GraphCapture | None:
     if begins.is_empty():
         return None
     ends = host.filter(name.str.contains(_END, literal=True)).select("start").collect()["start"].sort()
-    work = trace.slices.filter(is_work())["task"]
+    work = trace.slices.select(pl.col("task").filter(is_work())).to_series()
     ran = trace.edges.filter(pl.col("dst").is_in(work.implode()))["src"].drop_nulls()
     calls = host.filter(name.str.contains("Launch", literal=True) & ~name.str.contains("GraphLaunch", literal=True))
     alone = calls.filter(~pl.col("task").is_in(ran.implode())).select("start").collect()["start"]

@@ -73,10 +73,8 @@ def readiness(work: Work) -> Readiness:
     src, dst = src[order], dst[order]
     has_slice = np.zeros(len(known) + 1, dtype=bool)
     has_slice[task] = True
-    end, end_row = _latest(task, work.end, len(known) + 1)
-    finish, finish_row = _latest(task, work.finish, len(known) + 1)
-    data, data_row = _pass_on(src, dst, end, end_row, has_slice)
-    seen, seen_row = _pass_on(src, dst, finish, finish_row, has_slice)
+    data, data_row = _pass_on(src, dst, task, work.end, has_slice)
+    seen, seen_row = _pass_on(src, dst, task, work.finish, has_slice)
     submitted = _submissions(work.trace, known)
     dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
     runs, runs_row = _runs(work, task, src, dst, has_slice)
@@ -149,12 +147,12 @@ def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
     return latest, row
 
 
-def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Per task, the latest stamp among its producers; what never ran stands for its own producers."""
-    waits, waits_row = np.full(len(stamp), NEVER), np.full(len(stamp), NONE)
+def _pass_on(src: Ints, dst: Ints, task: Ints, stamps: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Per task, the latest stamp among its producers' slices; what never ran stands for its own producers."""
+    waits, waits_row = np.full(len(ran), NEVER), np.full(len(ran), NONE)
     if len(src) == 0:
         return waits, waits_row
-    stamp, row = stamp.copy(), row.copy()
+    stamp, row = _latest(task, stamps, len(ran))
     silent = np.flatnonzero(~ran)
     while True:
         order = np.lexsort((stamp[src], dst))
@@ -168,6 +166,8 @@ def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_
 
 def _runs(work: Work, task: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> tuple[Intervals, Ints]:
     """When a producer of each task ran, and which slice ended then. What never runs passes on its own producers."""
+    if len(src) == 0:
+        return Intervals(src, src, src), src
     rows = np.flatnonzero(task < len(ran) - 1)
     own, last = union_with_last(Intervals(task[rows], work.start[rows], work.end[rows]))
     own_row = rows[last]

@@ -147,12 +147,12 @@ def _all_rows(work: Work) -> pl.DataFrame:
     if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
         kinds = work.slices["kind"].unique().implode()
         inside = (pl.col("start") < work.window[1]) & (pl.col("start") + pl.col("dur") >= work.window[0])
-        rows = everything.filter(pl.col("kind").is_in(kinds) & inside)
+        rows = everything.lazy().filter(pl.col("kind").is_in(kinds) & inside)
+        kernel = kernel_group(everything)
     else:
-        rows = work.slices
-    return rows.select(
-        "start", "dur", kernel_group(rows), "step", "task", pl.col("duplicate_of").is_not_null().alias("duplicate")
-    )
+        rows, kernel = work.slices.lazy(), pl.col("kernel")
+    duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
+    return rows.select("start", "dur", kernel, "step", "task", duplicate).collect()
 
 
 def _order(work: Work, rows: pl.DataFrame) -> Ints:

@@ -97,10 +97,13 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
 
 def summarise(trace: Trace) -> Summary:
     """The summary; kernels are those of device slices, or of all slices where there are none."""
-    work = trace.slices.filter(is_work())
-    named = work if work.height else trace.slices
-    once = named.filter(pl.col("duplicate_of").is_null())
-    totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
+    tasks = int(trace.slices.select(is_work().sum()).item())
+    once = trace.slices.lazy().filter(pl.col("duplicate_of").is_null(), is_work() | (tasks == 0))
+    totals = (
+        once.group_by(kernel_group(trace.slices))
+        .agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
+        .collect()
+    )
     top = totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP)
     start, end = trace.window_ns
     steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())
@@ -113,7 +116,7 @@ def summarise(trace: Trace) -> Summary:
         clock=meta.clock,
         records=meta.records,
         slices=trace.slices.height,
-        tasks=work.height,
+        tasks=tasks,
         lanes={str(unit): n for unit, n in lanes.iter_rows()},
         ranks=tuple(trace.lanes["rank"].drop_nulls().unique().sort().to_list()),
         start_ns=start,

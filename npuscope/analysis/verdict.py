@@ -169,10 +169,11 @@ def _core_or_bandwidth(counters: dict[str, float]) -> str:
 def _counters(work: Work) -> dict[str, float]:
     """Of the time of kernels with counters, the shares in which a core moved data in and in which it computed; and
     the share of core time that has counters. Nothing where none has."""
-    if not all(column in work.slices.columns for column in (*MOVES, *COMPUTES)):
+    if not all(column in work.trace.slices.columns for column in (*MOVES, *COMPUTES)):
         return {}
     ratio = pl.col(*MOVES, *COMPUTES).cast(pl.Float64, strict=False)
-    told = work.slices.filter(pl.col("kind") == "task").select("dur", ratio).drop_nulls()
+    told = work.told(*MOVES, *COMPUTES).lazy().filter(pl.col("kind") == "task").select("dur", ratio).collect()
+    told = told.drop_nulls()
     whole = int(told["dur"].sum())
     if whole == 0:
         return {}

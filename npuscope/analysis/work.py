@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from npuscope.analysis.apart import check_one
 from npuscope.analysis.forms import short
-from npuscope.analysis.summary import kernel_group
+from npuscope.analysis.summary import TYPES, kernel_group
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
-from npuscope.trace.schema import is_work
+from npuscope.trace.schema import SLICES, is_work
 from npuscope.trace.step_marks import marked
 
 CORES = ("AIC", "AIV")
@@ -33,9 +33,14 @@ NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every o
 
 @dataclass(frozen=True, repr=False)
 class Work:
-    """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`."""
+    """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`.
+
+    `slices` has the columns that every trace has. A capture may have fifty more, of which an analysis wants few: it
+    asks `told` for them.
+    """
 
     trace: Trace
+    rows: Ints  # where the slices stand among the trace's
     slices: pl.DataFrame
     lanes: pl.DataFrame  # device lanes, idle ones too, in the trace's order
     kernels: list[str]
@@ -47,7 +52,8 @@ class Work:
 
     @staticmethod
     def of(trace: Trace) -> Work:
-        everything = device_rows(trace)
+        wanted = [*SLICES, *(name for name in (*TYPES, "phase") if name in trace.slices.columns)]
+        everything = device_rows(trace.slices.select(wanted).with_row_index("row"))
         window = _window(trace, everything)
         here = everything.filter(pl.col("duplicate_of").is_null())
         if "window_ns" in trace.meta.notes:
@@ -58,7 +64,7 @@ class Work:
             days = (window[1] - window[0]) / 86_400e9
             what = f"a window of {days:,.0f} days on {lanes.height:,} lanes is too long to add up"
             raise NpuscopeError(what, path=", ".join(trace.meta.files[:1]) or None, remedy="Cut it with window().")
-        here = here.with_columns(kernel_group(here))
+        here = here.with_columns(kernel_group(here)).drop(TYPES, strict=False)
         lane = places(here["lane"].to_numpy(), lanes["lane"].to_numpy())
         start = here["start"].to_numpy()
         order = lane_order(lane, start, here["dur"].to_numpy())
@@ -67,14 +73,20 @@ class Work:
         kernels = here["kernel"].unique(maintain_order=True).to_list()
         codes = here["kernel"].cast(pl.Enum(kernels)).to_physical().cast(pl.Int64).to_numpy()
         end = start + here["dur"].to_numpy()
-        return Work(trace, here, lanes, kernels, window, lane, np.maximum(start, window[0]), np.minimum(end, window[1]),
-                    codes)  # fmt: skip
+        rows = here["row"].cast(pl.Int64).to_numpy()
+        begin, stop = np.maximum(start, window[0]), np.minimum(end, window[1])
+        return Work(trace, rows, here.drop("row"), lanes, kernels, window, lane, begin, stop, codes)
+
+    def told(self, *names: str) -> pl.DataFrame:
+        """The slices with these columns of the capture beside their own."""
+        more = [name for name in names if name not in self.slices.columns]
+        return self.slices.hstack(self.trace.slices.select(pl.col(more).gather(self.rows)))
 
     @cached_property
     def told_again(self) -> int:
         """Rows of the window left out because they tell another row's work again."""
         again = pl.col("duplicate_of").is_not_null() & overlaps(*self.window)
-        return self.trace.slices.filter(is_work() & again).height
+        return int(self.trace.slices.select((is_work() & again).sum()).item())
 
     @property
     def wall(self) -> int:
@@ -163,10 +175,10 @@ class Work:
         return np.where(first, NONE, np.append(NONE, row[:-1]))
 
 
-def device_rows(trace: Trace) -> pl.DataFrame:
+def device_rows(slices: pl.DataFrame) -> pl.DataFrame:
     """Slices of the device's work, second tellings too; all but derived ones where a capture has none."""
-    work = trace.slices.filter(is_work())
-    return work if work.height else trace.slices.filter(pl.col("kind") != "derived")
+    work = slices.filter(is_work())
+    return work if work.height else slices.filter(pl.col("kind") != "derived")
 
 
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:

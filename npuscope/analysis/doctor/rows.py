@@ -25,7 +25,7 @@ def empty(trace: Trace) -> Iterator[Symptom]:
 
 def unread_device(trace: Trace) -> Iterator[Symptom]:
     """A capture without device work that shows signs of some: categories of kernels, lanes called streams, launches."""
-    if trace.slices.filter(is_work()).height:
+    if trace.slices.select(is_work().any()).item():
         return
     streams = trace.lanes.filter(pl.col("name").str.contains(r"(?i)^stream \d+"))["lane"]
     looks = pl.col("lane").is_in(streams.implode())
@@ -55,7 +55,7 @@ def overlapping_slices(trace: Trace) -> Iterator[Symptom]:
 
 def duplicates(trace: Trace) -> Iterator[Symptom]:
     """Rows that tell one piece of work twice."""
-    rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
+    rows = trace.slices.select("dur", "duplicate_of").with_row_index("row").drop_nulls("duplicate_of")
     if rows.height:
         twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
@@ -156,7 +156,8 @@ def ranks(trace: Trace) -> Iterator[Symptom]:
         what = "capture that claims a rank already taken"
         yield Symptom("ranks", "warning", what, int(collisions), "It got the next free number.")
     spans = (
-        trace.slices.join(trace.lanes.select("lane", "rank"), on="lane")
+        trace.slices.select("lane", "start", "dur")
+        .join(trace.lanes.select("lane", "rank"), on="lane")
         .filter(pl.col("rank").is_not_null())
         .group_by("rank")
         .agg(begin=pl.col("start").min(), end=(pl.col("start") + pl.col("dur")).max())
