@@ -32,6 +32,7 @@ from published_changes.score import Prediction, scores
 from published_changes.tables import row_lines, score_lines, side_by_side, worst
 
 from npuscope.errors import NpuscopeError
+from npuscope.own_folder import own, user_caches
 
 
 def main() -> None:
@@ -87,7 +88,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repo", type=Path, required=True, help="the git repository with the commits of the rows")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch and npuscope's dependencies")
     parser.add_argument("--simulator", type=Path, default=ROOT, help="another checkout of npuscope to run")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "npuscope-changes"
+    cache = user_caches() / "npuscope-changes"
     parser.add_argument("--cache", type=Path, default=cache, help="trees, recordings, results; %(default)s")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--seconds", type=int, default=900, help="CPU seconds for one side; %(default)s")
@@ -99,7 +100,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--worst", type=int, default=12, help="how many of the worst rows to show; %(default)s")
     parser.add_argument("--learn", action="store_true", help="write the misses that intervals are learnt from")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not own(args.cache):  # recordings are pickles, which run when they are loaded
+        parser.error(f"--cache {args.cache} is not ours alone: name a folder that nobody else can write to")
+    return args
 
 
 if __name__ == "__main__":

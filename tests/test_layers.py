@@ -22,6 +22,7 @@ ORDER = [
     "progress",
     "garbage",
     "toml_file",
+    "own_folder",
     "kernels",
     "trace",
     "device",

@@ -15,6 +15,7 @@ from npuscope.analysis.hidden_exposed import overlap
 from npuscope.analysis.idle_reasons import bubbles
 from npuscope.analysis.ledger import scheduling
 from npuscope.analysis.path import critical_path
+from npuscope.analysis.ranks import explain_ranks
 from npuscope.analysis.repetition import steps
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "counters",
     "critical_path",
     "explain",
+    "explain_ranks",
     "fan_out",
     "gate",
     "overlap",

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.explanation import Explanation, explain
+from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import CHANGE, PLAIN, SHARE, TEXT
+from npuscope.analysis.ranks import explain_ranks
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waits import PARTS
 from npuscope.errors import BadInput, NpuscopeError
@@ -26,6 +27,7 @@ from npuscope.trace.core import Trace
 NOISE = 0.05  # single captures differ by 3 to 5 % (pypto-lib docs/debug-and-tune/performance-tuning.md)
 ENOUGH = 3  # captures from which the noise is measured
 COUNTS = ("tasks", "count")
+EachRank = Sequence[Explanation]  # of one capture
 PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running")
 PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")
 PER_UNIT = ("busy", "idle_us")
@@ -127,17 +129,20 @@ def _known(limit: Limit) -> tuple[str, ...]:
 
 
 def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:
-    """Hold captures of one run against a budget, and against captures of a baseline where limits ask for it."""
+    """Hold captures of one run against a budget, and against captures of a baseline where limits ask for it.
+
+    Of several ranks the worst counts: that with the least where a limit is a minimum, else that with the most.
+    """
     if not baseline and any(limit.max_increase is not None for limit in budget.limit):
         raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
-    run, before = [explain(trace) for trace in traces], [explain(trace) for trace in baseline]
+    run, before = ([explain_ranks(trace).explained for trace in given] for given in (traces, baseline))
     rows = [_row(limit, budget.noise, run, before) for limit in budget.limit]
     schema = {"limit": pl.String, "value": pl.Float64, "allowed": pl.String, "baseline": pl.Float64,
               "change": pl.Float64, "noise": pl.Float64, "status": pl.String}  # fmt: skip
     return Gate(pl.DataFrame(rows, schema=schema, orient="row"), (len(run), len(baseline)))
 
 
-def _row(limit: Limit, noise: float, run: Sequence[Explanation], baseline: Sequence[Explanation]) -> tuple[object, ...]:
+def _row(limit: Limit, noise: float, run: Sequence[EachRank], baseline: Sequence[EachRank]) -> tuple[object, ...]:
     value, spread = _median(limit, run, noise)
     before, before_spread = _median(limit, baseline, noise)
     spread = max(spread, before_spread if before is not None else 0.0)
@@ -172,9 +177,9 @@ def _beyond(larger: float, smaller: float) -> float:
     return larger / smaller - 1 if smaller > 0 else float("inf")
 
 
-def _median(limit: Limit, explained: Sequence[Explanation], noise: float) -> tuple[float | None, float]:
+def _median(limit: Limit, explained: Sequence[EachRank], noise: float) -> tuple[float | None, float]:
     """The median over captures and its noise; None where a capture does not have what is limited."""
-    values = [_value(limit, e) for e in explained]
+    values = [_worst(limit, ranks) for ranks in explained]
     known = [v for v in values if v is not None]
     if not values or len(known) < len(values):
         return None, 0.0
@@ -184,6 +189,15 @@ def _median(limit: Limit, explained: Sequence[Explanation], noise: float) -> tup
     if len(known) < ENOUGH:
         return middle, noise
     return middle, (max(known) - min(known)) / 2 / middle if middle else 0.0
+
+
+def _worst(limit: Limit, ranks: EachRank) -> float | None:
+    """Of the rank furthest on the wrong side; None where a rank does not have what is limited."""
+    values = [_value(limit, e) for e in ranks]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return min(known) if limit.max is None and limit.max_increase is None else max(known)
 
 
 def _value(limit: Limit, e: Explanation) -> float | None:

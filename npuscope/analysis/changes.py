@@ -15,8 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope import progress
-from npuscope.analysis.forms import TEXT, TIME, microseconds, percent
-from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.forms import TEXT, TIME, microseconds, percent, sentence_start
+from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import LONGEST, NEVER, Work
@@ -133,10 +133,11 @@ def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs],
         note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
         return [kept, free], [{}, pools], [note]
     if change.cores or change.merge or change.halve:
-        raise NpuscopeError("merging, halving and other numbers of cores need edges, and this trace has none")
+        what = "merging, halving and other numbers of cores need dependencies"
+        raise NpuscopeError(f"{what}, and this trace has {no_dependencies(work.trace)}")
     notes = [
-        "No edges: one end of the interval keeps work in order with what had ended before it on any lane, the "
-        "other only with its own lane."
+        f"{sentence_start(no_dependencies(work.trace))}: one end of the interval keeps work in order with what had "
+        "ended before it on any lane, the other only with its own lane."
     ]
     if not work.on_cores and (ready.dispatch != NEVER).any():
         notes.append("The host's launches keep their times, though a host that waits for the device would not.")

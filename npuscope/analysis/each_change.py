@@ -10,9 +10,9 @@ import numpy as np
 
 from npuscope import progress
 from npuscope.analysis.changes import Change, WhatIf, changed_jobs, models_of, whatif
-from npuscope.analysis.forms import percent
+from npuscope.analysis.forms import percent, sentence_start
 from npuscope.analysis.gains import Gain, Gains, ranked
-from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.replay import Jobs, replay
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
@@ -54,7 +54,7 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     order = (
         "Tasks keep their cores."
         if unchanged.has_edges
-        else "No edges: work keeps its order with what had ended before."
+        else f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
     )
     notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/whatif.md)."]
     if len(names) > MOST_KERNELS:

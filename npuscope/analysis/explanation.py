@@ -13,7 +13,15 @@ from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
 from npuscope.analysis.fan_out import FanOut, fan_out_of
 from npuscope.analysis.forms import TEXT, TIME
-from npuscope.analysis.hidden_exposed import Communication, Copies, Overlap, communication_of, copies_of, overlap_of
+from npuscope.analysis.hidden_exposed import (
+    Communication,
+    Copies,
+    Overlap,
+    communication_of,
+    copies_of,
+    overlap_of,
+    when_ran,
+)
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.ledger import Scheduling, scheduling_of
 from npuscope.analysis.path import CriticalPath, path_of
@@ -49,6 +57,11 @@ class Explanation(Tabular):
     copies: Copies | None
 
     @property
+    def compute_ns(self) -> int:
+        """When any compute ran."""
+        return when_ran(self.work, "task").length
+
+    @property
     def trace(self) -> Trace:
         return self.work.trace
 
@@ -58,10 +71,6 @@ class Explanation(Tabular):
         notes = [*self.bubbles.notes, *self.scheduling.notes, *self.path.notes]
         if self.work.told_again:
             notes.append(f"{self.work.told_again:,} rows tell another row's work again and do not count.")
-        lanes = self.work.lanes
-        several = max(lanes[place].drop_nulls().n_unique() for place in ("device", "rank"))
-        if several > 1:
-            notes.append(f"{several} devices or ranks share the window; units are summed over them.")
         return tuple(dict.fromkeys(notes))
 
     def tables(self) -> dict[str, Table]:
@@ -103,7 +112,7 @@ class Explanation(Tabular):
 def explain(
     trace: Trace, kernels: str | None = None, areas: str | Path | None = None, cores: int | None = None
 ) -> Explanation:
-    """Every analysis of the trace.
+    """Every analysis of the trace of one rank; `explain_ranks` takes several.
 
     `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
     rules, `cores` the device's number of cores where the capture does not tell it.

@@ -17,8 +17,16 @@ def printable(text: str) -> str:
 
 
 def short(text: str, width: int = WIDEST) -> str:
-    """A name that fits a table."""
-    return printable(text if len(text) <= width else text[: width - 1] + "…")
+    """A name that fits a table: what does not fit is left out of its middle, since many names begin alike."""
+    if len(text) <= width:
+        return printable(text)
+    end = (width - 1) // 2
+    return printable(f"{text[: width - 1 - end]}…{text[len(text) - end :]}")
+
+
+def sentence_start(words: str) -> str:
+    """Words that begin a sentence."""
+    return words[:1].upper() + words[1:]
 
 
 def microseconds(ns: float | None) -> str:

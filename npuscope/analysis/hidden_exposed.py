@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds, percent, short
-from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
@@ -204,7 +204,9 @@ def _episodes(
     if len(run.start) == 0:
         return run, ()
     if not ready.told:
-        note = "No edges: the set counts as under way from its first start to its last end."
+        note = (
+            f"{sentence_start(no_dependencies(work.trace))}: the set is under way from its first start to its last end."
+        )
         return one_group(run.start[:1], run.end[-1:]), (note,)
     # from the end of each of the set's tasks to the last start of a task of the set that waits for it
     tasks = max(largest(ready.task), largest(ready.src), largest(ready.dst)) + 1

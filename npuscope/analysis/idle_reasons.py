@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent, short
-from npuscope.analysis.readiness import Readiness, readiness
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.waits import Pieces, add_after_data, add_without_edges, coarse_reasons, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
@@ -240,7 +240,8 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
         )
     missing = int((ready.dispatch == NEVER).sum())
     if not ready.told:
-        notes.append("No edges: waiting for a producer cannot be told from waiting for the scheduler.")
+        lacking = sentence_start(no_dependencies(work.trace))
+        notes.append(f"{lacking}: waiting for a producer cannot be told from waiting for the scheduler.")
     if missing:
         notes.append(f"{missing:,} of {len(work.lane):,} slices have no dispatch time: their waits are one reason.")
     elif ready.edges and not (ready.seen != NEVER).any():

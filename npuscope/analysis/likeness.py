@@ -40,7 +40,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
     if a.work.spans_dispatch != b.work.spans_dispatch:
         yield "a slice is dispatch to retired in one (TraCR) and start to end in the other: on-core means two things"
     if a.path.kind != b.path.kind:
-        yield "only one capture has edges: the waterfall follows covers of the timelines, not critical paths"
+        yield "only one capture tells dependencies: the waterfall follows covers of the timelines, not critical paths"
     told = [e.scheduling.stamped > 0 for e in (a, b)]
     if told[0] != told[1]:
         yield "only one capture has dispatch and finish times: waits are split more finely there"
@@ -53,8 +53,9 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
 
 
 def _named_by_type(explained: Explanation) -> bool:
-    slices = explained.work.slices
-    return any(not slices[name].is_in(NOT_TOLD).all() for name in TYPES if name in slices.columns)
+    names = [name for name in TYPES if name in explained.trace.slices.columns]
+    told = explained.work.told(*names)
+    return any(not told[name].is_in(NOT_TOLD).all() for name in names)
 
 
 def _has_pmu(explained: Explanation) -> bool:
@@ -72,10 +73,10 @@ def _tensors(a: Explanation, b: Explanation, matches: Sequence[Match], column: s
     """Matched kernels whose tensors differ; only where both captures tell them."""
     sides = []
     for e in (a, b):
-        name = source_column(e.work.slices, column)
+        name = source_column(e.trace.slices, column)
         if name is None:
             return
-        rows = e.work.slices.select("kernel", pl.col(name).alias("what")).unique()
+        rows = e.work.told(name).select("kernel", pl.col(name).alias("what")).unique()
         sides.append({k: set(v) for k, v in rows.group_by("kernel").agg("what").iter_rows()})
     odd = [m for m in matches if m.in_a and m.in_b and _union(sides[0], m.in_a) != _union(sides[1], m.in_b)]
     if odd:

@@ -85,7 +85,9 @@ class CriticalPath(Tabular):
         return both.sort("path_ns", "what", descending=[True, False])
 
     def title(self) -> str:
-        what = "critical path" if self.kind == "chain" else "cover of the timeline (no edges, so no critical path)"
+        what = (
+            "critical path" if self.kind == "chain" else "cover of the timeline (no critical path without dependencies)"
+        )
         parts = ", ".join(f"{part} {percent(ns / self.window_ns)}" for part, ns in self.by_part().items() if ns)
         lines = [f"{what}: {self.slices:,} slices over {microseconds(self.window_ns)} µs; {parts}"]
         return "\n".join([*lines, *self.notes])
@@ -184,7 +186,9 @@ def cover_of(work: Work, ready: Readiness) -> CriticalPath:
     idle = gaps(covered, 1, work.window)
     order = np.append(np.argsort(work.start, kind="stable"), NONE)
     row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
-    at_edge = (idle.start == work.window[0]) | (row == NONE)
+    # before the first kernel of a window the host may not have launched it yet; the edge of a capture tells nothing
+    untold = (ready.dispatch[row] == NEVER) | work.on_cores if len(work.lane) else np.ones(len(row), dtype=bool)
+    at_edge = ((idle.start == work.window[0]) & untold) | (row == NONE)
     pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
     add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
     order_told = "compute before communication before copies"

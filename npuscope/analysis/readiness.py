@@ -6,12 +6,14 @@ such as allocations and barriers, pass on what their own producers say.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.forms import short
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, counting, union_with_last
@@ -71,10 +73,8 @@ def readiness(work: Work) -> Readiness:
     src, dst = src[order], dst[order]
     has_slice = np.zeros(len(known) + 1, dtype=bool)
     has_slice[task] = True
-    end, end_row = _latest(task, work.end, len(known) + 1)
-    finish, finish_row = _latest(task, work.finish, len(known) + 1)
-    data, data_row = _pass_on(src, dst, end, end_row, has_slice)
-    seen, seen_row = _pass_on(src, dst, finish, finish_row, has_slice)
+    data, data_row = _pass_on(src, dst, task, work.end, has_slice)
+    seen, seen_row = _pass_on(src, dst, task, work.finish, has_slice)
     submitted = _submissions(work.trace, known)
     dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
     runs, runs_row = _runs(work, task, src, dst, has_slice)
@@ -105,6 +105,24 @@ def dependencies(trace: Trace) -> pl.DataFrame:
     return edges.filter(waits & both).select("src", "dst").unique()
 
 
+# what edges tell that is no dependency, by the name of the flow
+_LINKS = {**dict.fromkeys(LAUNCHES, "launches"), "torch_to_npu": "launches", "fwdbwd": "links from forward to backward"}
+
+
+def no_dependencies(trace: Trace) -> str:
+    """What a capture lacks that does not tell who waits for whom, beside what its edges do tell."""
+    if trace.edges.is_empty():
+        return "no edges"
+    names = trace.edges["name"] if "name" in trace.edges.columns else trace.edges["source"]
+    told: Counter[str] = Counter()
+    for name, count in names.value_counts(sort=True).iter_rows():
+        told[_LINKS.get(name, f"called '{short(str(name), 40)}'")] += count
+    total, kinds = trace.edges.height, told.most_common(3)
+    are = kinds[0][0] if len(told) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    more = ", …" if len(told) > len(kinds) else ""
+    return f"no dependencies between tasks (its {total:,} {'edges are' if total > 1 else 'edge is one of'} {are}{more})"
+
+
 def _numbers(tasks: pl.Series, known: Ints) -> Ints:
     """The place of each task among the known ones; slices without a task share the place after the last."""
     return np.where(tasks.is_null().to_numpy(), len(known), _places(tasks.fill_null(known[:1].sum()).to_numpy(), known))
@@ -129,12 +147,12 @@ def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
     return latest, row
 
 
-def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Per task, the latest stamp among its producers; what never ran stands for its own producers."""
-    waits, waits_row = np.full(len(stamp), NEVER), np.full(len(stamp), NONE)
+def _pass_on(src: Ints, dst: Ints, task: Ints, stamps: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Per task, the latest stamp among its producers' slices; what never ran stands for its own producers."""
+    waits, waits_row = np.full(len(ran), NEVER), np.full(len(ran), NONE)
     if len(src) == 0:
         return waits, waits_row
-    stamp, row = stamp.copy(), row.copy()
+    stamp, row = _latest(task, stamps, len(ran))
     silent = np.flatnonzero(~ran)
     while True:
         order = np.lexsort((stamp[src], dst))
@@ -148,6 +166,8 @@ def _pass_on(src: Ints, dst: Ints, stamp: Ints, row: Ints, ran: NDArray[np.bool_
 
 def _runs(work: Work, task: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> tuple[Intervals, Ints]:
     """When a producer of each task ran, and which slice ended then. What never runs passes on its own producers."""
+    if len(src) == 0:
+        return Intervals(src, src, src), src
     rows = np.flatnonzero(task < len(ran) - 1)
     own, last = union_with_last(Intervals(task[rows], work.start[rows], work.end[rows]))
     own_row = rows[last]

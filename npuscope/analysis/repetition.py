@@ -14,13 +14,14 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, FLAG, TIME
+from npuscope.analysis.forms import COUNT, FLAG, TEXT, TIME
 from npuscope.analysis.summary import kernel_group
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, union
 from npuscope.trace.intervals import Ints, largest
+from npuscope.trace.step_marks import marked
 
 EVEN = 0.02  # distances may differ by this share of the period
 MOST_EVEN = 0.8  # of an anchor's distances must be even
@@ -38,7 +39,10 @@ STEPS = Columns(
     (
         Column("step", COUNT, "its number"),
         Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
-        Column("span_ns", TIME, "first start to last end"),
+        Column("phase", TEXT, "prefill, decode or mixed, where the mark tells", optional=True),
+        Column("tokens", COUNT, "computed, over all requests, where the mark tells", optional=True),
+        Column("marked_ns", TIME, "from begin to end of the host's mark", title="marked", optional=True),
+        Column("span_ns", TIME, "first start to last end on the device"),
         Column("slices", COUNT, "rows"),
         Column("sum_ns", TIME, "of all rows", wide=True),
         Column("union_ns", TIME, "of all rows", wide=True),
@@ -70,6 +74,13 @@ class Steps(Tabular):
         """Steps longer than 1.5 times the median of all."""
         return [int(step) for step in self.table.filter("outlier")["step"]]
 
+    @property
+    def phases(self) -> dict[str, int]:
+        """How many steps are of each phase, where their marks tell."""
+        return dict(
+            self.table["phase"].drop_nulls().value_counts(sort=True).sort("count", "phase").reverse().iter_rows()
+        )
+
     def tables(self) -> dict[str, Table]:
         return {"table": Table(STEPS, self.table)}
 
@@ -78,6 +89,8 @@ class Steps(Tabular):
             return "steps: none marked, and no repetition found"
         found = f"steps: {self.table.height} marked"
         told = [found if self.source == "column" else f"{self.table.height} repeats found, steps or layers"]
+        if phases := self.phases:
+            told.append(", ".join(f"{count} {phase}" for phase, count in phases.items()))
         if self.first_penalty is not None:
             told.append(f"the first takes {self.first_penalty:.2f} times the median of the others")
         if self.outliers:
@@ -118,8 +131,14 @@ def steps_of(work: Work) -> Steps:
         if cuts is not None:
             rows = rows.with_columns(_numbered(cuts, order))
     known = rows.filter(pl.col("step").is_not_null())
-    table = _table(known)
+    table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)
     return Steps(table, source, _layers(known, table), rows.height - known.height)
+
+
+def _told(work: Work) -> pl.DataFrame:
+    """What the marks of each step say; those inside one another are marks of one step, the outer one its length."""
+    first = pl.col("phase", "tokens").drop_nulls().first()
+    return marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
 
 
 def _all_rows(work: Work) -> pl.DataFrame:
@@ -128,12 +147,12 @@ def _all_rows(work: Work) -> pl.DataFrame:
     if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
         kinds = work.slices["kind"].unique().implode()
         inside = (pl.col("start") < work.window[1]) & (pl.col("start") + pl.col("dur") >= work.window[0])
-        rows = everything.filter(pl.col("kind").is_in(kinds) & inside)
+        rows = everything.lazy().filter(pl.col("kind").is_in(kinds) & inside)
+        kernel = kernel_group(everything)
     else:
-        rows = work.slices
-    return rows.select(
-        "start", "dur", kernel_group(rows), "step", "task", pl.col("duplicate_of").is_not_null().alias("duplicate")
-    )
+        rows, kernel = work.slices.lazy(), pl.col("kernel")
+    duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
+    return rows.select("start", "dur", kernel, "step", "task", duplicate).collect()
 
 
 def _order(work: Work, rows: pl.DataFrame) -> Ints:

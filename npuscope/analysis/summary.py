@@ -10,6 +10,7 @@ import polars as pl
 from npuscope.analysis.counter_levels import COUNTERS, counters
 from npuscope.analysis.forms import COUNT, TEXT, TIME
 from npuscope.analysis.table import Column, Columns, Table, all_rows
+from npuscope.kernels import readable
 from npuscope.trace.core import Trace
 from npuscope.trace.duplicates import AI_CPUS
 from npuscope.trace.schema import is_work
@@ -78,10 +79,14 @@ class Summary:
 
 def kernel_group(slices: pl.DataFrame) -> pl.Expr:
     """The name kernels are counted under: the operator type where the capture has one, since Ascend's names
-    carry a number per place in the model; else the kernel's name."""
+    carry a number per place in the model; else the kernel's name, as people write it."""
     types = [pl.col(name) for name in TYPES if name in slices.columns]
     told = [pl.when(~t.is_in(NOT_TOLD)).then(t) for t in types]
-    return pl.coalesce(*told, "kernel").alias("kernel")
+    group = pl.coalesce(*told, "kernel").alias("kernel")
+    if slices["kernel"].str.starts_with("_Z").any():
+        names = slices["kernel"].unique()
+        return group.replace(readable(names.drop_nulls()))
+    return group
 
 
 def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
@@ -92,10 +97,13 @@ def on_ai_cpu(slices: pl.DataFrame) -> pl.Expr:
 
 def summarise(trace: Trace) -> Summary:
     """The summary; kernels are those of device slices, or of all slices where there are none."""
-    work = trace.slices.filter(is_work())
-    named = work if work.height else trace.slices
-    once = named.filter(pl.col("duplicate_of").is_null())
-    totals = once.group_by(kernel_group(once)).agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
+    tasks = int(trace.slices.select(is_work().sum()).item())
+    once = trace.slices.lazy().filter(pl.col("duplicate_of").is_null(), is_work() | (tasks == 0))
+    totals = (
+        once.group_by(kernel_group(trace.slices))
+        .agg(count=pl.len(), total_ns=pl.col("dur").cast(pl.Int128).sum())
+        .collect()
+    )
     top = totals.sort(["total_ns", "kernel"], descending=[True, False]).head(TOP)
     start, end = trace.window_ns
     steps = tuple(trace.slices["step"].drop_nulls().unique().sort().to_list())
@@ -108,7 +116,7 @@ def summarise(trace: Trace) -> Summary:
         clock=meta.clock,
         records=meta.records,
         slices=trace.slices.height,
-        tasks=work.height,
+        tasks=tasks,
         lanes={str(unit): n for unit, n in lanes.iter_rows()},
         ranks=tuple(trace.lanes["rank"].drop_nulls().unique().sort().to_list()),
         start_ns=start,

@@ -7,6 +7,7 @@ from math import prod
 
 import polars as pl
 
+from npuscope.analysis.work import Work
 from npuscope.trace.tensors import slots, source_column
 
 BITS = {
@@ -17,19 +18,19 @@ BITS = {
 MOST = 2**50  # bytes of one task
 
 
-def tensor_bytes(slices: pl.DataFrame) -> pl.Series:
+def tensor_bytes(work: Work) -> pl.Series:
     """Bytes of each slice's input and output tensors together; null where shapes or types are not told.
 
     Tensors are counted whole: of a paged cache this is the pool, not the part that was read.
     """
-    columns = []
+    columns: list[str] = []
     for side in ("input", "output"):
-        shapes, dtypes = (source_column(slices, f"{side}_{what}") for what in ("shapes", "dtypes"))
+        shapes, dtypes = (source_column(work.trace.slices, f"{side}_{what}") for what in ("shapes", "dtypes"))
         if shapes is not None and dtypes is not None:
-            columns += [pl.col(shapes).fill_null(""), pl.col(dtypes).fill_null("")]
+            columns += [shapes, dtypes]
     if not columns:
-        return pl.Series("bytes", [None], dtype=pl.Int64).new_from_index(0, slices.height)
-    texts = slices.select(pl.concat_str(columns, separator="|")).to_series()
+        return pl.Series("bytes", [None], dtype=pl.Int64).new_from_index(0, work.slices.height)
+    texts = work.told(*columns).select(pl.concat_str(pl.col(columns).fill_null(""), separator="|")).to_series()
     distinct = texts.unique()
     sizes = pl.Series([_bytes(text) for text in distinct], dtype=pl.Int64)
     return texts.replace_strict(distinct, sizes, return_dtype=pl.Int64).alias("bytes")

@@ -16,9 +16,11 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.forms import microseconds, percent, short
+from npuscope.analysis.graph_capture import graph_capture
 from npuscope.analysis.hidden_exposed import Communication, Copies, when_ran
 from npuscope.analysis.ledger import Scheduling
 from npuscope.analysis.path import CriticalPath
+from npuscope.analysis.readiness import no_dependencies
 from npuscope.analysis.waits import SCHEDULING
 from npuscope.analysis.work import CORES, Work
 
@@ -47,6 +49,9 @@ def verdict_of(
     """The bound of a run from its ledger and its path."""
     if len(work.lane) == 0 or work.wall == 0:
         return Verdict("unknown", "Nothing ran in this window.", {})
+    if (recording := graph_capture(work.trace)) is not None and recording.is_all:
+        where = "what bounds the run is told by the capture that replays the graph"
+        return Verdict("unknown", f"unknown: {recording}; {where}.", {"recorded": recording.recorded})
     unit, used = _busiest(work, path)
     if path.kind == "chain" and used < BUSY_ENOUGH:
         return _from_path(work, ledger, path)
@@ -133,9 +138,11 @@ def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath, numbers: dict
             return Verdict("dispatch", f"dispatch-bound: {what}.", {**numbers, "dispatch": launch})
     if ledger.in_flight is not None and ledger.in_flight < FEW_IN_FLIGHT * ledger.cores:
         numbers |= {"in_flight": ledger.in_flight, "cores": ledger.cores, "overhead": ledger.overhead or 0.0}
-        caution = "no edges, so waiting for producers is part of this"
+        caution = f"{no_dependencies(work.trace)}, so waiting for producers is part of this"
         return Verdict("dispatch", f"dispatch-bound: {_flight(ledger).removeprefix('; ')} ({caution}).", numbers)
-    missing = "no edges" if ledger.stamped or not work.on_cores else "neither edges nor dispatch times"
+    missing = no_dependencies(work.trace)
+    if work.on_cores and not ledger.stamped:
+        missing += " and no dispatch times"
     sentence = f"{unit} is busy {percent(used)} of the window, and the capture has {missing} to say why not more."
     return Verdict("unknown", f"unknown: {sentence}", numbers)
 
@@ -162,10 +169,11 @@ def _core_or_bandwidth(counters: dict[str, float]) -> str:
 def _counters(work: Work) -> dict[str, float]:
     """Of the time of kernels with counters, the shares in which a core moved data in and in which it computed; and
     the share of core time that has counters. Nothing where none has."""
-    if not all(column in work.slices.columns for column in (*MOVES, *COMPUTES)):
+    if not all(column in work.trace.slices.columns for column in (*MOVES, *COMPUTES)):
         return {}
     ratio = pl.col(*MOVES, *COMPUTES).cast(pl.Float64, strict=False)
-    told = work.slices.filter(pl.col("kind") == "task").select("dur", ratio).drop_nulls()
+    told = work.told(*MOVES, *COMPUTES).lazy().filter(pl.col("kind") == "task").select("dur", ratio).collect()
+    told = told.drop_nulls()
     whole = int(told["dur"].sum())
     if whole == 0:
         return {}

@@ -109,7 +109,7 @@ class _Side:
         match = place[work.kernel]
         self.slices = np.bincount(match, minlength=matches)
         self.core = sum_by(match, work.end - work.start, matches)
-        told = tensor_bytes(work.slices)
+        told = tensor_bytes(work)
         self.bytes = sum_by(match, told.fill_null(0).to_numpy(), matches)
         untold = sum_by(match, told.is_null().to_numpy().astype(np.int64), matches)
         self.has_bytes = (untold == 0) & (self.bytes > 0)

@@ -1,8 +1,9 @@
-"""The device work of a trace, in the form every analysis starts from.
+"""The device work of a trace of one rank, in the form every analysis starts from.
 
 Work is what counts once: slices of kind task and comm without second tellings, or every slice where a
 capture has neither (a trace of host threads). Times are clipped to the window, which is the trace's own cut
-or else reaches from the first start to the last end of the work.
+or else reaches from the first start to the last end of the work and of the steps that the host marked: what the
+host does before the first kernel of a step is part of the step.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from npuscope.analysis.apart import check_one
 from npuscope.analysis.forms import short
-from npuscope.analysis.summary import kernel_group
+from npuscope.analysis.summary import TYPES, kernel_group
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace, overlaps
 from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
-from npuscope.trace.schema import is_work
+from npuscope.trace.schema import SLICES, is_work
+from npuscope.trace.step_marks import marked
 
 CORES = ("AIC", "AIV")
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
@@ -30,9 +33,14 @@ NEVER = int(np.iinfo(np.int64).min)  # a stamp that is not there: before every o
 
 @dataclass(frozen=True, repr=False)
 class Work:
-    """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`."""
+    """Slices sorted by lane, then start; `lane` and `kernel` are numbers into `lanes` and `kernels`.
+
+    `slices` has the columns that every trace has. A capture may have fifty more, of which an analysis wants few: it
+    asks `told` for them.
+    """
 
     trace: Trace
+    rows: Ints  # where the slices stand among the trace's
     slices: pl.DataFrame
     lanes: pl.DataFrame  # device lanes, idle ones too, in the trace's order
     kernels: list[str]
@@ -44,17 +52,19 @@ class Work:
 
     @staticmethod
     def of(trace: Trace) -> Work:
-        everything = device_rows(trace)
+        wanted = [*SLICES, *(name for name in (*TYPES, "phase") if name in trace.slices.columns)]
+        everything = device_rows(trace.slices.select(wanted).with_row_index("row"))
         window = _window(trace, everything)
         here = everything.filter(pl.col("duplicate_of").is_null())
         if "window_ns" in trace.meta.notes:
             here = here.filter(overlaps(*window))
         lanes = _lanes_of(trace, here)
+        check_one(lanes)
         if (window[1] - window[0]) * max(lanes.height, 1) >= LONGEST:
             days = (window[1] - window[0]) / 86_400e9
             what = f"a window of {days:,.0f} days on {lanes.height:,} lanes is too long to add up"
             raise NpuscopeError(what, path=", ".join(trace.meta.files[:1]) or None, remedy="Cut it with window().")
-        here = here.with_columns(kernel_group(here))
+        here = here.with_columns(kernel_group(here)).drop(TYPES, strict=False)
         lane = places(here["lane"].to_numpy(), lanes["lane"].to_numpy())
         start = here["start"].to_numpy()
         order = lane_order(lane, start, here["dur"].to_numpy())
@@ -63,14 +73,20 @@ class Work:
         kernels = here["kernel"].unique(maintain_order=True).to_list()
         codes = here["kernel"].cast(pl.Enum(kernels)).to_physical().cast(pl.Int64).to_numpy()
         end = start + here["dur"].to_numpy()
-        return Work(trace, here, lanes, kernels, window, lane, np.maximum(start, window[0]), np.minimum(end, window[1]),
-                    codes)  # fmt: skip
+        rows = here["row"].cast(pl.Int64).to_numpy()
+        begin, stop = np.maximum(start, window[0]), np.minimum(end, window[1])
+        return Work(trace, rows, here.drop("row"), lanes, kernels, window, lane, begin, stop, codes)
+
+    def told(self, *names: str) -> pl.DataFrame:
+        """The slices with these columns of the capture beside their own."""
+        more = [name for name in names if name not in self.slices.columns]
+        return self.slices.hstack(self.trace.slices.select(pl.col(more).gather(self.rows)))
 
     @cached_property
     def told_again(self) -> int:
         """Rows of the window left out because they tell another row's work again."""
         again = pl.col("duplicate_of").is_not_null() & overlaps(*self.window)
-        return self.trace.slices.filter(is_work() & again).height
+        return int(self.trace.slices.select((is_work() & again).sum()).item())
 
     @property
     def wall(self) -> int:
@@ -159,18 +175,21 @@ class Work:
         return np.where(first, NONE, np.append(NONE, row[:-1]))
 
 
-def device_rows(trace: Trace) -> pl.DataFrame:
+def device_rows(slices: pl.DataFrame) -> pl.DataFrame:
     """Slices of the device's work, second tellings too; all but derived ones where a capture has none."""
-    work = trace.slices.filter(is_work())
-    return work if work.height else trace.slices.filter(pl.col("kind") != "derived")
+    work = slices.filter(is_work())
+    return work if work.height else slices.filter(pl.col("kind") != "derived")
 
 
 def _window(trace: Trace, work: pl.DataFrame) -> tuple[int, int]:
     if "window_ns" in trace.meta.notes:
         return trace.window_ns
-    if work.is_empty():
+    both = pl.concat(
+        [rows.select("start", end=pl.col("start") + pl.col("dur")) for rows in (work, marked(trace.slices))]
+    )
+    if both.is_empty():
         return (0, 0)
-    start, end = work.select(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")).row(0)
+    start, end = both.select(pl.col("start").min(), pl.col("end").max()).row(0)
     return int(start), int(end)
 
 

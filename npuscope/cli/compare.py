@@ -9,6 +9,8 @@ Examples:
   npuscope compare A B --match 'QKV_proj=qkv'   (kernels that have other names in B)
 
   npuscope compare monday tuesday wednesday   (a trend)
+
+  npuscope compare root_before root_after --rank 3   (without it, the slowest rank of each)
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import HtmlFile, JsonFlag, KernelsRegex, MdFile, StepOption, WideFlag, print_json, print_report
+from npuscope.cli.output import (
+    HtmlFile,
+    JsonFlag,
+    KernelsRegex,
+    MdFile,
+    RankOption,
+    StepOption,
+    WideFlag,
+    print_json,
+    print_report,
+)
 from npuscope.cli.progress_bar import progress_bar
 
 
@@ -25,13 +37,14 @@ def command(
     paths: Annotated[list[str], typer.Argument(help="Captures: A and B, or three and more.", metavar="A B [C…]")],
     kernels: KernelsRegex = None,
     step: StepOption = None,
+    rank: RankOption = None,
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
     html: HtmlFile = None,
     md: MdFile = None,
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis import explain
+    from npuscope.analysis import explain_ranks
     from npuscope.analysis.comparison import compare_explained, trend_of
     from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
     from npuscope.errors import NpuscopeError
@@ -47,7 +60,9 @@ def command(
     check_outputs(paths, html, md)
     names = names_of(paths)
     with progress_bar():
-        explained = [explain(read_steps(path, step)) for path in paths]
+        ranks = [explain_ranks(read_steps(path, step, rank=rank)) for path in paths]
+        names = [found.named(name) for found, name in zip(ranks, names, strict=True)]
+        explained = [found.explained[found.slowest] for found in ranks]
         if len(paths) > 2:
             table = trend_of(dict(zip(names, explained, strict=True)), kernels)
             if json:

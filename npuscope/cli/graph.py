@@ -13,6 +13,7 @@ Examples:
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -95,5 +96,7 @@ def command(
         print_json({"passed": run.passed, **counts.as_dict()})
     else:
         print_report(report(file, run.passed, counts, wide), filter(None, (deps, names, dot, trace, html)))
+    if run.failure:
+        print(f"npuscope: {run.failure}", file=sys.stderr)
     if run.passed is False:
         raise typer.Exit(run.exit_code or 1)

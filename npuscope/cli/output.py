@@ -51,23 +51,29 @@ SetOption = Annotated[
 
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
 
+RankOption = Annotated[
+    int | None,
+    typer.Option("--rank", min=0, help="Only this rank of several, or this device of a capture that has several."),
+]
+
 PassOption = Annotated[int | None, typer.Option("--pass", help="Only this forward pass, as `forward` lists them.")]
 
 
-def read_steps(path: str, steps: list[int] | None, number: int | None = None) -> Trace:
-    """A capture, or the steps or the forward pass of it that were asked for.
+def read_steps(path: str, steps: list[int] | None, number: int | None = None, rank: int | None = None) -> Trace:
+    """A capture, or the rank, the steps or the forward pass of it that were asked for.
 
     Host threads of steps stay, since they tell launches.
     """
     import polars as pl
 
+    from npuscope.analysis.apart import chosen
     from npuscope.errors import NpuscopeError
     from npuscope.forward.passes.choose import check_steps, numbered_pass
     from npuscope.trace import read
 
     if steps and number is not None:
         raise NpuscopeError("--step and --pass name a part each", remedy="Give one of them.")
-    trace = read(path)
+    trace = chosen(read(path), rank)
     if number is not None:
         return numbered_pass(trace, number, path)
     if steps:

@@ -9,11 +9,15 @@ Examples:
   npuscope report kernel_details.csv --html report.html --md report.md
 
   npuscope report kernel_details.csv --step 5 --json
+
+  npuscope report profiler_root   (every rank alone, then mean, worst, spread and who waits for whom)
+
+  npuscope report profiler_root --rank 3
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +29,7 @@ from npuscope.cli.output import (
     KernelsRegex,
     MdFile,
     PassOption,
+    RankOption,
     StepOption,
     WideFlag,
     print_json,
@@ -32,12 +37,18 @@ from npuscope.cli.output import (
 )
 from npuscope.cli.progress_bar import progress_bar
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npuscope.report.document import Part
+
 
 def command(
     path: CapturePath,
     kernels: KernelsRegex = None,
     step: StepOption = None,
     number: PassOption = None,
+    rank: RankOption = None,
     html: HtmlFile = None,
     md: MdFile = None,
     wide: WideFlag = False,
@@ -47,23 +58,29 @@ def command(
         int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
     ] = None,
 ) -> None:
-    from npuscope.analysis import explain
+    from npuscope.analysis import explain_ranks
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import report
-    from npuscope.report.html import report_page
+    from npuscope.report.html import ranks_page, report_page
+    from npuscope.report.ranks import ranks as report_ranks
 
     check_outputs([path], html, md)
     name = names_of([path])[0]
     with progress_bar():
-        explained = explain(read_steps(path, step, number), kernels, areas, cores)
+        ranks = explain_ranks(read_steps(path, step, number, rank), kernels, areas, cores)
+        one = ranks.explained[0] if len(ranks.parts) == 1 else None
+
+        def parts(wide: bool = True) -> Iterator[Part]:
+            return report_ranks(path, name, ranks, wide) if one is None else report(path, name, one, wide)
+
         written = write_reports(
             {
-                html: lambda: report_page(name, explained),
-                md: lambda: as_markdown(report(path, name, explained), reproduce()),
+                html: lambda: ranks_page(name, ranks) if one is None else report_page(name, one),
+                md: lambda: as_markdown(parts(), reproduce()),
             }
         )
     if json:
-        print_json(explained.as_dict())
+        print_json(ranks.as_dict() if one is None else one.as_dict())
     else:
-        print_report(report(path, name, explained, wide), written)
+        print_report(parts(wide), written)

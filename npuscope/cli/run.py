@@ -8,11 +8,12 @@ Examples:
 
   npuscope run decode_layer.py --json
 
-Exit code 1 where the program's golden check fails.
+Exit code 1 where the program's golden check fails or it asserts a number that is wrong.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -41,10 +42,13 @@ def command(
     if json:
         findings = [finding for recording in run.recordings for finding in recording.notices]
         failures = [result.error for result in run.results if not result.passed]
+        failures += [run.failure] * bool(run.failure)
         told = {"passed": run.passed, "failures": failures, **counts.as_dict()}
         print_json({**told, "findings": [f.message for f in findings]})
     else:
         print()  # apart from what the program printed
         print_report(report(file, run, counts))
+    if run.failure:
+        print(f"npuscope: {run.failure}", file=sys.stderr)
     if run.passed is False:
         raise typer.Exit(run.exit_code or 1)

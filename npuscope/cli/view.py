@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import AreasFile, CapturePath, KernelsRegex
+from npuscope.cli.output import AreasFile, CapturePath, KernelsRegex, RankOption
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ def command(
     path: CapturePath,
     kernels: KernelsRegex = None,
     areas: AreasFile = None,
+    rank: RankOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
 ) -> None:
     import tempfile
     from pathlib import Path
 
-    from npuscope.analysis import explain
+    from npuscope.analysis import explain_ranks
+    from npuscope.analysis.apart import chosen
     from npuscope.cli.output import names_of
     from npuscope.errors import NpuscopeError
     from npuscope.trace import read
@@ -39,7 +41,7 @@ def command(
 
     with tempfile.TemporaryDirectory() as folder:
         with progress_bar():
-            site = site_of(names_of([path])[0], explain(read(path), kernels, areas), Path(folder))
+            site = site_of(names_of([path])[0], explain_ranks(chosen(read(path), rank), kernels, areas), Path(folder))
         try:
             server = Server(site, port)
         except OSError as error:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, SetOption, print_json
+from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RankOption, SetOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ def command(
     setting: SetOption = None,
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
+    rank: RankOption = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
+    from npuscope.analysis.apart import chosen
     from npuscope.analysis.each_change import whatif_each
     from npuscope.cli.output import counts_of, numbers_of
     from npuscope.errors import NpuscopeError
@@ -73,7 +75,7 @@ def command(
     with progress_bar():
         if asked:
             simulated = _simulated(path, arguments, setting, device, program) if is_program else None
-            result = whatif(simulated.trace if simulated else read(path), change)
+            result = whatif(simulated.trace if simulated else chosen(read(path), rank), change)
             told, text = result.as_dict(), str(result)
             if simulated and result.new_ns > 0:
                 versus = against(result.measured_ns, result.new_ns, simulated.bound.name, simulated.bound.name)
@@ -87,7 +89,7 @@ def command(
             gains = simulated_each(base, [one.finding for one in found])
             told, text = gains_dict(gains, base.bound.name), as_text(report(gains, base.bound.name))
         else:
-            unchanged, gains = whatif_each(read(path))
+            unchanged, gains = whatif_each(chosen(read(path), rank))
             told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))
     if json:
         print_json(told)

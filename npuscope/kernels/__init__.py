@@ -1,5 +1,6 @@
 """What a kernel's name means, in one table (kernels.toml), read by readers, analyses, rooflines and alignment alike."""
 
+from npuscope.kernels.demangle import demangled, readable
 from npuscope.kernels.meaning import (
     aligned_name,
     area_of,
@@ -19,10 +20,12 @@ __all__ = [
     "aligned_name",
     "area_of",
     "collective_of",
+    "demangled",
     "is_comm",
     "kind_of",
     "landmark_of",
     "law_of",
     "phase_of",
+    "readable",
     "rule_of",
 ]

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import polars as pl
 
+from npuscope.kernels.demangle import demangled
 from npuscope.kernels.plain_name import LONGEST, plain
 from npuscope.kernels.table import Collective, Entry, Formula, Kind, Landmark, Law, Phase, Rule, known
 
@@ -32,6 +33,7 @@ class _Question(Generic[T]):
 
     def _judged(self, name: str) -> T | None:
         whole, found = self._patterns
+        name = demangled(name)
         letters, text = plain(name), name[:LONGEST]
         for answer, pattern in whole:
             if pattern.fullmatch(letters):

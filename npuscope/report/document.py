@@ -18,6 +18,9 @@ from npuscope.analysis.table import MOST, Table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
+PAGE_CELL = 60  # as page/table.js has it
+INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
+ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
 MOST_ON_A_PAGE = 300  # rows
 
 
@@ -131,9 +134,9 @@ def _markdown(part: Part) -> str:
         case Heading(words, level):
             return f"{'#' * level} {marked_down(words)}"
         case Say(words, strong):
-            return f"**{marked_down(words)}**" if strong else marked_down(words)
+            return f"**{_line_down(words)}**" if strong and words.strip() else _line_down(words)
         case Notes(lines):
-            return "\n".join(f"- {marked_down(line)}" for line in lines)
+            return "\n".join(f"- {_line_down(line)}" for line in lines)
         case Rows(table):
             return _markdown_table(table, part.markdown)
         case Marked(made):
@@ -153,9 +156,19 @@ def _markdown_table(table: Table, most: int | None) -> str:
 
 
 def marked_down(words: str) -> str:
-    """Words from anywhere, with nothing left that Markdown or HTML would act on."""
-    safe = printable(words).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
-    return re.sub(r"([\\|\[*]|_(?=_)|(?<=_)_)", r"\\\1", safe)
+    """Words from anywhere inside a line, with nothing left that Markdown, HTML or a tracker would act on.
+
+    Trackers look at what is shown: they notify @name, link #12, !12, GH-12 and addresses, and draw :smile: whether or
+    not a backslash stands before it. An invisible character in between keeps them from it.
+    """
+    safe = re.sub(ACTED_ON, rf"\g<0>{INVISIBLE}", printable(words)).replace("&", "&amp;").replace("<", "&lt;")
+    safe = re.sub(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", safe)
+    return safe.replace(INVISIBLE, "&#8203;")
+
+
+def _line_down(words: str) -> str:
+    """As `marked_down`, for words that begin a line: they begin no list, heading, quotation or code there."""
+    return re.sub(r"^(\d*)(>|[-+=.)](?=[-=\s]|$))", r"\1\\\2", marked_down(words).strip())
 
 
 def as_page(title: str, parts: Iterable[Part]) -> str:
@@ -195,12 +208,18 @@ def _html_table(table: Table, most: int) -> str:
     sides = [' class="number"' if column.form.right else ' class="name"' for column in columns]
     head = "".join(f"<th{side}>{html(column.heading)}</th>" for column, side in zip(columns, sides, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{side}>{html(cell)}</td>" for cell, side in zip(row, sides, strict=True)) + "</tr>"
+        "<tr>" + "".join(_html_cell(cell, side) for cell, side in zip(row, sides, strict=True)) + "</tr>"
         for row in table.cells(most)
     )
     hidden = table.frame.height - most
     more = f'<p class="soft">… and {hidden:,} more rows</p>' if hidden > 0 else ""
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def _html_cell(cell: str, side: str) -> str:
+    """A cell; one that is too long shows the rest where the pointer rests."""
+    whole = f' title="{html(cell)}"' if len(cell) > PAGE_CELL else ""
+    return f"<td{side}{whole}>{html(short(cell, PAGE_CELL))}</td>"
 
 
 def html(words: str) -> str:

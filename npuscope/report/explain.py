@@ -28,13 +28,13 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("Key finding", where=In.POSTED)
     yield Say(str(e.verdict), strong=True)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
-    yield Notes(_headline(e), where=In.TEXT)
+    yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
     yield Rows(tables["units"], where=In.POSTED)
     yield Notes(_besides_compute(e), where=In.POSTED)
     yield Heading("Where the core time went", where=In.POSTED)
     yield Rows(scheduling["ledger"], where=In.POSTED)
-    path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without edges"
+    path_is = "the critical path" if e.path.kind == "chain" else "a cover of the timeline, without dependencies"
     yield Say(f"The path is {path_is}; both columns add up.", where=In.POSTED)
     yield Heading("Kernels", where=In.POSTED)
     yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide)
@@ -76,7 +76,8 @@ def _besides_compute(e: Explanation) -> list[str]:
     return [str(told) for told in (e.communication, e.copies) if told is not None]
 
 
-def _headline(e: Explanation) -> list[str]:
+def headline(e: Explanation) -> list[str]:
+    """The numbers beside the verdict."""
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
     running, window, s = percent(e.busy.running), microseconds(e.work.wall), e.scheduling
     lines = [f"window {window} µs, any work running {running} of it; busy: {units or 'nothing'}"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.ranks import Ranks
 from npuscope.analysis.table import Table
 from npuscope.report.scripted_page import scripted_page
 from npuscope.report.timeline import timeline
@@ -25,6 +26,21 @@ def report_page(
     subtitle = told and f"{told}; "
     subtitle += f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
     return _page(name, subtitle, _sides([name], [explained]), None, links, first)
+
+
+def ranks_page(name: str, ranks: Ranks, links: Links = ()) -> str:
+    """The page of several ranks: all in a table, and one at a time as the page of a trace."""
+    subtitle = f"{ranks.trace.meta.format}, {ranks.trace.slices.height:,} slices of {len(ranks.parts)} {ranks.what}"
+    together, waits = ranks.together(), ranks.waits.heart()
+    told = {
+        "verdict": ranks.verdict,
+        "waits_told": ranks.waits.title(),
+        "what": ranks.what,
+        "table": together.rows(),
+        "waits": waits.rows(),
+        "columns": _heads([together, waits]),
+    }
+    return _page(name, subtitle, _sides([part.name for part in ranks.parts], ranks.explained), None, links, ranks=told)
 
 
 def compare_page(names: tuple[str, str], comparison: Comparison, first: Sequence[Section] = ()) -> str:
@@ -77,9 +93,11 @@ def _page(
     comparison: object,
     links: Links,
     first: Sequence[Section] = (),
+    ranks: object = None,
 ) -> str:
     data = {
-        "title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "links": list(links),
+        "title": title, "subtitle": subtitle, "sides": sides, "comparison": comparison, "ranks": ranks,
+        "links": list(links),
         "first": [
             {
                 "title": head, "notes": list(told),

@@ -10,7 +10,7 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
 from npuscope.simulate.estimate_forms import COMPARED, INTERVAL
 from npuscope.simulate.uncertainty import Against, Estimate, against, time_after, time_estimate
+from npuscope.tile.script.surroundings import Surroundings
 
 OURS = b'{"variant": "'
 
@@ -88,6 +89,7 @@ class Outcome:
     finding: str | None = None
     before_ns: int | None = None  # the anchored wall of the program that a capture is of, and its bound
     before_bound: str | None = None
+    seen: Surroundings | None = None  # what its program took from around it, which its key tells of
 
     def as_dict(self) -> dict[str, object]:
         """A line of `--results`: what there is."""
@@ -104,7 +106,10 @@ def variant_table(found: Sequence[Outcome], baseline: Outcome) -> Table:
     """Ranked variants; `baseline` is the one named first."""
     walls = [one.wall_ns / baseline.wall_ns if one.wall_ns and baseline.wall_ns else None for one in found]
     ranks = ({"rank": number, "to_first": wall} for number, wall in enumerate(walls, 1))
-    rows = [{**asdict(one), **rank, **_likely(one, baseline)} for one, rank in zip(found, ranks, strict=True)]
+    rows = [
+        {**asdict(replace(one, seen=None)), **rank, **_likely(one, baseline)}
+        for one, rank in zip(found, ranks, strict=True)
+    ]
     return Table(VARIANTS, pl.DataFrame(rows, infer_schema_length=None))
 
 

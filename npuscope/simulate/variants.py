@@ -1,8 +1,8 @@
 """Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
 
-A variant's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
-environment asks for and npuscope's own source, so that what has been simulated is not simulated again, and what has
-changed is. Not in it: modules from elsewhere, and other files or variables that the program reads by itself.
+A result's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
+environment asks for, npuscope's own source, and the modules and variables that the program took from around it when it
+ran: what has been simulated is not simulated again, and what has changed is. Not in it: other files that it reads.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.tile.record.rings import ring_sizes
 from npuscope.tile.script.settings import UnknownSetting
+from npuscope.tile.script.surroundings import Surroundings, heard
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,21 @@ class Variant:
     footing: Footing | None = None
 
     @cached_property
-    def key(self) -> str:
-        """Equal for variants that must come out equal: also modules beside the file count."""
-        told = hashlib.sha256()
+    def told(self) -> str:
+        """Equal for variants that are told alike; what they take from around them is known when they have run."""
         own = Path(self.file)
-        for path in (own, *sorted(filter(Path.is_file, own.parent.glob("*.py")))):
-            told.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
         rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
-        told.update(repr(rest).encode())
-        if self.footing is not None:
-            told.update(f"{self.footing.factors.key} {self.footing.wall_ns} {self.footing.bound}".encode())
-        return told.hexdigest()[:24]
+        footing = self.footing and (self.footing.factors.key, self.footing.wall_ns, self.footing.bound)
+        return _hash(own.name, own.read_bytes(), rest, footing)
+
+    def key(self, seen: Surroundings) -> str:
+        """Equal for variants that must come out equal, where these are their surroundings."""
+        return _hash(self.told, seen, seen.fingerprint(Path(self.file).parent))[:24]
+
+
+def _hash(*facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 @cache
@@ -91,18 +95,23 @@ def simulated(variant: Variant) -> Simulated:
 
 def outcome(variant: Variant) -> Outcome:
     """Runs one variant and keeps what a ranking needs; a setting that it does not have is an error of the whole."""
-    try:
-        one = simulated(variant)
-    except UnknownSetting:
-        raise
-    except NpuscopeError as error:
-        return Outcome(variant.name, variant.key, error=str(error))
+    with heard() as around:
+        try:
+            one: Simulated | str = simulated(variant)
+        except UnknownSetting:
+            raise
+        except NpuscopeError as error:
+            one = str(error)
+    seen = around[-1] if around else Surroundings()
+    key = variant.key(seen)
+    if isinstance(one, str):
+        return Outcome(variant.name, key, error=one, seen=seen)
     job, footing = one.prepared.job, variant.footing
     fullest = max(usages(one.prepared.program.planned.values()), key=lambda usage: usage.share, default=None)
     memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
     return Outcome(
         variant.name,
-        variant.key,
+        key,
         one.wall_ns,
         len(job.shape),
         len(job.block_class),
@@ -111,6 +120,7 @@ def outcome(variant: Variant) -> Outcome:
         finding="; ".join(notice.message for notice in one.grave) or None,
         before_ns=None if footing is None else footing.wall_ns,
         before_bound=None if footing is None else footing.bound,
+        seen=seen,
     )
 
 
@@ -119,12 +129,19 @@ def outcomes(
 ) -> list[Outcome]:
     """What came of every variant, in their order; those in `results` are taken from there, the others added to it."""
     with kept(results) as (known, add):
-        found = {v.key: known[v.key] for v in variants if v.key in known}
-        missing = list({v.key: v for v in variants if v.key not in found}.values())
-        for one in _run(missing, len(variants) - len(missing), engine, jobs):
-            found[one.key] = one
+        places = {one.seen for one in known.values() if one.seen is not None}
+        found: dict[str, Outcome] = {}
+        for variant in variants:
+            keys = (variant.key(seen) for seen in places)
+            key = next((key for key in keys if key in known), None)
+            if key is not None:
+                found[variant.told] = known[key]
+        missing = {v.told: v for v in variants if v.told not in found}
+        ran = _run([*missing.values()], len(variants) - len(missing), engine, jobs)
+        for told, one in zip(missing, ran, strict=True):
+            found[told] = one
             add(one)
-    return [replace(found[variant.key], variant=variant.name) for variant in variants]
+    return [replace(found[variant.told], variant=variant.name) for variant in variants]
 
 
 def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> Iterator[Outcome]:

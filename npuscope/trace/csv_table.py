@@ -1,4 +1,8 @@
-"""A CSV file as text cells, exactly as written, with the line of whatever is wrong with it."""
+"""A CSV file as text cells, exactly as written, with the line of whatever is wrong with it.
+
+A spreadsheet runs a cell that begins like a formula. So what we write has a ' before such text, and what we read has
+none: the cells are the same on both sides.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from npuscope.errors import BadInput
 from npuscope.trace import source
 
 BOM = b"\xef\xbb\xbf"
+# what a spreadsheet acts on, and numbers that begin alike; quotes before it are part of it, so that any can be undone
+FORMULA = r"(?s)^'*(\s*[=+\-@＝＋－＠].|[\t\r\n])"
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 csv.field_size_limit(1 << 30)  # a kernel's name may be longer than the module's usual 128 KiB
 
 
@@ -36,7 +43,33 @@ def header_of(head: bytes) -> list[str] | None:
         rows = list(csv.reader([first.decode()], strict=True))
     except (UnicodeDecodeError, csv.Error):
         return None
-    return rows[0] if rows and len(rows[0]) > 1 else None
+    return unguarded(pl.DataFrame({"": rows[0]}))[""].to_list() if rows and len(rows[0]) > 1 else None
+
+
+def guarded(cells: pl.DataFrame) -> pl.DataFrame:
+    """Text cells as they are written: nothing in them is a formula."""
+    texts = _with_any(cells, pl.col(pl.String).str.contains(FORMULA))
+    return cells.with_columns(pl.when(_is_active(text)).then("'" + text).otherwise(text).name.keep() for text in texts)
+
+
+def unguarded(cells: pl.DataFrame) -> pl.DataFrame:
+    """Cells as they were before `guarded`."""
+    texts = _with_any(cells, pl.col(pl.String).str.starts_with("'"))
+    inner = [(text, text.str.slice(1)) for text in texts]
+    return cells.with_columns(
+        pl.when(text.str.starts_with("'") & _is_active(bare)).then(bare).otherwise(text).name.keep()
+        for text, bare in inner
+    )
+
+
+def _with_any(cells: pl.DataFrame, asked: pl.Expr) -> list[pl.Expr]:
+    """The columns of which any cell is so, mostly none: looking at each costs far less than making it anew."""
+    found = cells.select(asked.any())
+    return [pl.col(name) for name in found.columns if found[name].item()]
+
+
+def _is_active(text: pl.Expr) -> pl.Expr:
+    return text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
 
 
 def read_csv(path: Path) -> CsvTable:
@@ -74,6 +107,7 @@ def read_csv(path: Path) -> CsvTable:
         is_blank = cells.select(blank.alias("blank"))["blank"]
         cells, lines = cells.filter(~is_blank), lines.filter(~is_blank)
     line_end = "\r\n" if b"\r\n" in head else "\n"
+    cells = unguarded(cells)
     return CsvTable(tuple(header), cells, lines, line_end, head.startswith(BOM), blank_lines)
 
 

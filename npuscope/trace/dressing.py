@@ -17,9 +17,9 @@ from npuscope.trace.event_table import EventTable
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
 from npuscope.trace.memory import give_back
+from npuscope.trace.step_marks import ON_DEVICE, numbered, step_mark
 
 _KIND_NUMBER = {name: number for number, name in enumerate(schema.KINDS.categories)}
-_PROFILER_STEP = re.compile(r"^ProfilerStep#([0-9]{1,18})$")
 
 
 def kind_numbers(kinds: Sequence[str]) -> NDArray[np.uint8]:
@@ -142,22 +142,26 @@ def plain_lanes(table: EventTable) -> pl.DataFrame:
 
 
 def _steps(table: EventTable) -> pl.Series:
-    """The ProfilerStep annotation a slice begins in, if any."""
-    steps = {number: int(m[1]) for number, name in enumerate(table.names) if (m := _PROFILER_STEP.match(name))}
+    """The step whose annotation a slice begins in, if any."""
+    names = [number for number, name in enumerate(table.names) if step_mark(name)]
     none = pl.Series([None], dtype=pl.Int64).new_from_index(0, table.slices.height)
-    if not steps:
+    if not names:
         return none
-    on_device = [n for n, category in enumerate(table.categories) if category == "gpu_user_annotation"]
-    marks = table.slices.select("name", "start", "dur", "category").filter(pl.col("name").is_in(list(steps)))
-    marks = marks.filter(~pl.col("category").is_in(on_device)).unique("name", keep="first").sort("start")
-    if marks.is_empty():
-        return none
+    on_device = [n for n, category in enumerate(table.categories) if category == ON_DEVICE]
+    marks = table.slices.select("name", "start", "dur", "category").filter(pl.col("name").is_in(names))
+    marks = marks.filter(~pl.col("category").is_in(on_device)).sort("start", maintain_order=True)
+    number = pl.Series("step", numbered([table.names[n] for n in marks["name"]]), dtype=pl.Int64)
+    marks = marks.with_columns(number).drop_nulls("step").unique("step", keep="first", maintain_order=True)
+    return none if marks.is_empty() else steps_at(table.slices["start"], marks)
+
+
+def steps_at(moments: pl.Series, marks: pl.DataFrame) -> pl.Series:
+    """The step of the last mark that began before each moment, null where that is over; marks are sorted by start."""
     begin, stop = marks["start"].to_numpy(), (marks["start"] + marks["dur"]).to_numpy()
-    number = pl.Series([steps[n] for n in marks["name"]], dtype=pl.Int64)
-    blocks = []
-    for block in table.slices["start"].to_frame().iter_slices(1 << 18):  # in blocks, to need little memory
-        start = block["start"].to_numpy()
-        at = np.searchsorted(begin, start, side="right") - 1
-        inside = (at >= 0) & (start < stop[at])
-        blocks.append(number.gather(np.where(inside, at, 0)).set(pl.Series(~inside), None))
+    blocks = [pl.Series([], dtype=pl.Int64)]
+    for block in moments.to_frame("moment").iter_slices(1 << 18):  # in blocks, to need little memory
+        moment = block["moment"].to_numpy()
+        at = np.searchsorted(begin, moment, side="right") - 1
+        inside = (at >= 0) & (moment < stop[at])
+        blocks.append(marks["step"].gather(np.where(inside, at, 0)).set(pl.Series(~inside), None))
     return pl.concat(blocks)

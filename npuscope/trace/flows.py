@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from npuscope.trace.intervals import Enclosing, Ints
 from npuscope.trace.meta import Ledger
 
+NO_OTHER_END = "flow end without its other end"
+
 
 def edges_of(flows: pl.DataFrame, enclosing: Enclosing, ledger: Ledger, task: pl.Series | None = None) -> pl.DataFrame:
     """One edge per flow end that has a beginning, and one with a null side per end that has none.
@@ -34,7 +36,7 @@ def edges_of(flows: pl.DataFrame, enclosing: Enclosing, ledger: Ledger, task: pl
     src = np.concatenate([np.where(origin >= 0, begins[origin], -1) if len(begins) else origin, lonely])
     dst = np.concatenate([ends, none])
     either = np.where(dst >= 0, dst, src)
-    ledger.marked["flow end without its other end"] += int(((src < 0) | (dst < 0)).sum())
+    ledger.marked[NO_OTHER_END] += int(((src < 0) | (dst < 0)).sum())
     return pl.DataFrame(
         {
             "src": _tasks(src, slice_of, task),

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import mimetypes
 import shutil
+import socket
+import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -23,6 +27,7 @@ POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob: data:; "
     "connect-src 'self' blob: data:; worker-src 'self' blob:; frame-ancestors 'self'"
 )
+PATIENCE_S = 30.0  # for a client to say what it wants, and then to take each piece of the answer
 TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".pftrace": "application/octet-stream"}
 
 
@@ -35,12 +40,27 @@ class Site:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves a site until it is shut down."""
+    """Serves a site until it is shut down. A client that leaves is no news, and one that dawdles is left alone."""
 
     daemon_threads = True
 
-    def __init__(self, site: Site, port: int = 0) -> None:
+    def __init__(self, site: Site, port: int = 0, patience: float = PATIENCE_S) -> None:
+        self.patience = patience
+        self.asking: dict[socket.socket, float] = {}  # clients that have not yet said what they want, since when
         super().__init__((LOOPBACK, port), partial(_Handler, site))
+
+    def service_actions(self) -> None:
+        """Twice a second. A limit for each read would not do: a byte now and then would keep a thread for ever."""
+        for client, since in list(self.asking.items()):
+            if time.monotonic() - since > self.patience:
+                self.asking.pop(client, None)
+                with suppress(OSError):  # it left by itself
+                    client.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, *_: object) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, ConnectionError | TimeoutError):
+            print(f"npuscope: a request was not answered ({type(error).__name__}: {error}).", file=sys.stderr)
 
     @property
     def port(self) -> int:
@@ -58,6 +78,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._site = site
         super().__init__(*arguments)  # type: ignore[arg-type]
 
+    def setup(self) -> None:
+        self.request.settimeout(self.server.patience)  # for one read, or for one piece sent
+        self.server.asking[self.request] = time.monotonic()
+        super().setup()
+
+    def finish(self) -> None:
+        self.server.asking.pop(self.request, None)
+        super().finish()
+
     def do_GET(self) -> None:
         self._answer(body=True)
 
@@ -65,6 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
+        self.server.asking.pop(self.request, None)
         if self.headers.get("Host") not in (f"{LOOPBACK}:{self.server.port}", f"localhost:{self.server.port}"):
             self.send_error(HTTPStatus.FORBIDDEN, "this server answers only to its own address")
             return

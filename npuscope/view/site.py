@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from npuscope.analysis.explanation import Explanation
-from npuscope.report.html import report_page
+from npuscope.analysis.ranks import Ranks
+from npuscope.report.html import Links, ranks_page, report_page
 from npuscope.view.perfetto_ui import BUNDLE, perfetto_files, stay_here
 from npuscope.view.server import Site
 
 PERFETTO = "/perfetto/"
 
 
-def site_of(name: str, explained: Explanation, folder: Path) -> Site:
-    """The site of a trace; `folder` keeps its Perfetto file while it is served."""
+def site_of(name: str, explained: Ranks, folder: Path) -> Site:
+    """The site of a trace, of one rank or of several; `folder` keeps its Perfetto file while it is served."""
     trace = folder / "trace.pftrace"
     interface = perfetto_site(trace)
     if not interface.files:
-        return Site({"/": report_page(name, explained)})
+        return Site({"/": _page(name, explained)})
     explained.trace.write(trace)
-    page = report_page(name, explained, [("open in Perfetto", PERFETTO)])
+    page = _page(name, explained, [("open in Perfetto", PERFETTO)])
     return Site({"/": page, **interface.texts}, interface.files)
+
+
+def _page(name: str, explained: Ranks, links: Links = ()) -> str:
+    if len(explained.parts) == 1:
+        return report_page(name, explained.explained[0], links)
+    return ranks_page(name, explained, links)
 
 
 def perfetto_site(trace: Path) -> Site:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 from adds_up import check
 from conftest import DATA, captures
@@ -14,7 +13,7 @@ from made import Task, made
 
 import npuscope
 from npuscope import analysis
-from npuscope.analysis.explanation import explain
+from npuscope.analysis.apart import apart
 from npuscope.trace import Trace
 
 LANES = ("AIC_0", "AIC_1", "AIV_0")
@@ -88,11 +87,5 @@ def test_a_trace_against_itself_has_no_gap(trace: Trace) -> None:
 
 @pytest.mark.parametrize("path", captures(), ids=lambda p: str(p.relative_to(DATA)))
 def test_every_real_capture_adds_up(path: Path) -> None:
-    check(npuscope.read(path))
-
-
-def test_several_ranks_in_one_window_are_said() -> None:
-    trace = made([Task(1, "a", "stream_0", 0, 5), Task(2, "b", "stream_1", 2, 6)])
-    ranks = Trace.of(trace.slices, trace.lanes.with_columns(rank=pl.Series([0, 1])), trace.meta)
-    assert "2 devices or ranks share the window; units are summed over them." in explain(ranks).notes
-    assert not any("share the window" in note for note in explain(trace).notes)
+    for part in apart(npuscope.read(path)):
+        check(part.trace)

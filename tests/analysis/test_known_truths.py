@@ -12,6 +12,7 @@ from made import Task, made
 import npuscope
 from npuscope import analysis
 from npuscope.trace import Trace
+from npuscope.trace.schema import is_work
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,11 @@ def test_longcat_counts_work_once(longcat: Trace) -> None:
 
 
 def test_t1_agrees_with_six_other_tools(shared: Path) -> None:
-    busy = analysis.busy(npuscope.read(shared / "gpu" / "hta_t1_df_index_resolver.json.gz"))
-    assert (busy.on_core_ns, busy.window_ns) == (1_000_613_000, 1_732_965_000)
+    trace = npuscope.read(shared / "gpu" / "hta_t1_df_index_resolver.json.gz")
+    busy = analysis.busy(trace)
+    start, end = trace.select(is_work()).span
+    assert (busy.on_core_ns, end - start) == (1_000_613_000, 1_732_965_000)
+    assert busy.window_ns == 1_737_902_000  # the first step begins 4.9 ms before its first kernel
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,9 @@ def test_the_profilers_own_overlap_analysis(shared: Path) -> None:
 
 def test_layers_of_a_single_decode_step_are_found_by_repetition(shared: Path) -> None:
     found = analysis.steps(npuscope.read(shared / "gpu" / "tracelens_sglang_qwen3_8b_decode.json.gz"))
-    assert (found.source, found.table.height) == ("repetition", 36)  # Qwen3-8B has 36 layers
+    assert (found.source, found.layers) == ("column", 36)  # Qwen3-8B has 36 layers
+    told = found.table.select("step", "phase", "tokens", "slices").rows()
+    assert told == [(0, "decode", 32, 558)]  # execute_32_context_0(…)_generation_32(…), with all of a graph's kernels
 
 
 TASKS, WALL_US, RUN_US, CORES = 38_705, 356_000, 45, 72

@@ -105,7 +105,7 @@ def test_markdown_does_not_obey_names(tmp_path: Path) -> None:
     text = (tmp_path / "r.md").read_text()
     assert "<script>" not in text
     assert "| &lt;script>alert(1)&lt;/script>\\|x |" in text
-    assert "a'b\\[c](d)" in text
+    assert "a\\`b\\[c\\](d)" in text
 
 
 def test_compare_two_runs(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path, command: str) -> None:
 def test_markdown_links_in_names_stay_text(tmp_path: Path) -> None:
     write_kernel_table(tmp_path / "kernel_details.csv", [kernel_row(type=r"\[click](http://evil.example) __b__")])
     assert npuscope("report", tmp_path / "kernel_details.csv", "--md", tmp_path / "r.md").returncode == 0
-    assert r"\\\[click](http://evil.example) \_\_b\_\_" in (tmp_path / "r.md").read_text()
+    assert r"\\\[click\](http&#8203;://evil.example) \_\_b\_\_" in (tmp_path / "r.md").read_text()
 
 
 def test_a_window_too_long_to_add_up_is_refused(tmp_path: Path) -> None:

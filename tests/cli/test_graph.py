@@ -28,7 +28,7 @@ def made() -> Recording:
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A script module whose run can be set; `asked` is what the command asked of it."""
-    told = SimpleNamespace(recordings=(made(),), passed=None, output="", asked=None)
+    told = SimpleNamespace(recordings=(made(),), passed=None, failure="", output="", asked=None)
 
     def run_script(path: str, argv: list[str], mode: str) -> SimpleNamespace:
         told.asked = (path, argv, mode)

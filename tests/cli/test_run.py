@@ -81,6 +81,46 @@ def test_a_golden_that_does_not_hold_is_exit_1_and_names_the_op_that_wrote(scale
     assert f"{scale.name}:{1 + SCALE[: SCALE.index('pl.add')].count(chr(10))}" in ran.stdout
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "assert result.passed, result.error",
+        "raise SystemExit(result.error)",
+        "raise SystemExit(2)",
+        "raise RuntimeError(result.error)",
+        "",
+    ],
+)
+@pytest.mark.parametrize("command", [("run",), ("run", "--json"), ("graph", "--values")])
+def test_a_wrong_number_is_exit_1_however_the_script_ends(scale: Path, ending: str, command: tuple[str, ...]) -> None:
+    scale.write_text(
+        SCALE.replace(
+            "    if not result.passed:\n        print(result.error)\n        raise SystemExit(1)\n", f"    {ending}\n"
+        )
+    )
+    assert "raise SystemExit(1)" not in scale.read_text()
+    ran = npuscope(command[0], scale, *command[1:], "--", "--factor", "3")
+    assert ran.returncode == 1
+    assert "FAIL" in ran.stdout or json.loads(ran.stdout)["passed"] is False
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_number_that_the_script_itself_finds_wrong_is_exit_1(scale: Path) -> None:
+    own = """    y = np.zeros((64, 128), np.float32)
+    scale(np.ones((64, 128), np.float32), y)
+    assert (y == FACTOR).all(), 'off'
+"""
+    scale.write_text(SCALE[: SCALE.index("    specs =")] + own)
+    assert npuscope("run", scale).returncode == 0
+    ran = npuscope("run", scale, "--", "--factor", "3")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("npuscope: ")
+    assert "AssertionError: off" in ran.stderr
+    told = npuscope("run", scale, "--json", "--", "--factor", "3")
+    assert told.returncode == 1
+    assert "AssertionError: off" in json.loads(told.stdout)["failures"][0]
+
+
 def test_the_scripts_own_usage_error_is_its_exit_code(scale: Path) -> None:
     ran = npuscope("run", scale, "--", "--no-such-option")
     assert ran.returncode == 2

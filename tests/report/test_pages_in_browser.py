@@ -16,7 +16,7 @@ from made import DEPENDS, DOZEN, Task, dozen, made
 
 from npuscope import analysis
 from npuscope.report import html
-from npuscope.report.html import compare_page, report_page
+from npuscope.report.html import compare_page, ranks_page, report_page
 from npuscope.trace import Meta, Trace
 
 NASTY = '<script>alert("k")</script><img src=x onerror=alert(1)>'
@@ -215,3 +215,19 @@ def test_a_page_asks_for_nothing_from_elsewhere() -> None:
     assert "default-src 'none'" in text
     for outside in ("http://", "https://", "src=", "@import", "url("):
         assert outside not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_ranks_stand_in_a_table_and_one_at_a_time_below(browser: Any, tmp_path: Path) -> None:
+    tasks = [Task(n, f"gemm{n}", f"stream_{n}", 0, 10 * (n + 1)) for n in range(3)]
+    trace = made(tasks)
+    ranks = Trace.of(trace.slices, trace.lanes.with_columns(rank=pl.Series([0, 1, 2])), trace.meta)
+    with watched_page(browser) as watched:
+        page = opened(watched.page, tmp_path, ranks_page("root", analysis.explain_ranks(ranks)))
+        assert page.locator("#all").inner_text().startswith("3 ranks, all core-bound")
+        assert "rank 2" in page.locator("table").first.inner_text()
+        assert "gemm0" in page.locator("#rank").inner_text()
+        page.get_by_role("button", name="rank 2").click()
+        assert "gemm2" in page.locator("#rank").inner_text()
+        assert "gemm0" not in page.locator("#rank").inner_text()
+        page.locator("#rank canvas").first.scroll_into_view_if_needed()
+        assert "gemm2\non stream_2" in hover(page, 5, 0)

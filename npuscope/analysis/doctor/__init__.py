@@ -12,6 +12,7 @@ __all__ = ["CHECKS", "Diagnosis", "Symptom", "diagnose"]
 
 CHECKS: list[Callable[[Trace], Iterator[Symptom]]] = [
     rows.empty,
+    rows.unread_device,
     rows.overlapping_slices,
     rows.duplicates,
     times.text_times,
@@ -31,6 +32,7 @@ CHECKS: list[Callable[[Trace], Iterator[Symptom]]] = [
     gaps.cut_off,
     gaps.graphs_of_ascend,
     gaps.graph_replays,
+    gaps.recorded_graphs,
     rows.refused_dependencies,
     rows.cut_short,
     rows.unclosed_list,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.symptom import Symptom, microseconds
+from npuscope.analysis.doctor.symptom import Severity, Symptom, microseconds
+from npuscope.analysis.graph_capture import graph_capture
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF
@@ -21,10 +22,12 @@ FULL_FROM = 1 << 14
 def steps(trace: Trace) -> Iterator[Symptom]:
     """Steps that are missing, cut short, or unlike the others."""
     per_step = (
-        trace.slices.filter(pl.col("step").is_not_null() & (pl.col("kind") != "derived"))
+        trace.slices.lazy()
+        .filter(pl.col("step").is_not_null() & (pl.col("kind") != "derived"))
         .group_by("step")
         .agg(rows=pl.len(), span=(pl.col("start") + pl.col("dur")).max() - pl.col("start").min())
         .sort("step")
+        .collect()
     )
     if per_step.height < 2:
         return
@@ -110,7 +113,7 @@ def lost_tasks(trace: Trace) -> Iterator[Symptom]:
     """Holes in the sequence of a core's register ids."""
     if "reg_task_id" not in trace.slices.columns:
         return
-    ids = trace.slices.filter(pl.col("reg_task_id").is_not_null()).sort("lane", "start").select("lane", "reg_task_id")
+    ids = trace.slices.select("lane", "start", "reg_task_id").drop_nulls("reg_task_id").sort("lane", "start")
     step = pl.col("reg_task_id").diff().over("lane")
     # a step back is the register starting over, not a loss
     lost = int(ids.select((step - 1).filter(step > 1).sum()).item())
@@ -132,24 +135,41 @@ def graphs_of_ascend(trace: Trace) -> Iterator[Symptom]:
     """Kernels with the id of a graph."""
     if "Model ID" not in trace.slices.columns:
         return
-    inside = trace.slices.filter(~pl.col("Model ID").is_in(["4294967295", "N/A", ""]))
-    if inside.height:
+    inside = trace.slices["Model ID"].filter(~trace.slices["Model ID"].is_in(["4294967295", "N/A", ""]))
+    if len(inside):
         effect = "Task IDs restart with every replay and host calls cannot be matched to these kernels."
-        example = f"Model ID {inside['Model ID'][0]}"
-        yield Symptom("graph", "note", "kernel launched by a graph", inside.height, effect, example)
+        example = f"Model ID {inside[0]}"
+        yield Symptom("graph", "note", "kernel launched by a graph", len(inside), effect, example)
 
 
 def graph_replays(trace: Trace) -> Iterator[Symptom]:
     """Launches of whole graphs, whose kernels no host call tells of one by one."""
-    launches = trace.slices.filter(pl.col("kernel").str.contains("GraphLaunch"))
-    if launches.is_empty():
+    launches = int(trace.slices["kernel"].str.contains("GraphLaunch").sum())
+    if launches == 0:
         return
-    kernels = trace.slices.filter(is_work())["task"]
+    kernels = trace.slices.select(pl.col("task").filter(is_work())).to_series()
     launched = trace.edges.filter(pl.col("src").is_not_null())["dst"].drop_nulls()
     orphans = int((~kernels.is_in(launched.implode())).sum())
     effect = "Shapes and CPU ops of replayed kernels are not in this capture."
     example = f"{orphans} of {len(kernels)} device tasks have no launching call"
-    yield Symptom("replay", "warning", "graph replay", launches.height, effect, example)
+    yield Symptom("replay", "warning", "graph replay", launches, effect, example)
+
+
+def recorded_graphs(trace: Trace) -> Iterator[Symptom]:
+    """Launches that were recorded into a graph, which says nothing of the device."""
+    found = graph_capture(trace)
+    if found is None:
+        return
+    what = "launch recorded into a graph and not run"
+    effect = "The time of recording is part of the window."
+    severity: Severity = "note"
+    if found.is_all:
+        severity = "warning"
+        effect = (
+            f"This is a capture of recording a graph: {found.tasks:,} device tasks ran. Where the time of a run goes "
+            "is told by the capture that replays the graph."
+        )
+    yield Symptom("graph-capture", severity, what, found.recorded, effect)
 
 
 def _processes(trace: Trace) -> Iterator[tuple[str, Mapping[str, int]]]:

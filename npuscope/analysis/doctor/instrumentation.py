@@ -39,7 +39,8 @@ def instrumentation(trace: Trace) -> Iterator[Symptom]:
 def _swimlane(trace: Trace, level: int) -> Iterator[Symptom]:
     """Every task pays for its record; it shows where a core goes from one task to the next at once."""
     cores = trace.lanes.filter(pl.col("unit").is_in(["AIC", "AIV"]))["lane"]
-    tasks = trace.slices.filter(pl.col("lane").is_in(cores.implode()), pl.col("kind") == "task").sort("lane", "start")
+    on_cores = pl.col("lane").is_in(cores.implode()) & (pl.col("kind") == "task")
+    tasks = trace.slices.select(pl.col("lane", "start", "dur").filter(on_cores)).sort("lane", "start")
     gap = pl.col("start") - (pl.col("start") + pl.col("dur")).shift(1).over("lane")
     switches = tasks.filter(gap.is_between(0, SLOW_SWITCH_NS)).group_by("lane").len()
     if tasks.is_empty():

@@ -12,6 +12,7 @@ from npuscope.analysis.forms import printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 from npuscope.trace.readers.kernel_details import ALIASES
+from npuscope.trace.schema import is_work
 
 MOST_UNKNOWN = 8  # findings, of a capture full of unknown things
 
@@ -20,6 +21,27 @@ def empty(trace: Trace) -> Iterator[Symptom]:
     """A capture without a slice."""
     if trace.slices.is_empty():
         yield Symptom("empty", "warning", "capture without a slice", 1, "There is nothing to measure.")
+
+
+def unread_device(trace: Trace) -> Iterator[Symptom]:
+    """A capture without device work that shows signs of some: categories of kernels, lanes called streams, launches."""
+    if trace.slices.select(is_work().any()).item():
+        return
+    streams = trace.lanes.filter(pl.col("name").str.contains(r"(?i)^stream \d+"))["lane"]
+    looks = pl.col("lane").is_in(streams.implode())
+    if "cat" in trace.slices.columns:
+        looks |= pl.col("cat").cast(pl.String).str.contains("(?i)kernel|memcpy|memset|gpu")
+    device = trace.slices.filter(looks.fill_null(False))
+    calls = trace.slices.filter(
+        (pl.col("kind") == "host") & pl.col("kernel").str.contains("LaunchKernel", literal=True)
+    )
+    effect = "No device work was read: busy time, bounds and kernels are of what the host did."
+    if device.height:
+        what = "slice that looks like device work and is read as none"
+        yield Symptom("device-unread", "warning", what, device.height, effect, str(device["kernel"][0]))
+    elif calls.height:
+        what = "call that launches device work, none of which is in the capture"
+        yield Symptom("device-unread", "warning", what, calls.height, effect, str(calls["kernel"][0]))
 
 
 def overlapping_slices(trace: Trace) -> Iterator[Symptom]:
@@ -33,7 +55,7 @@ def overlapping_slices(trace: Trace) -> Iterator[Symptom]:
 
 def duplicates(trace: Trace) -> Iterator[Symptom]:
     """Rows that tell one piece of work twice."""
-    rows = trace.slices.with_row_index("row").filter(pl.col("duplicate_of").is_not_null())
+    rows = trace.slices.select("dur", "duplicate_of").with_row_index("row").drop_nulls("duplicate_of")
     if rows.height:
         twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
@@ -134,7 +156,8 @@ def ranks(trace: Trace) -> Iterator[Symptom]:
         what = "capture that claims a rank already taken"
         yield Symptom("ranks", "warning", what, int(collisions), "It got the next free number.")
     spans = (
-        trace.slices.join(trace.lanes.select("lane", "rank"), on="lane")
+        trace.slices.select("lane", "start", "dur")
+        .join(trace.lanes.select("lane", "rank"), on="lane")
         .filter(pl.col("rank").is_not_null())
         .group_by("rank")
         .agg(begin=pl.col("start").min(), end=(pl.col("start") + pl.col("dur")).max())

@@ -33,7 +33,7 @@ def below_nanosecond(trace: Trace) -> Iterator[Symptom]:
 
 def coarse_times(trace: Trace) -> Iterator[Symptom]:
     """Times in whole microseconds, or that passed through a float64 before."""
-    device = trace.slices.filter(is_work())
+    device = trace.slices.select(pl.col("start", "dur").filter(is_work()))
     starts, durs = device["start"].to_numpy(), device["dur"].to_numpy()
     if device.height < FEWEST:
         return

@@ -45,8 +45,6 @@ def bounds(found: Stretches) -> Bounds:
     by_step = sequence.step[first] >= 0
     begin = np.searchsorted(sequence.step, sequence.step[first], side="left")
     end = np.searchsorted(sequence.step, sequence.step[last], side="right")
-    end[~by_step] = len(sequence)
-    begin[~by_step] = np.searchsorted(sequence.step, -1, side="left")
     inner = np.flatnonzero(sequence.step[last[:-1]] == sequence.step[first[1:]])  # no step tells these apart
     marked = Landmarks.of(found)
     end[inner] = begin[inner + 1] = _cuts(found, marked, inner)

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from npuscope import progress
+from npuscope.analysis.apart import apart
 from npuscope.engine import run
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.forward.passes.export import CLEAN, fill, is_export, selected, write_pass
@@ -20,9 +21,7 @@ from npuscope.forward.passes.skew import RankPasses, Skew, skew
 from npuscope.forward.passes.statistics import statistics
 from npuscope.forward.passes.tracks import with_tracks
 from npuscope.trace import read
-from npuscope.trace.core import Trace
 from npuscope.trace.readers.recognise import captures_of
-from npuscope.trace.schema import is_work
 from npuscope.trace.writers import check_target
 from npuscope.trace.writers.atomic import whole_folder
 
@@ -173,31 +172,6 @@ def _one(piece: tuple[str, int | None, Wanted]) -> list[RankPasses]:
         own = part.rank if part.rank is not None else rank
         results.append(_told(passes(part.trace, wanted.anchor), path, own, part.device, wanted))
     return results
-
-
-class Part(NamedTuple):
-    """What one rank, or one device of several, has of a trace."""
-
-    rank: int | None
-    device: int | None
-    trace: Trace
-
-
-def apart(trace: Trace) -> list[Part]:
-    """A trace apart by rank, or else by device where it has several."""
-    work = trace.slices.filter(is_work())["lane"].unique()
-    used = trace.lanes.filter(pl.col("lane").is_in(work.implode()))
-    ranks, devices = (used[column].drop_nulls().unique().sort().to_list() for column in ("rank", "device"))
-
-    def of(column: str, value: int) -> Trace:
-        return trace.select(lane=trace.lanes.filter(pl.col(column) == value)["lane"].to_list())
-
-    if len(ranks) > 1:
-        return [Part(rank, None, of("rank", rank)) for rank in ranks]
-    rank = ranks[0] if ranks else None
-    if len(devices) > 1:
-        return [Part(rank, device, of("device", device)) for device in devices]
-    return [Part(rank, None, trace)]
 
 
 def _told(found: Passes, path: str, rank: int | None, device: int | None, wanted: Wanted) -> RankPasses:

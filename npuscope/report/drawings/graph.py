@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from npuscope.analysis.forms import short
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import legend
 from npuscope.tile.graph.by_kernel import KernelEdge, KernelGraph
@@ -43,7 +44,7 @@ def _places(graph: KernelGraph) -> Iterator[tuple[str, Place]]:
 
 def _box(kernel: KernelWork, place: Place) -> str:
     x, y = place
-    name = kernel.kernel if len(kernel.kernel) <= 22 else f"{kernel.kernel[:21]}…"
+    name = short(kernel.kernel, 22)
     times = f"{kernel.tasks:,} tasks" if kernel.tasks != 1 else "1 task"
     if kernel.blocks != kernel.tasks:
         times += f", {kernel.blocks:,} blocks"

@@ -40,6 +40,9 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
+// What does not fit is left out of the middle, since many names begin alike.
 export function clipped(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
 }

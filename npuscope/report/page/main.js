@@ -3,6 +3,7 @@
 import { element } from "./format.js";
 import { readData } from "./decode.js";
 import { blockers, comparedKernels, fanOut, gapWaterfall, gaps, heat, kernelTable, ledger, overlap, path, remarks, said, scheduling, steps, tiles, timeline, timelineTools, titled } from "./sections.js";
+import { sortable } from "./table.js";
 import { themeButton } from "./theme.js";
 
 function heading(data, repaint) {
@@ -10,8 +11,8 @@ function heading(data, repaint) {
   return element("header", {}, element("h1", {}, data.title), element("span", { class: "soft" }, data.subtitle), element("span", { class: "grow" }), ...links, themeButton(repaint));
 }
 
-function onePage(data, swimlanes) {
-  const side = data.sides[0], report = side.report;
+function onePage(side, swimlanes) {
+  const { report } = side;
   const lanes = timeline(side, swimlanes);
   const marked = steps(side);
   return [
@@ -28,6 +29,26 @@ function onePage(data, swimlanes) {
     titled("Scheduling", scheduling(side)),
     titled("Fan-out: tasks by area", fanOut(side)),
     marked === null ? null : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+  ];
+}
+
+// All ranks in a table, and below it the page of the one that is chosen.
+function ranksPage(data, swimlanes) {
+  const { ranks } = data, place = element("div", { id: "rank" });
+  const buttons = data.sides.map((side, n) => element("button", { "aria-pressed": "false", onclick: () => show(n) }, side.name));
+  const show = n => {
+    swimlanes.length = 0;
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === n)));
+    place.replaceChildren(...onePage(data.sides[n], swimlanes).filter(part => part !== null));
+  };
+  show(0);
+  return [
+    element("p", { class: "verdict", id: "all" }, ranks.verdict),
+    element("p", {}, ranks.waits_told),
+    titled(`All ${ranks.what}, each explained alone`, sortable(ranks.columns["report.ranks.table"], ranks.table)),
+    ranks.waits.length === 0 ? null : titled("Who waits for whom", sortable(ranks.columns["report.waits.table"], ranks.waits)),
+    element("div", { class: "tools", role: "group", "aria-label": "Rank shown below" }, ...buttons),
+    place,
   ];
 }
 
@@ -55,7 +76,8 @@ const data = await readData();
 const swimlanes = [];
 document.title = `${data.title} · npuscope`;
 const repaint = () => { for (const lane of swimlanes) lane.draw(); for (const side of data.sides) side.repaint?.(); };
-const parts = data.comparison === null ? onePage(data, swimlanes) : comparePage(data, swimlanes);
+const alone = data.ranks === null ? () => onePage(data.sides[0], swimlanes) : () => ranksPage(data, swimlanes);
+const parts = data.comparison === null ? alone() : comparePage(data, swimlanes);
 document.getElementById("page").append(heading(data, repaint), ...data.first.map(said), ...parts.filter(part => part !== null));
 globalThis.npuscope = { data, swimlanes };
 document.documentElement.dataset.ready = "true";

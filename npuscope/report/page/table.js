@@ -1,6 +1,8 @@
 // Tables that sort by a click on a heading.
 
-import { element, micros, percent, whole } from "./format.js";
+import { clipped, element, micros, percent, whole } from "./format.js";
+
+const NAME = 60;  // characters of a name
 
 // How a value that is there reads, by the names of analysis/forms.py.
 export const SHOW = {
@@ -41,7 +43,7 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
       const cells = columns.map(column => {
         const text = cell(column, row), name = !column.right, color = dots[column.key];
         const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
-        return element("td", { class: name ? "name" : "number", title: name && text.length > 40 ? text : null }, dot, text);
+        return element("td", { class: name ? "name" : "number", title: name && text.length > NAME ? text : null }, dot, name ? clipped(text, NAME) : text);
       });
       const line = element("tr", { class: picked ? "pick" : "" }, ...cells);
       if (picked) line.addEventListener("click", () => {

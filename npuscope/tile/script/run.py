@@ -20,16 +20,22 @@ from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
 from npuscope.tile.script.serve import served
 from npuscope.tile.script.settings import Settings
+from npuscope.tile.script.surroundings import own_modules, watched
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """What a script ran: a record per call of an entry, its golden results, what it printed where that was kept."""
+    """What a script ran: a record per call of an entry, its golden results, what it printed where that was kept.
+
+    The exit code is the script's own, and 1 where numbers are wrong, however the script then ends: that is a finding
+    about a sound program. `failure` has its last words where it ended by raising.
+    """
 
     runs: tuple[Finished, ...]
     results: tuple[RunResult, ...]
     exit_code: int
     output: str
+    failure: str = ""
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
@@ -79,6 +85,7 @@ def _run(
     results: list[RunResult] = []
     printed = io.StringIO()
     code: int | None = None
+    failure = ""
     given = Settings(settings or {})
     with contextlib.ExitStack() as stack:
         if not echo:
@@ -89,17 +96,21 @@ def _run(
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
         stack.enter_context(given.given())
+        given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
             if settings:
                 given.run(file)
             else:
                 runpy.run_path(str(file), run_name="__main__")
         except SystemExit as stop:
-            code = _code(stop.code)
+            code = _code(stop.code, ran=bool(runs or results))
         except (NpuscopeError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise _explained(error, file, "--values computes them." if mode == "shapes" else "") from error
+            told = _explained(error, file, "--values computes them." if mode == "shapes" else "")
+            if mode == "shapes" or not (_are_wrong(results) or (runs and isinstance(error, AssertionError))):
+                raise told from error
+            code, failure = 1, str(told)
     if runs or results or code is None:
         given.check(file)
     if not runs and not results:
@@ -107,17 +118,23 @@ def _run(
             raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
         sys.stdout.write(printed.getvalue())
         raise SystemExit(code)  # it printed its usage, or refused its arguments
-    return ScriptRun(tuple(runs), tuple(results), code or 0, printed.getvalue())
+    code = 1 if _are_wrong(results) else code or 0
+    return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue(), failure)
 
 
-def _code(value: object) -> int:
-    """The exit code of a script as the shell would see it; a message is printed and counts as refused input."""
+def _are_wrong(results: Sequence[RunResult]) -> bool:
+    """Whether a golden was compared and did not hold."""
+    return any(result.compared and not result.passed for result in results)
+
+
+def _code(value: object, ran: bool) -> int:
+    """The exit code of a script as the shell would see it; a message before anything ran is about its input."""
     if value is None:
         return 0
     if isinstance(value, int):
         return value if 0 <= value <= 255 else 1
     print(value, file=sys.stderr)
-    return 2
+    return 1 if ran else 2
 
 
 @contextlib.contextmanager
@@ -134,11 +151,8 @@ def _as_main(file: Path, argv: Sequence[str]) -> Iterator[None]:
         for name in os.environ.keys() - environment.keys():  # settings of its run (`PTO2_RING_HEAP`) are its own
             del os.environ[name]
         os.environ.update(environment)
-        # A script's own helpers (`import config`) must not be found by the next script.
-        here = str(file.resolve().parent)
-        for name in set(sys.modules) - modules:
-            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(here):
-                del sys.modules[name]
+        for name in own_modules(modules):  # a script's helpers (`import config`) must not be found by the next one
+            del sys.modules[name]
 
 
 def _explained(error: BaseException, file: Path, values: str) -> BadInput:

@@ -18,14 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
 
 from npuscope.errors import BadInput
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-
-
-Other = TypeVar("Other")
 
 
 class UnknownSetting(BadInput):
@@ -38,11 +34,12 @@ class Settings:
     def __init__(self, values: Mapping[str, str]) -> None:
         self.values = dict(values)
         self.used: set[str] = set()
+        self.asked: set[str] = set()  # variables that the environment was asked for
         self.offered: dict[str, None] = {}  # names that the script would have had a use for
 
     def check(self, file: Path) -> None:
         """Refuses names that nothing came of."""
-        idle = [name for name in self.values if name not in self.used]
+        idle = [name for name in self.values if name not in self.used | self.asked]
         if idle:
             known = ", ".join(self.offered) or "none"
             raise UnknownSetting(
@@ -58,27 +55,18 @@ class Settings:
             yield
             return
         parse: Callable[..., object] = argparse.ArgumentParser.parse_known_args
-        real = os.environ
 
         def parse_with(
             parser: argparse.ArgumentParser, args: Sequence[str] | None = None, *rest: object, **named: object
         ) -> object:
             return parse(parser, self.arguments(parser, sys.argv[1:] if args is None else args), *rest, **named)
 
-        before = {name: real.get(name) for name in self.values}
         argparse.ArgumentParser.parse_known_args = parse_with  # type: ignore[method-assign, assignment]
-        real.update(self.values)  # for programs that the script starts
-        os.environ = _Watched(self)  # type: ignore[assignment]  # noqa: B003
+        os.environ.update(self.values)  # whoever runs a script leaves the environment as it was
         try:
             yield
         finally:
             argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign, assignment]
-            os.environ = real  # noqa: B003
-            for name, value in before.items():
-                if value is None:
-                    real.pop(name, None)
-                else:
-                    real[name] = value
 
     def arguments(self, parser: argparse.ArgumentParser, args: Sequence[str]) -> list[str]:
         """The arguments with those that settings stand for, after the others, so that they count."""
@@ -112,33 +100,6 @@ class Settings:
             exec(compile(tree, str(file), "exec"), module.__dict__)
         finally:
             sys.modules["__main__"] = before
-
-
-class _Watched(dict[str, str]):
-    """The environment, which knows what it was asked for."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(os.environ)
-        self._settings = settings
-
-    def __getitem__(self, name: str) -> str:
-        self._asked(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Other | None = None) -> str | Other | None:  # type: ignore[override]
-        self._asked(name)
-        return super().get(name, default)
-
-    def __contains__(self, name: object) -> bool:
-        self._asked(name)
-        return super().__contains__(name)
-
-    def copy(self) -> dict[str, str]:
-        return dict(self)
-
-    def _asked(self, name: object) -> None:
-        if name in self._settings.values:
-            self._settings.used.add(str(name))
 
 
 def _words(option: str, action: argparse.Action, value: str) -> list[str]:

@@ -1,7 +1,8 @@
 """torch-profiler (Kineto) JSON of NVIDIA and AMD GPUs.
 
 New files give `ts` relative to `baseTimeNanoseconds`, old ones absolute microseconds. Device events sit on
-(device, stream) lanes; `ac2g` flows lead from the launching call to the kernel.
+(device, stream) lanes; `ac2g` flows lead from the launching call to the kernel. Files of PyTorch 1.8 and 1.9 call
+categories and flows otherwise.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from npuscope.errors import BadInput
 from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US
-from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes
+from npuscope.trace.dressing import by_kernels, dress, kind_numbers, plain_lanes, steps_at
 from npuscope.trace.event_table import EventTable
+from npuscope.trace.flows import NO_OTHER_END
+from npuscope.trace.json_args import whole_number
+from npuscope.trace.meta import add_counts
+from npuscope.trace.schema import is_work
+from npuscope.trace.step_marks import ON_DEVICE, marked
 
 COPY_CATEGORIES = {"gpu_memcpy", "gpu_memset"}
 DEVICE_CATEGORIES = {"kernel", "mtia_ccp_events", "concurrent_kernel", *COPY_CATEGORIES}
@@ -37,6 +43,11 @@ FURTHER_HOST_CATEGORIES = {
 }  # fmt: skip
 KNOWN_CATEGORIES = DEVICE_CATEGORIES | DESCRIBING_CATEGORIES | HOST_CATEGORIES | FURTHER_HOST_CATEGORIES
 LAUNCH_FLOWS = ["ac2g", "async_gpu", "async_cpu_to_gpu"]  # new and old names of the flow from call to kernel
+# what the first versions called things: Kernel, Runtime and Operator are words of other tools too
+OLD_CATEGORIES = {
+    "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime", "Operator": "cpu_op",
+}  # fmt: skip
+OLD_FLOWS = {"async", "async_gpu"}  # categories of flows from call to kernel that are named after the call, or `launch`
 HEADER_KEYS = {"baseTimeNanoseconds", "deviceProperties", "distributedInfo"}
 # facts worth keeping of the header; the rest may hold host names, environment and tokens
 KNOWN_HEADER = HEADER_KEYS | {
@@ -56,7 +67,9 @@ SAFE_HEADER = (
 
 def recognises(table: EventTable) -> bool:
     """True when the header or the categories are the torch profiler's."""
-    return bool(HEADER_KEYS & table.header.keys()) or bool(HOST_CATEGORIES & set(table.categories))
+    categories = set(table.categories)
+    old = len(OLD_CATEGORIES.keys() & categories) > 1
+    return bool(HEADER_KEYS & table.header.keys()) or bool(HOST_CATEGORIES & categories) or old
 
 
 def dress_up(table: EventTable) -> Trace:
@@ -69,7 +82,8 @@ def dress_up(table: EventTable) -> Trace:
         raise BadInput(f"baseTimeNanoseconds is {base}, not a time since 1970", path=table.path)
     table.ledger.notes |= {key: header[key] for key in SAFE_HEADER if key in header}
     unknown.header_keys(table, KNOWN_HEADER)
-    unknown.categories(table, KNOWN_CATEGORIES)
+    unknown.categories(table, KNOWN_CATEGORIES | OLD_CATEGORIES.keys())
+    _name_launches(table)
     if isinstance(distributed, dict) and "world_size" in distributed:
         table.ledger.notes["world_size"] = distributed["world_size"]
     trace = dress(
@@ -81,7 +95,7 @@ def dress_up(table: EventTable) -> Trace:
         device=_device_name(header),
         clock="epoch" if base or _looks_absolute(table) else "relative",
     )
-    return _steps_of_kernels(trace)
+    return _steps_of_kernels(_answer_graph_launches(trace))
 
 
 def _kinds(table: EventTable) -> NDArray[np.uint8]:
@@ -89,7 +103,19 @@ def _kinds(table: EventTable) -> NDArray[np.uint8]:
     return by_kernels(table, by_category[table.slices["category"].to_numpy()])
 
 
+def _name_launches(table: EventTable) -> None:
+    """Give old flows from call to kernel the name that says so."""
+    old = [n for n, category in enumerate(table.categories) if category in OLD_FLOWS]
+    other = ~pl.col("name").is_in([n for n, name in enumerate(table.names) if name in LAUNCH_FLOWS])
+    is_old = pl.col("category").is_in(old) & other
+    if old and table.flows.select(is_old.any()).item():
+        number = pl.lit(len(table.names), dtype=pl.UInt32)
+        table.names.append(LAUNCH_FLOWS[1])
+        table.flows = table.flows.with_columns(pl.when(is_old).then(number).otherwise("name").alias("name"))
+
+
 def _kind(category: str) -> str:
+    category = OLD_CATEGORIES.get(category, category)
     if category in DEVICE_CATEGORIES:
         return "copy" if category in COPY_CATEGORIES else "task"
     return "derived" if category in DESCRIBING_CATEGORIES else "host"
@@ -97,7 +123,7 @@ def _kind(category: str) -> str:
 
 def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
     """Lanes with a device event are streams: pid is the device, tid the stream."""
-    device_numbers = [n for n, category in enumerate(table.categories) if category in DEVICE_CATEGORIES]
+    device_numbers = [n for n, category in enumerate(table.categories) if _kind(category) in ("task", "copy")]
     categories, lane_numbers = (table.slices[c].to_numpy() for c in ("category", "lane"))
     on_device = pl.Series(np.unique(lane_numbers[np.isin(categories, device_numbers)]), dtype=pl.UInt32)
     lanes = plain_lanes(table).with_columns(pl.lit(rank, dtype=pl.Int32).alias("rank"))
@@ -110,14 +136,64 @@ def _lanes(table: EventTable, rank: int | None) -> pl.DataFrame:
 
 
 def _steps_of_kernels(trace: Trace) -> Trace:
-    """A kernel belongs to the step that launched it, however late it ran."""
-    step = trace.slices["step"]
-    if step.null_count() == len(step) or trace.edges.is_empty():
+    """A kernel belongs to the step that launched it, however late it ran. One of which no launch is told belongs to the
+    step whose range on the device it begins in. Where there are no such ranges, it belongs to the step of the last
+    launch before it on its stream, which runs in order; where its stream has none, to the host's step it begins in."""
+    slices, step = trace.slices, trace.slices["step"]
+    if step.null_count() == len(step):
         return trace
-    launched = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
     # a task here is its slice's row
-    launched = launched.select("dst", step.gather(launched["src"])).drop_nulls().unique("dst", keep="first")
-    return replace(trace, slices=trace.slices.with_columns(step.scatter(launched["dst"], launched["step"])))
+    edges = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
+    edges = edges.unique("dst", keep="first", maintain_order=True)
+    step = step.scatter(edges["dst"], step.gather(edges["src"]))
+    work = slices.lazy().filter(is_work()).select("task", "lane", "start").sort("lane", "start").collect()
+    work = work.with_columns(launched=pl.col("task").is_in(edges["dst"].implode()))
+    alone = ~pl.col("launched")
+    if (ranges := _ranges_on_device(slices)).height:
+        step = step.scatter(ranges["task"], ranges["step"])
+        rows = work.filter(alone)
+        told = steps_at(rows["start"], _hulls(ranges))
+    else:
+        before = pl.when("launched").then("task").forward_fill().over("lane")
+        rows = work.with_columns(before=before).filter(alone & pl.col("launched").any().over("lane"))
+        told = step.gather(rows["before"])
+    return replace(trace, slices=slices.with_columns(step.scatter(rows["task"], told)))
+
+
+def _answer_graph_launches(trace: Trace) -> Trace:
+    """ROCm's launches of graphs have no flow of their own; their kernels' flows have the launch's correlation."""
+    lonely = pl.col("src").is_null() & pl.col("dst").is_not_null() & pl.col("name").is_in(LAUNCH_FLOWS)
+    if "args" not in trace.slices.columns or not trace.edges.select(lonely.any()).item():
+        return trace
+    calls = trace.slices.filter((pl.col("kind") == "host") & pl.col("kernel").str.contains("GraphLaunch"))
+    calls = calls.select(
+        whole_number(calls["args"], "correlation").alias("flow"), call="task", call_lane="lane", call_time="start"
+    )
+    calls = calls.drop_nulls("flow").unique("flow", keep="first")
+    edges = trace.edges.join(calls, on="flow", how="left", maintain_order="left")
+    answered = lonely & pl.col("call").is_not_null()
+    count = int(edges.select(answered.sum()).item())
+    pairs = (("src", "call"), ("src_lane", "call_lane"), ("src_time", "call_time"))
+    edges = edges.with_columns(pl.when(answered).then(call).otherwise(own).alias(own) for own, call in pairs)
+    marked = add_counts(trace.meta.marked, {NO_OTHER_END: -count})
+    meta = replace(trace.meta, marked={reason: n for reason, n in marked.items() if n})
+    return replace(trace, edges=edges.drop(call for _, call in pairs), meta=meta) if count else trace
+
+
+def _ranges_on_device(slices: pl.DataFrame) -> pl.DataFrame:
+    """What Kineto says ran on each stream for the steps' annotations: the nth of a name is the nth mark of it."""
+    marks = marked(slices).filter(pl.int_range(pl.len()).over("step") == 0).select("kernel", "start", "step")
+    ours = (pl.col("cat").cast(pl.String) == ON_DEVICE) & pl.col("kernel").is_in(marks["kernel"].implode())
+    found = slices.lazy().filter(ours).select("task", "kernel", "lane", "start", "dur").sort("start").collect()
+    nth = pl.int_range(pl.len())
+    marks = marks.sort("start").with_columns(nth.over("kernel").alias("nth")).drop("start")
+    return found.with_columns(nth.over("kernel", "lane").alias("nth")).join(marks, on=["kernel", "nth"])
+
+
+def _hulls(ranges: pl.DataFrame) -> pl.DataFrame:
+    """One range per step over all streams."""
+    end = (pl.col("start") + pl.col("dur")).max()
+    return ranges.group_by("step").agg(pl.col("start").min(), dur=end - pl.col("start").min()).sort("start")
 
 
 def _device_name(header: dict[str, object]) -> str | None:

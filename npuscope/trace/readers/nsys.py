@@ -135,7 +135,8 @@ class _Session:
         never = ranges["end"].is_null() | (ranges["end"] < 0)
         if never.any():
             self.ledger.repaired[NEVER_ENDED] += int(never.sum())
-            last = events.select(pl.max_horizontal(*(c for c in ("start", "end") if c in events.columns)).max()).item()
+            times = [pl.col(column) for column in ("start", "end") if column in events.columns]
+            last = events.select(pl.max_horizontal(*times, pl.lit(None, dtype=pl.Int64)).max()).item()
             ranges = ranges.with_columns(pl.when(never).then(pl.lit(last)).otherwise("end").alias("end"))
         return ranges
 

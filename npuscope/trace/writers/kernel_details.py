@@ -14,7 +14,7 @@ import polars as pl
 from npuscope import progress
 from npuscope.errors import CannotWrite
 from npuscope.trace.core import Trace
-from npuscope.trace.csv_table import BOM
+from npuscope.trace.csv_table import BOM, guarded
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
@@ -84,12 +84,12 @@ class _Table:
     @property
     def head(self) -> bytes:
         first = io.StringIO()
-        csv.writer(first, lineterminator=self.line_end).writerow(self.header)
+        csv.writer(first, lineterminator=self.line_end).writerow(guarded(pl.DataFrame({"": self.header}))[""])
         return (BOM if self.bom else b"") + first.getvalue().encode()
 
     def text(self, cells: pl.DataFrame) -> bytes:
         # Polars puts empty text in quotes, to tell it from null; the profiler writes nothing
-        rows = cells.select(pl.when(pl.all() != "").then(pl.all()))
+        rows = guarded(cells).select(pl.when(pl.all() != "").then(pl.all()))
         return rows.write_csv(
             include_header=False, line_terminator=self.line_end, quote_style="necessary", null_value=""
         ).encode()

@@ -107,3 +107,90 @@ def test_secrets_of_the_header_are_not_kept(tmp_path: Path) -> None:
     }
     (tmp_path / "t.json").write_text(json.dumps({**header, "traceEvents": [x("k", 0, 1)]}))
     assert "hf_secret" not in json.dumps(npuscope.read(tmp_path / "t.json").meta.as_dict())
+
+
+def launch(id: int, at: int, name: str, runs: int, lasts: int, *, tells: bool = True) -> list[dict[str, object]]:
+    """A call and the kernel it launched; one that does not tell was launched before the capture began."""
+    kernel = x(name, runs, lasts, pid=0, tid=7, cat="kernel", args={"stream": 7, "correlation": id})
+    if not tells:
+        return [kernel]
+    flow = {"cat": "ac2g", "name": "ac2g", "id": id}
+    return [
+        x("cudaLaunchKernel", at, 1, cat="cuda_runtime", args={"correlation": id}),
+        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": at},
+        kernel,
+        {**flow, "ph": "f", "pid": 0, "tid": 7, "ts": runs, "bp": "e"},
+    ]
+
+
+def steps_by_kernel(path: Path, *events: object) -> dict[str, int | None]:
+    path.write_text(json.dumps({"traceEvents": list(events), "deviceProperties": []}))
+    kernels = npuscope.read(path).select(kind="task").slices
+    return dict(kernels.select("kernel", "step").iter_rows())
+
+
+def test_ranges_on_the_device_tell_the_step_of_kernels_without_a_launch(tmp_path: Path) -> None:
+    # GIVEN a step on the host from 0 to 40, during which the device still works on the step before until 20
+    host = x("ProfilerStep#6", 0, 40, cat="user_annotation")
+    device = x("ProfilerStep#6", 20, 15, pid=0, tid=7, cat="gpu_user_annotation")
+    events = [
+        host,
+        *launch(1, 0, "left over", 5, 10, tells=False),
+        *launch(2, 4, "first", 20, 5),
+        *launch(3, 5, "replayed", 26, 5, tells=False),
+        *launch(4, 6, "late", 45, 5),
+    ]
+    # THEN with the range and without it only what the host launched, or ran among it, is of the step
+    mine = {"left over": None, "first": 6, "replayed": 6, "late": 6}
+    assert steps_by_kernel(tmp_path / "t.json", *events, device) == mine
+    assert steps_by_kernel(tmp_path / "t.json", *events) == mine
+    # and where nothing is told but the host's step, that is taken
+    assert steps_by_kernel(tmp_path / "t.json", host, *launch(1, 0, "k", 5, 10, tells=False)) == {"k": 6}
+
+
+def test_a_kernel_launched_outside_any_step_belongs_to_none(tmp_path: Path) -> None:
+    host = x("ProfilerStep#6", 10, 40, cat="user_annotation")
+    assert steps_by_kernel(tmp_path / "t.json", host, *launch(1, 2, "early", 12, 5)) == {"early": None}
+
+
+def test_each_mark_of_a_server_is_a_step_and_its_range_on_every_stream_is_known(tmp_path: Path) -> None:
+    name = "execute_context_0(0)_generation_4(4)"
+    events = [x(name, ts, 10, cat="user_annotation") for ts in (0, 20)]
+    for stream in (7, 9):
+        events += [x(name, ts, 8, pid=0, tid=stream, cat="gpu_user_annotation") for ts in (12, 32)]
+        events += [x(f"k{stream} {ts}", ts, 2, pid=0, tid=stream, cat="kernel") for ts in (13, 33)]
+    assert steps_by_kernel(tmp_path / "t.json", *events) == {"k7 13": 0, "k7 33": 1, "k9 13": 0, "k9 33": 1}
+
+
+def test_kernels_of_a_graph_that_rocm_launched_know_their_launch(tmp_path: Path) -> None:
+    # the launch has a correlation and no flow; its kernels' flows have that number and no beginning
+    events = [x("hipGraphLaunch", 5, 3, cat="cuda_runtime", args={"correlation": 9})]
+    for n in range(3):
+        events.append(x(f"k{n}", 20 + n, 1, pid=0, tid=0, cat="kernel", args={"correlation": 9}))
+        events.append({"ph": "f", "id": 9, "pid": 0, "tid": 0, "ts": 20 + n, "cat": "ac2g", "name": "ac2g", "bp": "e"})
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events, "deviceProperties": []}))
+    trace = npuscope.read(tmp_path / "t.json")
+    assert trace.edges.select("src", "dst").rows() == [(0, 1), (0, 2), (0, 3)]
+    assert trace.meta.marked == {}
+
+
+def test_categories_of_the_first_versions(tmp_path: Path) -> None:
+    flow = {"cat": "async", "name": "launch", "id": 5}
+    events = [
+        x("ProfilerStep#1", 0, 30, cat="Operator"),
+        x("aten::mm", 1, 9, cat="Operator"),
+        x("cudaLaunchKernel", 8, 1, cat="Runtime", args={"correlation": 5}),
+        {**flow, "ph": "s", "pid": 1, "tid": 1, "ts": 8},
+        x("gemm", 12, 3, pid=0, tid="stream 7", cat="Kernel"),
+        {**flow, "ph": "f", "pid": 0, "tid": "stream 7", "ts": 12, "bp": "e"},
+        x("Memcpy HtoD", 16, 1, pid=0, tid="stream 7", cat="Memcpy"),
+        x("Memset", 18, 1, pid=0, tid="stream 7", cat="Memset"),
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    trace = npuscope.read(tmp_path / "t.json")
+    assert (trace.meta.format, trace.meta.unknown) == ("kineto", {})
+    kinds = dict(trace.slices.select("kernel", "kind").iter_rows())
+    assert (kinds["gemm"], kinds["Memcpy HtoD"], kinds["Memset"], kinds["aten::mm"]) == ("task", "copy", "copy", "host")
+    assert trace.lanes.filter(pl.col("unit") == "stream").height == 1
+    assert trace.edges.select("src", "dst", "name").rows() == [(2, 3, "async_gpu")]
+    assert trace.slices.filter(pl.col("kernel") == "gemm")["step"].item() == 1

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from builders import balanced, write_nsys
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import npuscope
@@ -144,6 +144,7 @@ tables = st.dictionaries(
 
 
 @given(tables)
+@example({"CUPTI_ACTIVITY_KIND_KERNEL": [{"start": 0}], "NVTX_EVENTS": [{"deviceId": None}]})
 def test_every_row_is_accounted_for(tmp_path_factory: pytest.TempPathFactory, tables: dict[str, Any]) -> None:
     trace = npuscope.read(write_nsys(tmp_path_factory.mktemp("n") / "r.sqlite", STRINGS, **tables))
     assert trace.meta.records == sum(map(len, tables.values()))
