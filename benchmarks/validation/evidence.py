@@ -33,12 +33,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ablated:
-    """A mechanism with its constants, the score without it, and the rows that it brought near."""
+    """A mechanism with its constants, the score without it, what it brought nearer and what it took further away.
+
+    Without constants it is no mechanism but the whole model, which the others are compared with.
+    """
 
     mechanism: str
     constants: tuple[str, ...]
-    without: Mapping[str, float]
+    without: Mapping[str, float | None]
     fixed: tuple[str, ...]
+    cost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,9 @@ def _left_out(rows: Sequence[Row], told: Sequence[Mapping[str, str | float]]) ->
 
 
 def _ablated(told: Sequence[Mapping[str, object]]) -> list[Ablated]:
-    return [
-        Ablated(str(one["mechanism"]), tuple(one["constants"]), dict(one["without"]), tuple(one["fixed"]))  # type: ignore[arg-type, call-overload]
-        for one in told
-    ]
+    names = ("constants", "fixed", "cost")
+    found = []
+    for one in told:
+        constants, fixed, cost = (tuple(one.get(name, ())) for name in names)  # type: ignore[arg-type]
+        found.append(Ablated(str(one["mechanism"]), constants, dict(one["without"]), fixed, cost))  # type: ignore[call-overload]
+    return found

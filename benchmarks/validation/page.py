@@ -38,7 +38,7 @@ Written by `python benchmarks/validate.py --repo PYPTO_LIB.git --python PYTHON_W
 `benchmarks/validation/predicted/`.) Validation of `npuscope predict`, which does not simulate, is in [validation_forward.md](validation_forward.md)."""
 
 TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was; "held aside, seen": none was, but the values were known when the program, or a constant that decides it, was chosen.
-"Commit left out" is the same score with, for every row, constants that were fitted without its commit. *Error*: a distance as a factor; half and double are both off by 100 %. *Published change*: a program of pypto-lib at two
+"Commit left out" is the same score with, for every row, constants that were fitted without its commit (taken from the fitted ones in one step along the slopes); the mechanisms themselves were chosen with all rows in view. *Error*: a distance as a factor; half and double are both off by 100 %. *Published change*: a program of pypto-lib at two
 commits with a time that was measured on both; a commit weighs one, however many rows it has. *Direction*: right where the signs agree; a change below 3 % is neutral, and right where less than 5 % is predicted
 (`benchmarks/published_changes/score.py`)."""
 

@@ -82,13 +82,14 @@ def test_parts_that_were_not_run_are_said_to_be_missing_and_those_that_were_are_
     # AND with them it has their scores: what was measured, told by constants fitted without it, is never wrong
     rows = [{"id": one.row.id, "predicted_ratio": one.row.ratio} for one in known.changes]
     (kept / "crossvalidated.json").write_text(json.dumps({"rows": rows}))
-    without = {"direction": 0.0, "median": 0.5, "median_large": 0.6, "within_15": 0.1}
-    ablated = {"mechanism": "HBM", "constants": ["timing.hbm_rate"], "without": without, "fixed": ["pl718"]}
+    without = {"direction": 0.0, "median": 0.5, "median_large": 0.6, "within_15": 1.0}
+    rows_of = {"fixed": ["pl718"], "cost": ["pl190"]}
+    ablated = {"mechanism": "HBM", "constants": ["timing.hbm_rate"], "without": without, **rows_of}
     (kept / "ablation.json").write_text(json.dumps([ablated]))
     told = page.page(evidence(shared / "measured", kept))
     assert "| … commit left out | 62 of 40 commits | held aside | 100 % | 0 % | 100 % | 1.00 | 100 % | 0 % |" in told
     rate = load("910b1").timing["hbm_rate"].value
-    assert f"| without HBM | `hbm_rate` {rate:.3g} B/s | pl718 | 0 % | 50 % | 60 % | 10 % |" in told
+    assert f"| without HBM | `hbm_rate` {rate:.3g} B/s | pl718 | pl190 | 0 % | 50 % | 60 % | **100 %** |" in told
 
 
 def test_the_page_says_so_where_its_parts_are_of_different_versions(known: Evidence) -> None:
