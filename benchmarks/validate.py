@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from published_changes.rows import BadRows
 from published_changes.runs import Bench
 from validation import measured, predictions, refresh
-from validation.evidence import evidence
+from validation.evidence import DEVICE, evidence
 from validation.page import write
 
 from npuscope.device.chip import load
@@ -52,7 +52,7 @@ def main() -> None:
 
 def public(only: str) -> None:
     """Prints rows as they are predicted; all of them are kept."""
-    bench, results = predictions.Bench(load("910b1")), []
+    bench, results = predictions.Bench(load(DEVICE)), []
     begun = perf_counter()
     for one in refresh.public_rows(bench, only):
         results.append(one)

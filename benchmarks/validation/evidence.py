@@ -11,12 +11,14 @@ The first three are written by `refresh.py`; the last two by the fit, and withou
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from published_changes.results import read_results
 from published_changes.rows import Row, read_rows
 from published_changes.score import Prediction
@@ -27,6 +29,7 @@ from npuscope.device.chip import Device, load
 from npuscope.simulate.misses import Misses
 from npuscope.simulate.uncertainty import known_misses
 
+DEVICE = "910b1"
 KEPT = Path(__file__).parent / "predicted"
 T = TypeVar("T")
 
@@ -47,10 +50,14 @@ class Ablated:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measured beside predicted; None is a part that was not run. `simulators`: who predicted each part."""
+    """Measured beside predicted; None is a part that was not run.
+
+    `simulators`: who predicted each part; `old`: the parts that were predicted with other constants than the device's.
+    """
 
     device: Device
     simulators: Mapping[str, str]
+    old: Sequence[str]
     changes: Sequence[Prediction]
     left_out: Sequence[Prediction] | None
     ablation: Sequence[Ablated] | None
@@ -62,7 +69,7 @@ class Evidence:
 
 def evidence(data: Path, kept: Path = KEPT) -> Evidence:
     """What is at hand; `data` has the measured tables."""
-    device, rows = load("910b1"), read_rows(data / "changes.csv")
+    device, rows = load(DEVICE), read_rows(data / "changes.csv")
     told = {name: json.loads((kept / f"{name}.json").read_text()) for name in ("changes", "blocks", "public")}
     changes = read_results(kept / "changes.json", rows)
     layers = {
@@ -77,6 +84,7 @@ def evidence(data: Path, kept: Path = KEPT) -> Evidence:
     return Evidence(
         device,
         {name: one["simulator"] for name, one in told.items()},
+        [name for name, one in told.items() if one.get("constants") != digest(device)],
         [changes.get(row.id, Prediction(row, reason="was not run")) for row in rows],
         _optional(kept / "crossvalidated.json", lambda one: _left_out(rows, one["rows"])),
         _optional(kept / "ablation.json", _ablated),
@@ -85,6 +93,11 @@ def evidence(data: Path, kept: Path = KEPT) -> Evidence:
         [public.Result(row, _value(values[row.key])) for row in public.rows()],
         known_misses(),
     )
+
+
+def digest(device: Device) -> str:
+    """Of everything that the device file says."""
+    return hashlib.sha256(msgspec.json.encode(device)).hexdigest()[:12]
 
 
 def _optional(file: Path, made: Callable[..., T]) -> T | None:

@@ -101,10 +101,15 @@ def page(known: Evidence) -> str:
 
 
 def _versions(known: Evidence) -> str:
+    old = (
+        f" **Predicted with constants that may not be those of the device file: {', '.join(known.old)}.**"
+        if known.old
+        else ""
+    )
     if len(set(known.simulators.values())) == 1:
-        return f"All were predicted by one version of the simulator, `{next(iter(known.simulators.values()))}`."
+        return f"All were predicted by one version of the simulator, `{next(iter(known.simulators.values()))}`.{old}"
     told = ", ".join(f"{name} by `{one}`" for name, one in known.simulators.items())
-    return f"**They were predicted by different versions of the simulator:** {told}."
+    return f"**They were predicted by different versions of the simulator:** {told}.{old}"
 
 
 def changes_plot(known: Evidence) -> Plot:

@@ -12,23 +12,27 @@ from published_changes.results import predictions_of, results_dict, run_rows
 from published_changes.rows import read_rows
 from published_changes.runs import ROOT, Bench, Failed, version
 from validation import blocks, predictions, public
-from validation.evidence import KEPT
+from validation.evidence import DEVICE, KEPT, digest
+
+from npuscope.device.chip import load
 
 US = 1e3
+CONSTANTS = digest(load(DEVICE))
 
 
 def changes(bench: Bench, table: Path, jobs: int, kept: Path = KEPT) -> None:
     """Both sides of every published change; a side that this version of npuscope has run is not run again."""
     rows = read_rows(table)
-    keep_changes(results_dict(bench.versions[0], predictions_of(rows, run_rows(bench, rows, jobs))), kept)
+    told = results_dict(bench.versions[0], predictions_of(rows, run_rows(bench, rows, jobs)))
+    keep_changes(told, CONSTANTS, kept)
 
 
-def keep_changes(told: Mapping[str, object], kept: Path = KEPT) -> None:
-    """What `changes.py --json` tells, without what was measured."""
+def keep_changes(told: Mapping[str, object], constants: str = "", kept: Path = KEPT) -> None:
+    """What `changes.py --json` tells, without what was measured; its constants may be unknown."""
     assert isinstance(told["rows"], list)
     names = ("id", "predicted_before_ns", "predicted_after_ns", "bounds", "reason")
     rows = [{name: one[name] for name in names if name in one} for one in told["rows"]]
-    _keep(kept / "changes.json", {"simulator": told["simulator"], "rows": rows})
+    _keep(kept / "changes.json", {"simulator": told["simulator"], "constants": constants, "rows": rows})
 
 
 def layers(bench: Bench, kept: Path = KEPT) -> None:
@@ -40,7 +44,7 @@ def layers(bench: Bench, kept: Path = KEPT) -> None:
         if isinstance(run, Failed):
             raise SystemExit(f"validate: {program.title}: {run.reason}")
         found[program.key] = [asdict(one) for one in blocks.simulated(run)]
-    _keep(kept / "blocks.json", {"simulator": bench.versions[0], "programs": found})
+    _keep(kept / "blocks.json", {"simulator": bench.versions[0], "constants": CONSTANTS, "programs": found})
 
 
 def public_rows(bench: predictions.Bench, only: str = "") -> Iterator[public.Result]:
@@ -53,7 +57,8 @@ def public_rows(bench: predictions.Bench, only: str = "") -> Iterator[public.Res
 def keep_public(results: list[public.Result], bench: predictions.Bench, kept: Path = KEPT) -> None:
     submit = float(np.median(bench.layer().prepared.job.submit)) / US
     rows = {one.row.key: one.value for one in results}
-    _keep(kept / "public.json", {"simulator": version(ROOT), "submit_us": submit, "rows": rows})
+    told = {"simulator": version(ROOT), "constants": CONSTANTS, "submit_us": submit, "rows": rows}
+    _keep(kept / "public.json", told)
 
 
 def _keep(file: Path, told: Mapping[str, object]) -> None:

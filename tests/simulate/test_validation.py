@@ -92,9 +92,11 @@ def test_parts_that_were_not_run_are_said_to_be_missing_and_those_that_were_are_
     assert f"| without HBM | `hbm_rate` {rate:.3g} B/s | pl718 | pl190 | 0 % | 50 % | 60 % | **100 %** |" in told
 
 
-def test_the_page_says_so_where_its_parts_are_of_different_versions(known: Evidence) -> None:
-    mixed = replace(known, simulators={"changes": "one", "blocks": "two", "public": "two"})
+def test_the_page_says_so_where_its_parts_are_of_different_versions_or_constants(known: Evidence) -> None:
+    mixed = replace(known, simulators={"changes": "one", "blocks": "two", "public": "two"}, old=["blocks"])
     assert "predicted by different versions of the simulator:** changes by `one`, blocks by `two`" in page.page(mixed)
+    assert "may not be those of the device file: blocks.**" in page.page(mixed)
+    assert "device file:" not in page.page(replace(known, old=[]))
 
 
 def test_kernels_of_one_name_are_one_and_others_are_named() -> None:
