@@ -98,17 +98,17 @@ class Fit:
         return point, best
 
     def crossvalidated(self, point: Point) -> list[dict[str, object]]:
-        """Every row's ratio as a fit without its commit has it."""
+        """Every row as a fit without its commit has it: the ratio and, where they are times, both sides."""
         near = look(self.trial, point)
-        found = []
+        rows: dict[str, dict[str, object]] = {}
         for group in dict.fromkeys(one.group for one in near.evidence if one.kind == "change"):
             predicted = predicted_after(near, step(near, bounds(), without=group))
-            found += [
-                {"id": one.name, "predicted_ratio": exp(value)}
-                for one, value in zip(near.evidence, predicted, strict=True)
-                if one.kind == "change" and one.group == group
-            ]
-        return found
+            for one, value in zip(near.evidence, predicted, strict=True):
+                name, _, which = one.name.partition(" ")
+                if one.group == group:
+                    key = f"predicted_{which}_ns" if which else "predicted_ratio"
+                    rows.setdefault(name, {"id": name})[key] = exp(value)
+        return list(rows.values())
 
     def ablation(self, point: Point) -> list[dict[str, object]]:
         """The score without each mechanism, and what each brings nearer or takes further away."""

@@ -65,7 +65,7 @@ MECHANISMS = (
         {"timing.hand_over_to_vector": (3e-7, 4e-6), "timing.hand_over_to_cube": (3e-7, 4e-6)},
         {"timing.hand_over_to_vector": NOTHING, "timing.hand_over_to_cube": NOTHING},
     ),
-    Mechanism("entering a block", {"timing.block_start": (2e-7, 1.6e-6)}, {"timing.block_start": NOTHING}),
+    Mechanism("entering a block", {"timing.block_start": (2e-7, 1.6e-6)}, {"timing.block_start": 1e-8}),
     Mechanism(
         "the scalar unit",
         {
