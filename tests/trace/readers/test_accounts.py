@@ -1,4 +1,4 @@
-"""What holds for every format: records in = slices + samples + merged + dropped, unknown things reported, and npuscope's
+"""What holds for every format: records in = slices + samples + merged + dropped, unknown things reported; npuscope's
 own folder gives back exactly what was read. Formats whose files have an account of their own are tested beside it:
 kernel tables, databases, rocprofv3, TraCR, swimlanes of 2026."""
 
