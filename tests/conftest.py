@@ -41,14 +41,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test of a `capture` is of each: ours everywhere, and the real ones where this machine has them."""
-    if "capture" in metafunc.fixturenames:
+    """A test of `any_capture` is of each: ours everywhere, and the real ones where this machine has them."""
+    if "any_capture" in metafunc.fixturenames:
         real = [str(path.relative_to(DATA)) for path in captures()]
-        metafunc.parametrize("capture", [*SMALL, *real], indirect=True)
+        metafunc.parametrize("any_capture", [*SMALL, *real], indirect=True)
 
 
 @pytest.fixture
-def capture(request: pytest.FixtureRequest, small: dict[str, Path]) -> Path:
+def any_capture(request: pytest.FixtureRequest, small: dict[str, Path]) -> Path:
     return small[request.param] if request.param in small else DATA / request.param
 
 

@@ -83,6 +83,6 @@ def test_a_trace_against_itself_has_no_gap(trace: Trace) -> None:
     assert found.not_like_for_like == ()
 
 
-def test_every_capture_adds_up(capture: Path) -> None:
-    for part in apart(npuscope.read(capture)):
+def test_every_capture_adds_up(any_capture: Path) -> None:
+    for part in apart(npuscope.read(any_capture)):
         check(part.trace)
