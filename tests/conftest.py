@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from small import SMALL
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
@@ -33,8 +34,26 @@ def shared() -> Path:
     return DATA
 
 
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small capture of every format, of our own making (tests/small.py)."""
+    return {name: make(tmp_path_factory.mktemp(name)) for name, make in SMALL.items()}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of `any_capture` is of each: ours everywhere, and the real ones where this machine has them."""
+    if "any_capture" in metafunc.fixturenames:
+        real = [str(path.relative_to(DATA)) for path in captures()]
+        metafunc.parametrize("any_capture", [*SMALL, *real], indirect=True)
+
+
+@pytest.fixture
+def any_capture(request: pytest.FixtureRequest, small: dict[str, Path]) -> Path:
+    return small[request.param] if request.param in small else DATA / request.param
+
+
 def captures() -> list[Path]:
-    """Every capture on this machine, files and folders."""
+    """Every real capture on this machine, files and folders."""
     if not DATA.is_dir():
         return []
     found = [p.parent for p in DATA.rglob("proc.*")]

@@ -158,8 +158,9 @@ class _Batches:
             "category": np.array([categories[e.cat] for e in events], dtype=np.uint32),
             "args": self._text([bytes(e.args) or None for e in events]),
         }
-        if any(e.other is not None for e in events):
-            columns["other"] = self._text([e.other for e in events])
+        other = [e.other for e in events]
+        if other.count(None) < len(other):
+            columns["other"] = self._text(other)
         return pl.DataFrame(columns)
 
     def _text(self, values: list[bytes | None]) -> pl.Series:

@@ -77,11 +77,12 @@ class EventStream:
     def __iter__(self) -> Iterator[tuple[list[Event], bytes]]:
         pieces = source.chunks(self.path)
         prefix, rest = self._find_events(pieces)
+        rest = rest.lstrip(_BETWEEN_EVENTS)
         ended, searched, patience = False, 0, 0
         for piece in pieces:
             if len(rest) > _LONGEST_EVENT:
                 raise BadInput("an event of more than 16 MB", path=self.path, record=self.records + 1)
-            rest = (rest + piece).lstrip(_BETWEEN_EVENTS)
+            rest = rest + piece if rest else piece.lstrip(_BETWEEN_EVENTS)  # a copy of megabytes less, piece by piece
             if len(rest) < patience:
                 continue
             cut = _last_boundary(rest, searched)
@@ -89,12 +90,13 @@ class EventStream:
                 searched = max(0, len(rest) - _LONGEST_GAP)
                 continue
             searched = 0
-            text = b"[" + rest[:cut] + b"]"
+            text = b"".join((b"[", memoryview(rest)[:cut], b"]"))
             events = self._try_decode(text)
             if events is not None:
-                rest = rest[cut:]
+                rest = rest[cut:].lstrip(_BETWEEN_EVENTS)
             else:
                 text, rest, ended = self._exact_cut(rest)
+                rest = rest if ended else rest.lstrip(_BETWEEN_EVENTS)
                 events = self._decode(text)
                 # one event larger than all that was read: look again when there is twice as much
                 patience = 0 if events or ended else 2 * len(rest)
@@ -102,7 +104,7 @@ class EventStream:
             if ended:
                 break
         if not ended:
-            text, rest, ended = self._exact_cut(rest.lstrip(_BETWEEN_EVENTS), last=True)
+            text, rest, ended = self._exact_cut(rest, last=True)
             yield from self._batch(self._decode(text), text)
         self.closed = ended
         self._read_header(prefix, rest + b"".join(pieces), ended)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conftest import captures
 from made import DEPENDS, DOZEN, US, Task, dozen, made
+from small import SMALL
 
 import npuscope
 from npuscope import analysis
@@ -93,9 +94,10 @@ def test_a_second_dispatch_buffer_hides_work(shared: Path) -> None:
     assert found["work moved onto or off the path"] < -480_000
 
 
-def test_every_two_real_captures_add_up(shared: Path) -> None:
-    explained = [one for path in captures() for one in explain_ranks(npuscope.read(path)).explained]
-    assert len(explained) > 15
+def test_every_two_captures_add_up(small: dict[str, Path]) -> None:
+    paths = [*small.values(), *captures()]
+    explained = [one for path in paths for one in explain_ranks(npuscope.read(path)).explained]
+    assert len(explained) >= len(SMALL)
     for number, (a, b) in enumerate(combinations(explained, 2)):
         a, b = (a, b) if number % 2 else (b, a)
         found = compare_explained(a, b).waterfall

@@ -172,14 +172,15 @@ def test_a_chain_scales_as_its_kernels_do(length: int, run: int, factor: float) 
     assert found.new_ns == length * round(run * US * factor)
 
 
-def test_real_runs_replay_exactly_on_their_cores(shared: Path) -> None:
-    for case in ("bgemm_Case1_L4", "paged_attention_CaseVarSeq4", "spmd_multiblock_mix", "sync_start_drain"):
-        found = whatif(npuscope.read(shared / "simpler" / "swimlane" / case), Change())
-        assert found.new_ns == found.measured_ns
-        assert abs(found.replay_error) < 0.25, (
-            case,
-            found.replay_error,
-        )  # free cores; docs/performance.md has the table
+REAL = ("bgemm_Case1_L4", "paged_attention_CaseVarSeq4", "spmd_multiblock_mix", "sync_start_drain")
+
+
+@pytest.mark.parametrize("case", ["decode_run", *REAL])
+def test_runs_replay_exactly_on_their_cores(request: pytest.FixtureRequest, small: dict[str, Path], case: str) -> None:
+    path = small[case] if case in small else request.getfixturevalue("shared") / "simpler" / "swimlane" / case
+    found = whatif(npuscope.read(path), Change())
+    assert found.new_ns == found.measured_ns
+    assert abs(found.replay_error) < 0.25  # free cores; docs/performance.md has the table
 
 
 def test_stretching_every_time_stretches_the_answer() -> None:

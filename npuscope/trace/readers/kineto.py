@@ -144,7 +144,7 @@ def _steps_of_kernels(trace: Trace) -> Trace:
         return trace
     # a task here is its slice's row
     edges = trace.edges.filter(pl.col("name").is_in(LAUNCH_FLOWS)).select("src", "dst").drop_nulls()
-    edges = edges.unique("dst", keep="first", maintain_order=True)
+    edges = edges.unique("dst", keep="first")
     step = step.scatter(edges["dst"], step.gather(edges["src"]))
     work = slices.lazy().filter(is_work()).select("task", "lane", "start").sort("lane", "start").collect()
     work = work.with_columns(launched=pl.col("task").is_in(edges["dst"].implode()))
@@ -162,9 +162,9 @@ def _steps_of_kernels(trace: Trace) -> Trace:
 
 def _answer_graph_launches(trace: Trace) -> Trace:
     """ROCm's launches of graphs have no flow of their own; their kernels' flows have the launch's correlation."""
-    lonely = pl.col("src").is_null() & pl.col("dst").is_not_null() & pl.col("name").is_in(LAUNCH_FLOWS)
-    if "args" not in trace.slices.columns or not trace.edges.select(lonely.any()).item():
+    if "args" not in trace.slices.columns or trace.edges["src"].null_count() == 0:
         return trace
+    lonely = pl.col("src").is_null() & pl.col("dst").is_not_null() & pl.col("name").is_in(LAUNCH_FLOWS)
     calls = trace.slices.filter((pl.col("kind") == "host") & pl.col("kernel").str.contains("GraphLaunch"))
     calls = calls.select(
         whole_number(calls["args"], "correlation").alias("flow"), call="task", call_lane="lane", call_time="start"
@@ -183,8 +183,9 @@ def _answer_graph_launches(trace: Trace) -> Trace:
 def _ranges_on_device(slices: pl.DataFrame) -> pl.DataFrame:
     """What Kineto says ran on each stream for the steps' annotations: the nth of a name is the nth mark of it."""
     marks = marked(slices).filter(pl.int_range(pl.len()).over("step") == 0).select("kernel", "start", "step")
-    ours = (pl.col("cat").cast(pl.String) == ON_DEVICE) & pl.col("kernel").is_in(marks["kernel"].implode())
-    found = slices.lazy().filter(ours).select("task", "kernel", "lane", "start", "dur").sort("start").collect()
+    ranges = slices.lazy().filter(pl.col("kind") == "derived").filter(pl.col("cat") == ON_DEVICE)
+    named = ranges.filter(pl.col("kernel").is_in(marks["kernel"].implode()))
+    found = named.select("task", "kernel", "lane", "start", "dur").sort("start").collect()
     nth = pl.int_range(pl.len())
     marks = marks.sort("start").with_columns(nth.over("kernel").alias("nth")).drop("start")
     return found.with_columns(nth.over("kernel", "lane").alias("nth")).join(marks, on=["kernel", "nth"])

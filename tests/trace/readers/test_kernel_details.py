@@ -47,10 +47,13 @@ def test_real_tables_have_their_known_rows_and_exact_times(shared: Path, name: s
     assert union_of(one_group(start, start + dur)).length / 1000 == pytest.approx(union, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_a_real_table_comes_back_byte_by_byte(shared: Path, tmp_path: Path, name: str) -> None:
-    npuscope.read(shared / "ascend" / name).write(tmp_path / "back.csv")
-    assert (tmp_path / "back.csv").read_bytes() == (shared / "ascend" / name).read_bytes()
+@pytest.mark.parametrize("name", ["decode_steps", "op_summary", "task_time", *REAL])
+def test_a_table_comes_back_byte_by_byte(
+    request: pytest.FixtureRequest, small: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    path = small[name] if name in small else request.getfixturevalue("shared") / "ascend" / name
+    npuscope.read(path).write(tmp_path / "back.csv")
+    assert (tmp_path / "back.csv").read_bytes() == path.read_bytes()
 
 
 def test_longcat_steps_lanes_and_duplicates(shared: Path) -> None:

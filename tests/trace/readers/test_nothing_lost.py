@@ -1,4 +1,4 @@
-"""Every real capture reads, and its records are slices or accounted for; unknown things are named."""
+"""Every capture reads, and its records are slices or accounted for; unknown things are named."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from builders import balanced
 from conftest import DATA
+from small import SMALL
 
 import npuscope
 
@@ -23,10 +24,9 @@ CAPTURES = sorted(
 ) if DATA.is_dir() else []  # fmt: skip
 
 
-@pytest.mark.skipif(not CAPTURES, reason=f"the real captures are not on this machine ({DATA})")
-@pytest.mark.parametrize("name", CAPTURES)
-def test_records_in_are_slices_out_or_accounted_for(name: str) -> None:
-    trace = npuscope.read(DATA / name)
+@pytest.mark.parametrize("name", [*SMALL, *CAPTURES])
+def test_records_in_are_slices_out_or_accounted_for(small: dict[str, Path], name: str) -> None:
+    trace = npuscope.read(small.get(name, DATA / name))
     assert trace.slices.height > 0
     assert balanced(trace)
     assert trace.slices["lane"].is_in(trace.lanes["lane"].implode()).all()

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 from builders import count, named, write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as PerfettoTrace
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackEvent
+from small import SMALL
 
 import npuscope
 from npuscope import Trace
@@ -135,18 +137,23 @@ def test_batches_join_without_a_seam(tmp_path: Path, monkeypatch) -> None:
     assert decoded.args["c98"] == {"i": 98}
 
 
-def test_real_captures_arrive_whole(shared: Path, tmp_path: Path) -> None:
-    for name in (
-        "ascend/longcat_910c/kernel_details.csv",
-        "simpler/swimlane/paged_attention_CaseVarSeq4",
-        "gpu/tracelens_h100_qwen1.5_0.5b.json.gz",
-    ):
-        trace = npuscope.read(shared / name)
-        left_out = trace.write(tmp_path / "t.pftrace")
-        decoded = Decoded(tmp_path / "t.pftrace")
-        assert sorted(decoded.slices) == expected(trace)
-        assert len(decoded.flows) == trace.edges.height - sum(left_out.values())
-        assert len(decoded.samples) == trace.counters.height
+REAL = (
+    "ascend/longcat_910c/kernel_details.csv",
+    "simpler/swimlane/paged_attention_CaseVarSeq4",
+    "gpu/tracelens_h100_qwen1.5_0.5b.json.gz",
+)
+
+
+@pytest.mark.parametrize("name", [*SMALL, *REAL])
+def test_captures_arrive_whole(
+    request: pytest.FixtureRequest, small: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    trace = npuscope.read(small[name] if name in small else request.getfixturevalue("shared") / name)
+    left_out = trace.write(tmp_path / "t.pftrace")
+    decoded = Decoded(tmp_path / "t.pftrace")
+    assert sorted(decoded.slices) == expected(trace)
+    assert len(decoded.flows) == trace.edges.height - sum(left_out.values())
+    assert len(decoded.samples) == trace.counters.height
 
 
 def test_counters_are_tracks_under_their_lanes(tmp_path: Path) -> None:
