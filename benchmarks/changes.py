@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from published_changes.learn import coverage_lines, learn
+from published_changes.learn import coverage_lines, learn, left_out_predictions
 from published_changes.results import predictions_of, read_results, results_dict, run_rows
 from published_changes.rows import BadRows, read_rows
 from published_changes.runs import ROOT, Bench
@@ -60,10 +60,11 @@ def main() -> None:
     learnt = None
     if args.learn:
         try:
-            learnt = learn(
-                predictions, outcomes, f"learnt from {args.table.name} with the simulator {bench.versions[0]}"
-            )
-        except NpuscopeError as error:
+            unseen = left_out_predictions(predictions, args.left_out) if args.left_out else predictions
+            how = ", each row predicted by constants fitted without its commit" if args.left_out else ""
+            head = f"learnt from {args.table.name} with the simulator {bench.versions[0]}{how}"
+            learnt = learn(unseen, outcomes, head)
+        except (NpuscopeError, BadRows) as error:
             sys.exit(f"changes: {error}")
     if args.json:
         print(json.dumps(result, indent=1))
@@ -99,6 +100,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", action="store_true", help="every row in a line, not only the worst")
     parser.add_argument("--worst", type=int, default=12, help="how many of the worst rows to show; %(default)s")
     parser.add_argument("--learn", action="store_true", help="write the misses that intervals are learnt from")
+    parser.add_argument(
+        "--left-out",
+        type=Path,
+        metavar="FILE.json",
+        help="learn from what fit.py --crossvalidate wrote, not from the fit",
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if not own(args.cache):  # recordings are pickles, which run when they are loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from npuscope.simulate.misses import FILE, Covered, Miss, Misses, left_out, read_misses, write_misses
 from npuscope.simulate.uncertainty import COVERAGE, ratio_inside, time_inside
 from published_changes.measures import Measured
-from published_changes.rows import Side
+from published_changes.rows import BadRows, Side
 from published_changes.runs import Outcome
 from published_changes.score import Prediction
 
@@ -26,6 +27,19 @@ def learn(
     write_misses([miss_of(one, outcomes) for one in predictions if one.ran], told, head)
     found = read_misses(io.StringIO(told.getvalue()), target)
     target.write_text(told.getvalue(), encoding="utf-8")
+    return found
+
+
+def left_out_predictions(predictions: Sequence[Prediction], file: Path) -> list[Prediction]:
+    """Each row as constants that were fitted without its commit predict it (benchmarks/fit.py --crossvalidate)."""
+    told = {one["id"]: one for one in json.loads(file.read_text())["rows"]}
+    found = []
+    for one in predictions:
+        other = told.get(one.row.id)
+        if other is None or not one.ran:
+            raise BadRows(f"{file}: has no {one.row.id}, or it did not run: crossvalidate anew")
+        before = other.get("predicted_before_ns", one.before)
+        found.append(Prediction(one.row, before, before * other["predicted_ratio"]))
     return found
 
 
