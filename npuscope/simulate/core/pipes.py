@@ -110,6 +110,7 @@ def _run(
     released = np.zeros(np.max(slots) + 1 if len(slots) else 1)
     free = np.zeros(len(busy))  # pipes
     done = np.zeros(len(busy))  # their last result is there
+    last = np.zeros(len(busy))  # they did something, from the ring or not
     taken = np.zeros(2)  # what takes from the ring, on the cube core and on the vector core
     gate = np.zeros(len(storage))  # of each storage: when all slots of the turns before were free
     issued = np.zeros(2)
@@ -144,6 +145,7 @@ def _run(
             met[barriers] = np.max(done)
             free[:] = met[barriers] + costs[row, FIXED]
             done[:] = free[0]
+            last[:] = free[0]
             issued[:] = free[0]
             barriers += 1
             row += 1
@@ -200,9 +202,10 @@ def _run(
         cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share) + costs[row, FAR] * share * slow
         end = start + cost
         there = end + costs[row, LATENCY]
-        wait = start - free[pipe]
+        wait = start - last[pipe]
         if wait > 0 and reason >= 0:
             stalls[pipe, reason] += wait
+        last[pipe] = max(last[pipe], end)
         if code[row, 3] == 1:
             taken[0 if pipe <= CUBE_SCALAR else 1] = end
         else:
