@@ -15,6 +15,7 @@ import typer
 from npuscope import __version__
 from npuscope.cli import (
     align,
+    calibrate,
     check,
     compare,
     convert,
@@ -51,7 +52,7 @@ app = typer.Typer(
 )
 EXPLAIN = (report, view, compare, whatif, gate)
 FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot, ops)
+PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot, calibrate, ops)
 CAPTURES = (info, doctor, convert, formats, demo)
 for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     kind = getattr(module, "Command", None)  # a parser of its own

@@ -219,11 +219,20 @@ def _raw(name: str) -> dict[str, object]:
     return _inherited(decode_toml(data, dict[str, object], WHAT, path), path)
 
 
-def _inherited(raw: dict[str, object], path: Path) -> dict[str, object]:
-    """The file laid over what it inherits from, table by table; lists are replaced whole."""
+def _inherited(raw: dict[str, object], path: Path, heirs: tuple[Path, ...] = ()) -> dict[str, object]:
+    """The file laid over what it inherits from, table by table; lists are replaced whole.
+
+    A parent is a known device, or a TOML file whose path is told from the file's own folder.
+    """
     parent = raw.get("inherits")
     if parent is None:
         return raw
+    if str(parent).endswith(".toml"):
+        file, heirs = path.parent / str(parent), (*heirs, path.resolve())
+        if file.resolve() in heirs:
+            raise BadInput(f"inherits '{parent}', which inherits from it", path=path)
+        above = _inherited(read_toml(file, dict[str, object], WHAT), file, heirs)
+        return _laid_over({**above, "aliases": []}, raw)
     name = _aliases().get(bare(str(parent)))
     if name is None or name == path.stem == raw.get("name"):
         raise BadInput(f"inherits '{parent}', which is not a known device", path=path, remedy=f"Known: {names()}.")

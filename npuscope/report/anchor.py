@@ -15,6 +15,7 @@ from npuscope.simulate.estimate_forms import chance_told, estimate_told, interva
 
 MOST = 40  # rows of kernels in text
 NAMED = 6  # kernels of a sentence
+FAR = 0.1  # of the measured wall
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,13 @@ def _about(found: Anchor) -> list[str]:
     lines = []
     if found.measured_ns is not None:
         off, plain = found.anchored_ns / found.measured_ns - 1, found.simulated_ns / found.measured_ns - 1
-        lines.append(f"before the change: anchored {off:+.1%} of the measured wall, {plain:+.1%} without the capture")
+        far = ": something in it is not in the model" if abs(off) > FAR else ""
+        told = f"before the change: anchored {off:+.1%} of the measured wall, {plain:+.1%} without the capture"
+        lines.append(f"{told}{far}")
+    there, here = (dict(one.cores) for one in (found.measured, found.simulated))
+    if there and there != here:
+        ran, own = (" and ".join(f"{count} {unit}" for unit, count in some.items()) for some in (there, here))
+        lines.append(f"the capture ran on {ran} cores, the simulation on {own}: is --device the chip it is of?")
     if other := [one.kernel for one in found.other_blocks]:
         lines.append(f"other numbers of blocks than the capture's: {_listed(other)}; is it of the same arguments?")
     return lines

@@ -65,6 +65,7 @@ class Anchor:
     prepared: Prepared  # the program before the change, as it is
     old: Simulated  # it, anchored
     measured: Observed
+    simulated: Observed
 
     @property
     def matched(self) -> tuple[Held, ...]:
@@ -124,6 +125,7 @@ def anchor(prepared: Prepared, measured: Observed, capture: str = "") -> Anchor:
         prepared,
         last,
         measured,
+        first,
     )
 
 

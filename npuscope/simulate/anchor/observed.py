@@ -14,7 +14,7 @@ from npuscope.trace.core import Trace
 
 COSTS = {  # what is told of the scheduler -> how
     "pickup": "from handed out to started, on an idle core (median)",
-    "switch": "between a block and the one put behind it (median)",
+    "switch": "between a block and the next one (shortest tenth)",
     "finish": "from a block's end until it is seen (mean)",
     "dispatch": "a scheduler's time to hand out a block (mean)",
     "submit": "the orchestrator's time to submit a task (mean)",
@@ -51,6 +51,7 @@ class Observed:
     costs: dict[str, float]  # of COSTS those that it tells
     wall_ns: float | None = None
     span_ns: float | None = None
+    cores: tuple[tuple[str, int], ...] = ()  # unit -> how many of them ran a block
 
     def kernel(self, names: Iterable[str]) -> KernelTime | None:
         """Kernels of several names as one."""
@@ -112,6 +113,7 @@ def observed(slices: pl.DataFrame, lanes: pl.DataFrame) -> Observed:
         {name: ns for name, ns in {**_lags(cores), **_of_control(slices, blocks)}.items() if ns is not None and ns > 0},
         _length(cores.filter(pl.col("dispatch").is_not_null() & pl.col("finish").is_not_null()), of_run, "dispatch"),
         _length(cores, of_run, "start"),
+        tuple(cores.group_by(pl.col("unit").cast(pl.String)).agg(pl.col("lane").n_unique()).sort("unit").iter_rows()),
     )
 
 
@@ -131,7 +133,8 @@ def _lags(cores: pl.DataFrame) -> dict[str, float | None]:
     idle = pl.col("dispatch") >= before
     found = ordered.select(
         pickup=(pl.col("start") - pl.col("dispatch")).filter(idle).median(),
-        switch=(pl.col("start") - before).filter(~idle).median(),
+        # most of these also wait for their producers
+        switch=(pl.col("start") - before).filter(~idle).quantile(0.1, "nearest"),
         finish=(pl.col("finish") - pl.col("start") - pl.col("dur")).mean(),
     )
     return found.to_dicts()[0]

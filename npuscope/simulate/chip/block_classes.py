@@ -55,6 +55,7 @@ class BlockClasses:
         self.device: Device = self.program.device
         self._numbers: dict[PlannedKey, int] = {}
         self._reads: list[tuple[Reads, ...]] = []
+        self._fresh: list[dict[int, int]] = []
         size = self.device.memory.l2.value if self.device.memory.l2 else 0.0
         self._cache = Cache(size)
         self._whole = size * SMALL
@@ -69,8 +70,8 @@ class BlockClasses:
             buffers = (self.program.recording.buffers[argument.buffer] for argument in task.arguments)
             sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
             line = int(self.device.core["scalar_line"].value)
-            fresh = fresh_lines(body.lowered, group.offsets, sizes, line)
-            self.streams.append(stream_of(body, self.device, fresh))
+            self._fresh.append(fresh_lines(body.lowered, group.offsets, sizes, line))
+            self.streams.append(stream_of(body, self.device, self._fresh[-1]))
             self._reads.append(tuple(_reads(body, self.program)))
         return self._numbers[key]
 
@@ -108,6 +109,16 @@ class BlockClasses:
         for at, kind in kinds.items():
             found[at] = self._class(kind, meeting)
         return found
+
+    def retimed(self, program: Program) -> BlockClasses:
+        """The same with other constants of [timing], which decide neither the kinds of blocks nor what L2 has."""
+        other = BlockClasses(program, self.known, entries=self.entries, meetings=self.meetings)
+        other._numbers, other._reads, other._fresh, other._distinct = (
+            self._numbers, self._reads, self._fresh, self._distinct,
+        )  # fmt: skip
+        bodies = zip(self._numbers, self._fresh, strict=True)
+        other.streams = [stream_of(program.planned[key], program.device, fresh) for key, fresh in bodies]
+        return other
 
     def _once(self, number: int, reads: Reads, group: BlockGroup) -> int:
         """Bytes of the lines that a block of this kind reads of an argument, each line once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -77,6 +77,30 @@ def prepare(program: Program) -> Prepared:
         rings=rings_of(program, edges),
     )
     return Prepared(program, classes, job, machine_of(program.device))
+
+
+def retimed(prepared: Prepared, device: Device) -> Prepared:
+    """The program with other constants of [timing]. Blocks are timed anew only where a constant of theirs differs."""
+    program = replace(prepared.program, device=device)
+    # lowering, planning and the graph look at no constant of [timing]
+    program.__dict__.update(planned=prepared.program.planned, graph=prepared.program.graph)
+    job, classes = prepared.job, prepared.classes
+    job = job._replace(submit=np.sum(list(submit_costs(program, job.producers).values()), axis=0))
+    if classes.entries and _of_blocks(device) != _of_blocks(prepared.program.device):
+        classes = classes.retimed(program)
+        run, draws = classes.tables()
+        job = job._replace(run=run, draws=draws)
+    return Prepared(program, classes, job, machine_of(device))
+
+
+def _of_blocks(device: Device) -> dict[str, float]:
+    """Constants that a block's time depends on; the others are the machine's and the orchestrator's."""
+    others = {"hbm_rate", "fill_rate", *COSTS}
+    return {
+        name: constant.value
+        for name, constant in device.timing.items()
+        if name not in others and not name.startswith("submit_")
+    }
 
 
 def submit_costs(program: Program, producers: Ints) -> dict[str, Floats]:

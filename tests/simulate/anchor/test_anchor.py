@@ -39,8 +39,8 @@ def test_changes_on_top_of_a_capture_land_much_nearer_than_without() -> None:
         with_it.append(abs(math.log(found.run.wall / true)))
         off = found.anchor.anchored_ns / (found.anchor.measured_ns or 0)
         assert abs(math.log(off)) < 0.03, "the run before the change is made as long as measured"
-    assert max(with_it) < 0.03
-    assert median(with_it) < 0.25 * median(without), (without, with_it)
+    assert max(with_it) < 0.05
+    assert median(with_it) < 0.3 * median(without), (without, with_it)
 
 
 def test_kernels_and_costs_become_what_was_measured() -> None:

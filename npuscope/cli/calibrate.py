@@ -1,0 +1,80 @@
+"""Fit a device file to your own machine and runtime: captures of a program in, a TOML file for --device out.
+
+Examples:
+
+  npuscope calibrate decode_layer.py run/chip_swimlane_records.json -o mychip.toml
+
+  npuscope calibrate decode_layer.py run_1 run_2 run_3 --device 910b2 -o mychip.toml -- --max-seq 4096
+
+  npuscope simulate other.py --device mychip.toml
+
+Constants of [timing] move only as far as the captures ask for it. The new file inherits from --device and names what
+moved, with the captures as its source. Printed are what moved and by how much, how far kernels, the scheduler's costs
+and the wall are off before and after, and what the captures cannot tell.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import (
+    DeviceName,
+    JsonFlag,
+    ProgramNumber,
+    RingSlots,
+    SetOption,
+    print_json,
+    print_report,
+)
+from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.ranking import AFTER, Command
+
+__all__ = ["Command", "command"]
+
+
+def command(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    captures: Annotated[list[str], typer.Argument(help="Captures of it, such as swimlanes.", metavar="CAPTURE...")],
+    out: Annotated[str, typer.Option("-o", "--out", help="The device file to write, such as mychip.toml.")],
+    device: DeviceName = "ascend910b1",
+    setting: SetOption = None,
+    program: ProgramNumber = None,
+    ring_slots: RingSlots = None,
+    json: JsonFlag = False,
+) -> None:
+    import os
+    from pathlib import Path
+
+    from npuscope.cli.output import check_outputs, settings_of, write_texts
+    from npuscope.device.chip import is_known
+    from npuscope.device.heir import heir
+    from npuscope.errors import CannotWrite
+    from npuscope.lower.lowering import LoweringOptions
+    from npuscope.report import calibrate as report
+    from npuscope.simulate.anchor.calibrate import calibrate
+    from npuscope.simulate.anchor.observed import observed_in
+    from npuscope.simulate.programs import chip_to_time, fitting, program_of
+    from npuscope.trace import read
+
+    known = is_known(device)
+    check_outputs([file, *captures, *([] if known else [device])], out)
+    name = Path(out).stem
+    if not out.endswith(".toml") or is_known(name):
+        raise CannotWrite(
+            "a device file ends in .toml and has no known device's name", path=out, remedy="Name another."
+        )
+    chip = chip_to_time(device)
+    with progress_bar():
+        runs = [observed_in(read(capture), capture) for capture in captures]
+        lowering, argv = LoweringOptions(ring_slots=ring_slots), context.meta.get(AFTER, ())
+        subject = fitting(program_of(file, argv, chip, lowering, program, settings=settings_of(setting or [])))
+        found = calibrate(subject, runs, captures[0])
+    inherits = chip.name if known else os.path.relpath(device, Path(out).resolve().parent)
+    write_texts({out: heir(name, f"{chip.title}, calibrated", inherits, found.constants(file, captures))})
+    if json:
+        print_json(report.calibrate_dict(file, captures, out, found))
+    else:
+        print_report(report.calibrate(file, captures, found), [out])
