@@ -37,6 +37,7 @@ def test_compiled_and_plain_agree(slow: float) -> None:
     assert compiled.duration == plain.duration > 0
     np.testing.assert_array_equal(compiled.busy, plain.busy)
     np.testing.assert_array_equal(compiled.stalls, plain.stalls)
+    assert np.all(compiled.busy + np.sum(compiled.stalls, axis=1) <= compiled.duration + 1e-6)
     assert compiled.cube < compiled.vector  # the vector core stores what the cube hands it
     assert time_block(stream, slow * 2).duration > compiled.duration
 
