@@ -142,7 +142,7 @@ def _from_idle(work: Work, ledger: Scheduling, path: CriticalPath, numbers: dict
         return Verdict("dispatch", f"dispatch-bound: {_flight(ledger).removeprefix('; ')} ({caution}).", numbers)
     missing = no_dependencies(work.trace)
     if work.on_cores and not ledger.stamped:
-        missing += " and no dispatch times"
+        missing = "neither edges nor dispatch times" if work.trace.edges.is_empty() else f"{missing}, no dispatch times"
     sentence = f"{unit} is busy {percent(used)} of the window, and the capture has {missing} to say why not more."
     return Verdict("unknown", f"unknown: {sentence}", numbers)
 

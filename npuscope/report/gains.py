@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.forms import short
 from npuscope.analysis.gains import Gains
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told
@@ -52,5 +51,10 @@ def brief(what: str) -> str:
     if len(what) <= WIDTH or what.count(" ") != 2:
         return what
     id, place, kernel = what.split(" ")
-    place = short(place, max(PLACE, WIDTH - len(id) - len(kernel) - 2))
-    return f"{id} {place} {short(kernel, max(NAME, WIDTH - len(id) - len(place) - 2))}"
+    place = _end(place, max(PLACE, WIDTH - len(id) - len(kernel) - 2))
+    return f"{id} {place} {_end(kernel, max(NAME, WIDTH - len(id) - len(place) - 2))}"
+
+
+def _end(word: str, width: int) -> str:
+    """The end of a place or of a scope's name: the line, and the number that tells scopes of one function apart."""
+    return word if len(word) <= width else "…" + word[1 - width :]
