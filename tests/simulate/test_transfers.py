@@ -47,13 +47,25 @@ def test_wide_rows_cost_their_bytes_and_narrow_ones_their_number() -> None:
     assert narrow[1] == pytest.approx(64 * timing["load_cube_row_hbm"] * NS)
 
 
-def test_rows_a_multiple_of_16_kib_apart_clash() -> None:
+def test_short_rows_a_multiple_of_16_kib_apart_hold_one_another_up() -> None:
     apart, timing = weights(128, 5120)  # 256 bytes, 10 KiB apart
     clashing, _ = weights(128, 8192)  # 16 KiB apart
     assert clashing[1] - apart[1] == pytest.approx(64 * timing["load_clash"] * NS)
     # a row of half the bytes holds the others up for half as long
     short, _ = weights(64, 8192)
     assert clashing[1] - short[1] == pytest.approx(32 * timing["load_clash"] * NS)
+
+
+def test_whole_lines_a_multiple_of_16_kib_apart_take_more_of_hbm() -> None:
+    drawn = {}
+    for stride in (5120, 8192):
+        program, found = product(256, stride)
+        stream = stream_of(found[0], program.device)
+        drawn[stride] = stream.drawn / stream.read
+    # 64 rows of 512 bytes clash; the 16 of 128 bytes of the other operand do not
+    weight = 64 * 512 / (64 * 512 + 16 * 128)
+    assert drawn[5120] == 1
+    assert drawn[8192] == pytest.approx(1 + weight * (program.device.timing["clash_whole"].value - 1))
 
 
 def copied(stage: int):

@@ -145,7 +145,7 @@ class BlockClasses:
             for n, slow in enumerate(SLOW):
                 waited = self._waited(kind, meeting, slow) if meeting else 0.0
                 run[number, n] = self._timed(kind, slow).duration + waited + start
-                draws[number, n] = self.streams[stream].read * share / STEPS / run[number, n]
+                draws[number, n] = self.streams[stream].drawn * share / STEPS / run[number, n]
         return run, draws
 
     def parts(self) -> Floats:

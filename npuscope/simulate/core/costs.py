@@ -30,7 +30,8 @@ CORE = {"AIC": "cube", "AIV": "vector", None: "vector"}
 class Cost:
     """Nanoseconds: `fixed` and `memory` of its pipe, the latter out of L2 or, `far`, out of HBM that nobody else uses.
 
-    The result is there `latency` later. `lines`: bytes of GM in whole lines. `place`: the constant that rules it.
+    The result is there `latency` later. `lines`: bytes of GM in whole lines, `drawn`: for how many of them a load takes
+    HBM. `place`: the constant that rules it.
     """
 
     fixed: float
@@ -39,6 +40,7 @@ class Cost:
     place: str = ""
     latency: float = 0.0
     far: float = 0.0
+    drawn: float = 0.0
 
 
 def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
@@ -123,10 +125,11 @@ def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
         memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
         fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
         return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
-    clash = _clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
+    clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
     near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
     fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
-    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far)
+    drawn = sum(_drawn(access, size, device) for access in one.accesses)
+    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
 
 
 def _brought(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:
@@ -137,16 +140,26 @@ def _brought(rows: float, moved: float, clash: float, core: str, source: str, de
     return max(in_bytes, in_rows) * NS
 
 
-def _clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
-    """Rows that all lie in the same part of the memory, for they are a multiple of `clash_stride` apart.
+def _clashes(access: Access, size: int, device: Device) -> bool:
+    """Whether its rows lie a multiple of `clash_stride` apart: all in one part of the memory, while others are idle."""
+    stride = device.timing["clash_stride"].value
+    return any(extent > 1 and step * size % stride == 0 for extent, step in _spans(access)[1])
 
-    One that is shorter than `clash_row` holds it up for its share only.
-    """
-    stride, whole = (int(device.timing[name].value) for name in ("clash_stride", "clash_row"))
+
+def _drawn(access: Access, size: int, device: Device) -> float:
+    """Bytes of whole lines for which HBM is taken: more than are read where rows clash that fill their lines."""
+    line = int(device.core["gm_line"].value)
+    clashing = _spans(access)[0] * size >= line and _clashes(access, size, device)
+    return line_bytes(access, size, line) * (device.timing["clash_whole"].value if clashing else 1.0)
+
+
+def _short_clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
+    """Rows shorter than a line that clash; one that is shorter than `clash_row` holds up the next for its share only."""
+    line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
     rows = 0.0
     for access in one.accesses:
         span, outer = _spans(access)
-        if any(extent > 1 and step * size % stride == 0 for extent, step in outer):
+        if span * size < line and _clashes(access, size, device):
             rows += prod(extent for extent, _ in outer) * min(1.0, span * size / whole)
     return rows / _halves(one, lowered)
 

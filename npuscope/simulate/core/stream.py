@@ -61,6 +61,7 @@ class Stream:
     spent: Mapping[tuple[str, str], float] = field(
         default_factory=dict
     )  # op, or "", and place of a cost -> nanoseconds
+    drawn: float = 0.0  # bytes for which HBM is taken where nothing is in L2
 
 
 def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
@@ -82,6 +83,7 @@ class _Writer:
         self.sites: list[int] = []
         self.names: list[str] = []
         self.read = self.written = self.flops = self.barriers = 0
+        self.drawn = 0.0
         assert device.clock is not None
         cycle = NS / device.clock.core.value
         self.step = device.timing["scalar_step"].value * cycle
@@ -114,6 +116,7 @@ class _Writer:
             self.barriers,
             _groups(self.device),
             self.spent,
+            self.drawn,
         )
 
     def _items(self, items: Items, times: int, met: int) -> None:
@@ -170,10 +173,12 @@ class _Writer:
         if one.plane in ("load", "store"):
             if one.plane == "load":
                 self.read += cost.lines * times
+                self.drawn += cost.drawn * times
             else:
                 self.written += cost.lines * times
                 if any(access.mode == "add" for access in one.accesses):
                     self.read += cost.lines * times
+                    self.drawn += cost.lines * times
         if (one.unit, one.pipe) not in PLACE:
             raise NpuscopeError(
                 f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
