@@ -154,7 +154,7 @@ def _drawn(access: Access, size: int, device: Device) -> float:
 
 
 def _short_clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
-    """Rows shorter than a line that clash; one that is shorter than `clash_row` holds up the next for its share only."""
+    """Rows shorter than a line that clash; one below `clash_row` bytes holds up the next for its share only."""
     line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
     rows = 0.0
     for access in one.accesses:
