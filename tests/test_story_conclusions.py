@@ -32,18 +32,19 @@ def answer(command: str) -> Any:
 
 
 def test_the_improved_tilelet_has_9_tasks_for_528_and_is_several_times_as_fast() -> None:
-    """12 times when the page was written; small tasks are right within a third, so 5 is far on the safe side."""
+    """9 times when the page was written; small tasks are right within a third, so 5 is far on the safe side."""
     first, second = answer(f"sweep {TILELET} --set AS_FOUND=1,0")
     assert (first["tasks"], second["tasks"]) == (9, 528)
     assert second["wall_ns"] > 5 * first["wall_ns"]
 
 
 def test_what_findings_of_the_tilelet_are_worth() -> None:
-    """Worth doing: wide weight tiles, coarse down projection, one attention kernel. Not: padding, shared K/V loads."""
+    """Worth doing: an output projection without waits and with wide weight tiles, a coarse down projection, one
+    attention kernel. Not: padding, shared K/V loads."""
     told = answer(f"whatif {TILELET} -- --as-found")
     gains = {" ".join(g["what"].split()[:2]): g["gain_ns"] for g in told["gains"] if g["kind"] == "finding"}
     file = "qwen3_32b_tilelet_as_found.py"
-    large = [f"short-row {file}:210", f"short-task {file}:239"]
+    large = [f"serialised-parallel {file}:205", f"short-task {file}:239", f"short-row {file}:210"]
     small = [f"padded-rows {file}:162", f"padded-rows {file}:175", f"shared-load {file}:110", f"shared-load {file}:112"]
     assert min(gains[name] for name in large) > 0.04 * told["wall_ns"]
     assert gains[f"gm-round-trip {file}:160"] > 0.02 * told["wall_ns"]
@@ -60,7 +61,7 @@ def walls(command: str) -> dict[tuple[str, ...], int]:
 
 
 def test_without_opt_outs_the_loop_over_layers_serialises_what_is_parallel() -> None:
-    """The whole step: 225 against 38 ms; two layers and the LM head: 4.3 times as long; a layer alone: 1.14 times."""
+    """The whole step: 288 against 46 ms; two layers and the LM head: 4.4 times as long; a layer alone: 1.01 times."""
     in_a_loop = walls(f"sweep {A8W8} --set QWEN_A8W8_SERIALISED=0,1 --no-why -- --context 256 --layers 2")
     alone = walls(f"sweep {A8W8_LAYER} --set QWEN_A8W8_SERIALISED=0,1 --no-why -- --context 256")
     assert in_a_loop["1",] > 3 * in_a_loop["0",]

@@ -42,7 +42,8 @@ MOVED = 0.02  # in the logarithm; less is not worth a line in the file
 MODEL, WALL, COST = 0.05, 0.03, 0.1  # what a kernel, the wall and a scheduler's cost are off by anyway
 FAR = 3.0  # units of an error
 STAMP = 200.0  # nanoseconds that the mean of a kernel is off by anyway
-ASKED = 0.7  # of what it may be off by: a constant that moved by less was not asked to
+ASKED = 0.5  # of the loss: a constant that makes up for less need not have moved
+WORSE = 3.0  # of the loss that fewer constants may cost in all
 UNDECIDED = 0.7  # of what a constant may be off by: less was learnt of one that may still be off by this much
 
 
@@ -220,14 +221,21 @@ class Fit:
                     found[row, column] = (moved[one.what].off - one.off) / one.unit / step
         return found
 
+    def weighed(self) -> tuple[Floats, Floats]:
+        """How far everything is off, in its units, and what that weighs."""
+        off = np.array([one.off / one.unit for one in self.errors])
+        return off, FAR / np.maximum(np.abs(off), FAR)
+
+    def bend(self, slopes: Floats) -> Floats:
+        """How the loss grows around where the free constants are."""
+        found: Floats = slopes.T @ (self.weighed()[1][:, None] * slopes) + np.diag(self.kept[self.free] ** -2.0)
+        return found
+
     def step(self, slopes: Floats) -> bool:
         """All free constants at once to where the errors, if they went on as they began, would be least."""
-        free = self.free
-        off = np.array([one.off / one.unit for one in self.errors])
-        weight = FAR / np.maximum(np.abs(off), FAR)
-        prior = self.kept[free] ** -2.0
-        bend = slopes.T @ (weight[:, None] * slopes) + np.diag(prior)
-        way = -np.linalg.solve(bend, slopes.T @ (weight * off) + prior * self.logs[free])
+        free, prior = self.free, self.kept[self.free] ** -2.0
+        off, weight = self.weighed()
+        way = -np.linalg.solve(self.bend(slopes), slopes.T @ (weight * off) + prior * self.logs[free])
         way *= min(1.0, MOST / float(np.max(np.abs(way), initial=MOST)))
         before = self.loss(self.logs, self.errors)
         for share in (1.0, 0.5, 0.25):
@@ -262,7 +270,7 @@ def calibrate(program: Program, captures: Sequence[Observed], told: str = "") ->
             break
         slopes = fit.slopes(f"fitting constants, turn {turn + 1} of at most {TURNS}")
     unsure = _unsure(fit, slopes)
-    _only_what_is_asked(fit, unsure)
+    _only_what_is_asked(fit, slopes)
     found = tuple(
         replace(knob, log=float(fit.logs[n]), matters=bool(matters[n]), unsure=unsure.get(n, math.inf))
         for n, knob in enumerate(knobs)
@@ -271,19 +279,31 @@ def calibrate(program: Program, captures: Sequence[Observed], told: str = "") ->
     return Calibrated(device, found, nothing, bench.errors(device), bench.runs)
 
 
-def _only_what_is_asked(fit: Fit, unsure: Mapping[int, float]) -> None:
-    """Constants that moved by less than they may be off go back, and the others are fitted once more without them."""
-    asked = [n for n in fit.free if abs(fit.logs[n]) > ASKED * unsure[n]]
-    back = [n for n in fit.free if n not in asked]
-    fit.logs[back] = 0.0
-    fit.free, fit.errors = asked, fit.tried(fit.logs)
-    for _ in range(2):
+def _only_what_is_asked(fit: Fit, slopes: Floats) -> None:
+    """Constants that need not have moved go back, one after another, and the others are fitted once more without them.
+
+    The next to go back is the one that the loss grows least by, with the others moved to make up for it.
+    """
+    all_moved = fit.logs.copy(), fit.errors
+    bend, logs, asked = fit.bend(slopes), fit.logs[fit.free], list(range(len(fit.free)))
+    while asked:
+        spread = np.linalg.inv(bend[np.ix_(asked, asked)])
+        grows = logs[asked] ** 2 / np.diag(spread)
+        least = int(np.argmin(grows))
+        if grows[least] > ASKED:
+            break
+        logs[asked] -= spread[:, least] / spread[least, least] * logs[asked[least]]
+        logs[asked.pop(least)] = 0.0
+    fit.logs[fit.free] = np.clip(logs, fit.low[fit.free], fit.high[fit.free])
+    fit.free, fit.errors = [fit.free[n] for n in asked], fit.tried(fit.logs)
+    for _ in range(TURNS):
         if not fit.free or not fit.step(fit.slopes("fitting what the captures ask for")):
             break
+    if fit.loss(fit.logs, fit.errors) > fit.loss(*all_moved) + WORSE:  # together they made up for more
+        fit.logs, fit.errors = all_moved
 
 
 def _unsure(fit: Fit, slopes: Floats) -> dict[int, float]:
     """How far each constant may be off now, with others that could have moved in its place."""
-    known = slopes.T @ slopes + np.diag(fit.kept[fit.free] ** -2.0)
-    spread: Floats = np.sqrt(np.diag(np.linalg.inv(known)))
+    spread: Floats = np.sqrt(np.diag(np.linalg.inv(fit.bend(slopes))))
     return dict(zip(fit.free, spread.tolist(), strict=True))

@@ -19,6 +19,7 @@ COSTS = {  # what is told of the scheduler -> how
     "dispatch": "a scheduler's time to hand out a block (mean)",
     "submit": "the orchestrator's time to submit a task (mean)",
 }
+LONGEST_SWITCH = 5_000  # nanoseconds; a longer gap is a wait for producers
 Units = tuple[tuple[str, float, float], ...]  # unit, slices of a run, their time in nanoseconds
 
 
@@ -133,11 +134,13 @@ def _lags(cores: pl.DataFrame) -> dict[str, float | None]:
     idle = pl.col("dispatch") >= before
     found = ordered.select(
         pickup=(pl.col("start") - pl.col("dispatch")).filter(idle).median(),
-        # most of these also wait for their producers
         switch=(pl.col("start") - before).filter(~idle).quantile(0.1, "nearest"),
         finish=(pl.col("finish") - pl.col("start") - pl.col("dur")).mean(),
     )
-    return found.to_dicts()[0]
+    lags: dict[str, float | None] = found.to_dicts()[0]
+    if (lags["switch"] or 0) > LONGEST_SWITCH:
+        lags["switch"] = None
+    return lags
 
 
 def _of_control(slices: pl.DataFrame, blocks: float) -> dict[str, float | None]:
