@@ -243,6 +243,8 @@ def main() -> None:
             seeds[name] = make(scratch / name)
         single = [name for name, path in seeds.items() if path.is_file()]
         for number in range(args.inputs + args.flips):
+            if number % 1000 == 0:
+                print(f"{number:,} inputs, {len(failures):,} failures", file=sys.stderr, flush=True)
             chance = random.Random(f"{args.seed} {number}")
             is_packed = number >= args.inputs
             name = chance.choice(single if is_packed else [*seeds])
