@@ -33,7 +33,7 @@ def chance_told(one: Against) -> str:
 
 def _chance(faster: float, verdict: str) -> str:
     chance = f"{min(max(faster, 0.01), 0.99):.0%}"
-    return f"{chance} undecided" if verdict == "undecided" else chance
+    return f"{chance}, undecided" if verdict == "undecided" else chance
 
 
 def versus_told(one: Against) -> str:

@@ -271,6 +271,6 @@ def test_a_difference_within_the_noise_is_undecided(add: Path, tmp_path: Path) -
     # THEN nobody says which is faster, on the page neither
     assert done.returncode == 0, done.stderr
     assert ", undecided" in done.stdout
-    assert "50% undecided" in page.read_text()
+    assert "50%, undecided" in page.read_text()
     [same] = [one for one in told("rank", add, other, "--jobs", "1") if "against_first" in one]
     assert (same["against_first"]["probability_faster"], same["against_first"]["verdict"]) == (0.5, "undecided")
