@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 
 from npuscope.errors import BadInput
 from npuscope.trace import counters
@@ -62,7 +62,7 @@ def read(path: Path, window: tuple[int, int] | None = None) -> Trace:
         outside = sum(rows[name] - kept[name].height for name in ("slices", "counters") if name in kept)
         meta = replace(meta, dropped=add_counts(meta.dropped, {OUTSIDE: outside} if outside else {}))
         trace = Trace.of(kept["slices"], kept["lanes"], meta, kept["edges"], kept.get("counters"))
-    except (PolarsError, OSError) as error:
+    except (PolarsError, PanicException, OSError) as error:  # damaged metadata makes Polars panic
         raise BadInput(f"not a whole npuscope folder ({str(error).splitlines()[0]})", path=path) from error
     _check(trace, path)
     return trace if window is None else trace.window(*window)

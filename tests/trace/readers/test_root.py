@@ -137,3 +137,15 @@ def test_a_disk_is_no_profiler_root(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / f"{number}.txt").write_text("x")
     with pytest.raises(npuscope.NpuscopeError, match="more than 5 files"):
         npuscope.read(tmp_path)
+
+
+def test_a_folder_whose_metadata_polars_chokes_on_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # found by benchmarks/mutate.py: a flipped bit in the names of an Enum's values makes Polars panic
+    npuscope.read(write_kernel_table(tmp_path / "k.csv", [kernel_row()])).write(tmp_path / "k.npu")
+
+    def panic(*_: object, **__: object) -> None:
+        raise pl.exceptions.PanicException("called `Result::unwrap()` on an `Err` value")
+
+    monkeypatch.setattr("npuscope.trace.readers.parquet._scan", panic)
+    with pytest.raises(npuscope.NpuscopeError, match="not a whole npuscope folder"):
+        npuscope.read(tmp_path / "k.npu")
