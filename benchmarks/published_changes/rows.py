@@ -50,7 +50,9 @@ class Row:
     after: float
     platform: str
     what: str = ""
-    nanoseconds: float | None = None  # of the unit of `before` and `after`; None where it is no unit of time
+    nanoseconds: float | None = (
+        None  # of the unit of `before` and `after`; None where it is no unit of time, or the time of more than is run
+    )
 
     @property
     def ratio(self) -> float:
@@ -102,7 +104,9 @@ def _row(cells: dict[str, str | None], place: str) -> Row:
     }
     sides: dict[SideName, Side] = {"before": side("before"), "after": side("after")}
     named = cell("id"), cell("commit"), quantity, unit
-    what, ns = cell("what_changed"), NANOSECONDS.get(cell("unit"))
+    # measured times of more layers than the arguments run are no times of this program; their ratio is
+    ns = None if "layers run as" in cell("notes") else NANOSECONDS.get(cell("unit"))
+    what = cell("what_changed")
     return Row(*named, scopes, sides, before, after, platform, what, ns)
 
 

@@ -133,7 +133,10 @@ def _bills(simulated: Simulated) -> Iterator[tuple[float, Spent]]:
 
 def _of_blocks(prepared: Prepared) -> Spent:
     spent: Spent = defaultdict(float)
-    blocks = np.bincount(prepared.job.block_class, minlength=len(prepared.classes.entries))
+    levels = (
+        len(prepared.job.run) // max(len(prepared.classes.entries), 1) or 1
+    )  # noise makes several of each, side by side
+    blocks = np.bincount(prepared.job.block_class // levels, minlength=len(prepared.classes.entries))
     for (stream, _), count in zip(prepared.classes.entries, blocks.tolist(), strict=True):
         for key, ns in prepared.classes.streams[stream].spent.items():
             spent[key] += ns * count

@@ -70,11 +70,12 @@ class Inside:
     def instructions(self) -> pl.DataFrame:
         """pipe, name, source, start_ns, end_ns, waited_ns and for what, in order of program."""
         lane = self.lane
-        free = np.zeros(len(NAMES))
         waited = np.zeros(len(lane.pipe))
-        for n, pipe in enumerate(lane.pipe.tolist()):
-            waited[n] = lane.start[n] - free[pipe]
-            free[pipe] = lane.end[n]
+        for pipe in np.unique(lane.pipe).tolist():
+            rows = np.flatnonzero(lane.pipe == pipe)
+            rows = rows[np.argsort(lane.start[rows], kind="stable")]  # what comes from the ring is a queue of its own
+            until = np.concatenate([[0.0], np.maximum.accumulate(lane.end[rows])[:-1]])
+            waited[rows] = np.maximum(lane.start[rows] - until, 0.0)
         waited[lane.reason < 0] = 0.0  # its pipe was at work until then
         return pl.DataFrame(
             {
@@ -96,9 +97,13 @@ class Inside:
         """Every pipe that did something."""
         rows = []
         counts = np.bincount(self.lane.pipe, minlength=len(NAMES))
+        waited = (
+            self.instructions.filter(pl.col("waited_ns") > 0).group_by("pipe", "for").agg(pl.col("waited_ns").sum())
+        )
         for n, name in enumerate(NAMES):
             if counts[n]:
-                waits = {AWAITED[r]: float(ns) for r, ns in enumerate(self.timing.stalls[n]) if ns > 0}
+                mine = waited.filter(pl.col("pipe") == name).sort("for")
+                waits = dict(zip(mine["for"].to_list(), mine["waited_ns"].to_list(), strict=True))
                 busy = float(self.timing.busy[n])
                 share = busy / self.timing.duration if self.timing.duration else 0.0
                 rows.append((name, int(counts[n]), busy, share, sum(waits.values()), waits))
@@ -116,7 +121,8 @@ class Inside:
         found: dict[str, Floats] = {}
         for n in np.unique(self.lane.pipe).tolist():
             mine = self.lane.pipe == n
-            start, end = self.lane.start[mine], self.lane.end[mine]  # one after another
+            order = np.argsort(self.lane.start[mine], kind="stable")
+            start, end = self.lane.start[mine][order], self.lane.end[mine][order]  # one after another
             worked = np.repeat(np.concatenate([[0.0], np.cumsum(end - start)]), 2)[1:-1]
             so_far = np.interp(edges, np.stack([start, end], axis=1).ravel(), worked)
             found[NAMES[n]] = np.diff(so_far) / (edges[1] - edges[0])

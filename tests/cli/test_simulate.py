@@ -269,3 +269,10 @@ def test_refusals_are_one_sentence(arguments: list[object], told: str) -> None:
     assert told in done.stderr
     assert done.stderr.startswith("npuscope: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_noise_changes_the_time_and_not_the_answer_s_form() -> None:
+    plain, noisy = told(GEMM), told(GEMM, "--jitter", 3)
+    assert plain.keys() == noisy.keys()
+    assert plain["per_kernel"] != noisy["per_kernel"]
+    assert sum(noisy["constants"]["shares"].values()) == pytest.approx(1)

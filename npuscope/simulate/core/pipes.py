@@ -44,13 +44,12 @@ CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
 
 @dataclass(frozen=True)
 class Timing:
-    """A block alone on the chip. `stalls` [pipe, reason] and `busy` [pipe] in nanoseconds."""
+    """A block alone on the chip, in nanoseconds; `busy` of each pipe."""
 
     duration: float
     cube: float  # when the cube core is done
     vector: float
     busy: Floats
-    stalls: Floats
     met: Floats  # when the block came to each barrier
 
 
@@ -93,14 +92,13 @@ def _run(
     share: float,
     groups: int,
     busy: Floats,
-    stalls: Floats,
     met: Floats,
     trace_ints: Ints,
     trace_floats: Floats,
 ) -> tuple[float, float, int]:
     """Runs a stream; a `share` of its bytes comes out of HBM, `slow` times slower than where nobody else uses it.
 
-    Fills busy, stalls and, as far as it has rows, the trace.
+    Fills busy and, as far as it has rows, the trace.
     """
     most = 1
     for n in range(len(copies)):
@@ -110,7 +108,6 @@ def _run(
     released = np.zeros(np.max(slots) + 1 if len(slots) else 1)
     free = np.zeros(len(busy))  # pipes
     done = np.zeros(len(busy))  # their last result is there
-    last = np.zeros(len(busy))  # they did something, from the ring or not
     taken = np.zeros(2)  # what takes from the ring, on the cube core and on the vector core
     gate = np.zeros(len(storage))  # of each storage: when all slots of the turns before were free
     issued = np.zeros(2)
@@ -145,7 +142,6 @@ def _run(
             met[barriers] = np.max(done)
             free[:] = met[barriers] + costs[row, FIXED]
             done[:] = free[0]
-            last[:] = free[0]
             issued[:] = free[0]
             barriers += 1
             row += 1
@@ -202,10 +198,6 @@ def _run(
         cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share) + costs[row, FAR] * share * slow
         end = start + cost
         there = end + costs[row, LATENCY]
-        wait = start - last[pipe]
-        if wait > 0 and reason >= 0:
-            stalls[pipe, reason] += wait
-        last[pipe] = max(last[pipe], end)
         if code[row, 3] == 1:
             taken[0 if pipe <= CUBE_SCALAR else 1] = end
         else:
@@ -268,7 +260,6 @@ def trace_block(
 
 def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) -> tuple[Timing, BlockTrace]:
     busy = np.zeros(len(PIPES))
-    stalls = np.zeros((len(PIPES), len(REASONS)))
     met = np.zeros(stream.barriers)
     ints, floats = np.zeros((most, 3), np.int64), np.zeros((most, 2))
     run = _run if plain else _run_compiled
@@ -285,11 +276,10 @@ def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) ->
         share,
         stream.groups,
         busy,
-        stalls,
         met,
         ints,
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
     lane = BlockTrace(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
-    return Timing(max(cube, vector), cube, vector, busy, stalls, met), lane
+    return Timing(max(cube, vector), cube, vector, busy, met), lane
