@@ -87,8 +87,10 @@ def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
 
 def _collectives(rank: str, work: Work) -> pl.DataFrame:
     """The collectives of a rank: step, name, the group of ranks where it is told, which of its kind, how long."""
-    comm = work.slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
-    told = field(comm["args"], "Process Group Ranks") if "args" in comm.columns else pl.Series([None] * comm.height)
+    has_args = "args" in work.trace.slices.columns
+    slices = work.told("args") if has_args else work.slices
+    comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
+    told = field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
     return comm.select(
         pl.lit(rank).alias("rank"),
         "step",

@@ -17,7 +17,7 @@ from npuscope.report.document import as_page
 from npuscope.report.tpot import history, since
 
 RESULT = Tpot(
-    "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1),), 4, {"MLP": 3}
+    "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1, "memory"),), 4, {"MLP": 3}
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis import explain
+from npuscope.analysis import explain_ranks
 from npuscope.analysis.doctor import diagnose
 
 STRINGS = {
@@ -93,7 +93,7 @@ def test_a_session_becomes_streams_threads_and_ranges(tmp_path: Path) -> None:
     assert trace.meta.notes["session_start_utc_ns"] == 1_700_000_000_000_000_000
     assert trace.meta.unknown == {}
     assert balanced(trace)
-    explain(trace)
+    explain_ranks(trace)
 
 
 def test_a_table_of_kernels_alone_is_enough(tmp_path: Path) -> None:
