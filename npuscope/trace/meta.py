@@ -55,6 +55,11 @@ class Meta:
         return [self.notes, *(parts.values() if isinstance(parts, Mapping) else ())]
 
 
+def account_of(meta: Meta) -> Counts:
+    """What the account adds up to."""
+    return {"records": meta.records, "merged": sum(meta.merged.values()), "dropped": sum(meta.dropped.values())}
+
+
 def combine(metas: Mapping[str, Meta], format: str, *, records_merged: Counts | None = None, **notes: Any) -> Meta:
     """The meta of a trace made of several captures, whose own notes stay under `parts` by name."""
     several = list(metas.values())

@@ -77,6 +77,20 @@ def test_an_older_folder_whose_slices_do_not_match_its_account_is_refused(tmp_pa
         npuscope.read(tmp_path / "a.npu")
 
 
+@pytest.mark.parametrize("damage", ["records", "dropped"])
+def test_a_folder_whose_account_was_changed_is_refused(damage: str, tmp_path: Path) -> None:
+    npuscope.read(table(tmp_path / "a.csv", 3)).write(tmp_path / "a.npu")
+    meta = json.loads((tmp_path / "a.npu/meta.json").read_text())
+    meta["records" if damage == "records" else "dropped"] = 2 if damage == "records" else {"lost": 1}
+    (tmp_path / "a.npu/meta.json").write_text(json.dumps(meta))
+    with pytest.raises(npuscope.NpuscopeError, match=f"do not belong together: {damage} has"):
+        npuscope.read(tmp_path / "a.npu")
+    del meta["records"]
+    (tmp_path / "a.npu/meta.json").write_text(json.dumps(meta))
+    with pytest.raises(npuscope.NpuscopeError, match="do not belong together"):
+        npuscope.read(tmp_path / "a.npu")
+
+
 # ---- outputs that are inputs
 
 

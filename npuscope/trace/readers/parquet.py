@@ -16,7 +16,7 @@ from npuscope.errors import BadInput
 from npuscope.trace import counters
 from npuscope.trace.core import OUTSIDE, Trace, overlaps
 from npuscope.trace.json_file import read_json
-from npuscope.trace.meta import Meta, add_counts
+from npuscope.trace.meta import Meta, account_of, add_counts
 
 MARK = "npuscope_trace"  # the key of meta.json that holds the folder's version
 VERSION = 1
@@ -91,9 +91,11 @@ def _is_there(path: Path, table: str) -> bool:
 def _check_rows(rows: dict[str, int], head: Head, meta: Meta, path: Path) -> None:
     """Tables that were exchanged or cut do not fit what meta.json says of them."""
     if head.rows is not None:
+        found = {**rows, **account_of(meta)}
         for name, told in head.rows.items():
-            if rows.get(name, 0) != told:
-                raise _apart(f"{name} has {rows.get(name, 0):,} rows where meta.json counts {told:,}", path)
+            if found.get(name, 0) != told:
+                what = "entries in meta.json" if name in account_of(meta) else "rows"
+                raise _apart(f"{name} has {found.get(name, 0):,} {what} where meta.json counts {told:,}", path)
         return
     accounted = rows["slices"] + sum(meta.merged.values()) + sum(meta.dropped.values())
     if meta.records and accounted != meta.records:

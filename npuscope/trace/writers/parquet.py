@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from npuscope.trace.core import Trace
-from npuscope.trace.meta import Counts
+from npuscope.trace.meta import Counts, account_of
 from npuscope.trace.readers.parquet import MARK, TABLES, VERSION, is_ours
 from npuscope.trace.writers.atomic import whole_folder
 
@@ -19,7 +19,7 @@ def write(trace: Trace, path: Path) -> Counts:
             # small row groups with statistics, so that a window reads only what it needs
             table.write_parquet(folder / f"{name}.parquet", row_group_size=1 << 18, statistics=True)
         rows = {name: table.height for name, table in tables.items()}
-        meta = {MARK: VERSION, "rows": rows, **trace.meta.as_dict()}
+        meta = {MARK: VERSION, "rows": {**rows, **account_of(trace.meta)}, **trace.meta.as_dict()}
         # the standard encoder: a capture's own notes may hold numbers beyond 64 bits
         (folder / "meta.json").write_text(json.dumps(meta, indent=2, default=str))
     return {}
