@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fitting.evidence import Told, of_blocks, of_changes, of_public
 from fitting.mechanisms import MECHANISMS, bounds
 from fitting.solve import Point, look, loss_of, moved_point, predicted_after, step
-from fitting.workbench import Workbench, value_of
+from fitting.workbench import Workbench
 from published_changes.rows import Row, read_rows
 from published_changes.runs import Bench
 from published_changes.score import Prediction, scores
@@ -35,6 +35,7 @@ from rich.console import Console
 from rich.progress import track
 from validation import blocks, measured, public
 
+from npuscope.device.changed import value_at
 from npuscope.device.chip import load, names
 
 DEVICE = "ascend910b1"
@@ -200,7 +201,7 @@ def main() -> None:
     held = {name: float(value) for name, _, value in (one.partition("=") for one in args.set or ())}
     fit = Fit(changes, args.measured, bench, args.jobs, held)
     device = load(DEVICE)
-    point = {name: value_of(device, name) for name in bounds()}
+    point = {name: value_at(device, name) for name in bounds()}
     if args.start:
         point |= {name: value for name, value in json.loads(args.start.read_text()).items() if name in point}
     point = fit.fitted(point, args.rounds)

@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import msgspec
 from published_changes.measures import Measured
 from published_changes.one_run import measured
 from published_changes.rows import Side
@@ -21,27 +20,13 @@ from published_changes.runs import DEVICES
 from validation.predictions import Bench as PublicBench
 from validation.predictions import Value, predict, recorded
 
+from npuscope.device.changed import with_values
 from npuscope.device.chip import Device
 from npuscope.lower.program import Program
 from npuscope.simulate.programs import chip_to_time
 from npuscope.simulate.run import Simulated, simulate
 
 Values = Mapping[str, float]  # `timing.load_fixed`, `op.vgather.row` -> its value
-
-
-def with_values(device: Device, values: Values) -> Device:
-    """The device with other constants."""
-    for name, value in values.items():
-        table, key, *place = name.split(".")
-        constants = dict(getattr(device, table))
-        constants[key] = msgspec.structs.replace(constants[key], **{place[0] if place else "value": value})
-        device = msgspec.structs.replace(device, **{table: constants})
-    return device
-
-
-def value_of(device: Device, name: str) -> float:
-    table, key, *place = name.split(".")
-    return float(getattr(getattr(device, table)[key], place[0] if place else "value"))
 
 
 @dataclass(frozen=True)
@@ -60,10 +45,7 @@ class _Kept:
 
     def again(self, key: object, program: Program, device: Device) -> Simulated:
         """The program on another device, with what does not depend on times taken over."""
-        first = self.programs.setdefault(key, program)
-        other = Program(first.recording, device)
-        other.__dict__.update(planned=first.planned, graph=first.graph)
-        return simulate(other)
+        return simulate(self.programs.setdefault(key, program).with_timing(device))
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from npuscope.device.chip import Device
@@ -71,6 +71,12 @@ class Program:
     device: Device
     lowering: LoweringOptions = field(default_factory=LoweringOptions)
     golden: Callable[..., object] | None = None
+
+    def with_timing(self, device: Device) -> Program:
+        """On a device that differs in what takes how long, which lowering, planning and the graph do not look at."""
+        other = replace(self, device=device)
+        other.__dict__.update(planned=self.planned, graph=self.graph)
+        return other
 
     @cached_property
     def graph(self) -> Graph:

@@ -13,14 +13,14 @@ and the graph are the program's, made once; a constant of the scheduler does not
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-import msgspec
 import numpy as np
 
 from npuscope import progress
+from npuscope.device.changed import with_values
 from npuscope.device.chip import PLAUSIBLE, Constant, Device
 from npuscope.errors import BadInput
 from npuscope.lower.program import Program
@@ -121,14 +121,6 @@ def knobs_of(device: Device) -> list[Knob]:
     return [Knob(name, c) for name, c in device.timing.items() if c.unit in UNITS and c.value > 0]
 
 
-def with_values(device: Device, values: Mapping[str, float]) -> Device:
-    timing = {
-        name: msgspec.structs.replace(constant, value=values.get(name, constant.value))
-        for name, constant in device.timing.items()
-    }
-    return msgspec.structs.replace(device, timing=timing)
-
-
 def pooled(runs: Sequence[Observed]) -> Observed:
     """Several captures of a program as one: means of what they say."""
     kernels = {}
@@ -197,8 +189,8 @@ class Fit:
         self.free = list(range(len(knobs)))
 
     def tried(self, logs: Floats) -> tuple[Error, ...]:
-        names = [knob.name for knob in self.knobs]
-        values = {name: self.knobs[n].before.value * math.exp(logs[n]) for n, name in enumerate(names) if logs[n]}
+        moved = ((knob, by) for knob, by in zip(self.knobs, logs.tolist(), strict=True) if by)
+        values = {f"timing.{knob.name}": knob.before.value * math.exp(by) for knob, by in moved}
         return self.bench.errors(with_values(self.bench.program.device, values))
 
     def loss(self, logs: Floats, errors: Sequence[Error]) -> float:
@@ -275,7 +267,7 @@ def calibrate(program: Program, captures: Sequence[Observed], told: str = "") ->
         replace(knob, log=float(fit.logs[n]), matters=bool(matters[n]), unsure=unsure.get(n, math.inf))
         for n, knob in enumerate(knobs)
     )
-    device = with_values(program.device, {knob.name: knob.value for knob in found if knob.moved})
+    device = with_values(program.device, {f"timing.{knob.name}": knob.value for knob in found if knob.moved})
     return Calibrated(device, found, nothing, bench.errors(device), bench.runs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -81,9 +81,7 @@ def prepare(program: Program) -> Prepared:
 
 def retimed(prepared: Prepared, device: Device) -> Prepared:
     """The program with other constants of [timing]. Blocks are timed anew only where a constant of theirs differs."""
-    program = replace(prepared.program, device=device)
-    # lowering, planning and the graph look at no constant of [timing]
-    program.__dict__.update(planned=prepared.program.planned, graph=prepared.program.graph)
+    program = prepared.program.with_timing(device)
     job, classes = prepared.job, prepared.classes
     job = job._replace(submit=np.sum(list(submit_costs(program, job.producers).values()), axis=0))
     if classes.entries and _of_blocks(device) != _of_blocks(prepared.program.device):
