@@ -1,4 +1,4 @@
-"""Fits the constants of npuscope/device/a3.toml to public measurements and says how far to trust them.
+"""Fits the constants of src/npuscope/device/a3.toml to public measurements and says how far to trust them.
 
     python benchmarks/calibrate.py           the fits and their errors
     python benchmarks/calibrate.py --write   also writes the constants into a3.toml
@@ -27,7 +27,7 @@ from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work import work_of
 
 ROOT = Path(__file__).resolve().parents[1]
-TOML = ROOT / "npuscope" / "device" / "a3.toml"
+TOML = ROOT / "src/npuscope" / "device" / "a3.toml"
 MARK = "# ---- calibrated costs, written by benchmarks/calibrate.py: do not edit below this line\n"
 BOUND = 0.08
 CLOSE = 0.01  # a constant this close to the fit's is the fit's

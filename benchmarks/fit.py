@@ -40,7 +40,7 @@ from npuscope.device.chip import load, names
 
 DEVICE = "ascend910b1"
 TAKEN = "taken from the 910B"  # as the sources of other files say
-FILES = Path(__file__).resolve().parents[1] / "npuscope" / "device"
+FILES = Path(__file__).resolve().parents[1] / "src" / "npuscope" / "device"
 SLOW = ("c90", "layer_idle_AIC")  # public rows that decide constants of the scheduler and take long
 MUCH = 0.05  # of a logarithm
 LEAST = 1e-4  # of the loss that is worth a move

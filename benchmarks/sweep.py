@@ -129,7 +129,7 @@ def killed_and_resumed(folder: Path) -> int:
 
 def first_use(folder: Path) -> None:
     """`npuscope simulate` in a copy of the package, which has no machine code yet, and again; with a terminal."""
-    shutil.copytree(ROOT / "npuscope", folder / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src/npuscope", folder / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
     words = [sys.executable, "-m", "npuscope", "simulate", str(ROOT / "models/basics/gemm.py"), "--no-report"]
     rows = []
     for name in ("first use", "second"):

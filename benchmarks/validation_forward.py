@@ -73,8 +73,8 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
 
 HEAD = """# Validation of predicted forward passes
 
-Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `npuscope/device/a3.toml`, the laws in
-`npuscope/forward/estimate/`. All measurements are means of captures on one die of an
+Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `src/npuscope/device/a3.toml`, the laws in
+`src/npuscope/forward/estimate/`. All measurements are means of captures on one die of an
 Atlas 800 A3 (910C), from [measured_kernels_by_shape.csv](https://github.com/Horacehxw/msModeling) and the text beside it. An error is
 predicted over measured, minus one.
 """

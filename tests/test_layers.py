@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1] / "npuscope"
-PAGE = ROOT.parent / "docs" / "architecture.md"
+ROOT = Path(__file__).resolve().parents[1] / "src" / "npuscope"
+PAGE = ROOT.parents[1] / "docs" / "architecture.md"
 ORDER = [
     "errors",
     "engine",
@@ -50,7 +50,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
-    """npuscope.check.rules of npuscope/check/rules/__init__.py."""
+    """npuscope.check.rules of src/npuscope/check/rules/__init__.py."""
     parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

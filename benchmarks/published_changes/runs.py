@@ -40,7 +40,7 @@ def version(simulator: Path, parts: Sequence[str] = ("",)) -> str:
     """A hash of the simulator's sources and device files, or of some parts of them."""
     digest = hashlib.sha256()
     for part in parts:
-        root = simulator / "npuscope" / part
+        root = simulator / "src" / "npuscope" / part
         files = [root] if root.is_file() else sorted(p for end in ("py", "toml") for p in root.rglob(f"*.{end}"))
         for file in files:
             digest.update(str(file.relative_to(simulator)).encode() + b"\0" + file.read_bytes() + b"\0")

@@ -10,7 +10,7 @@ import pytest
 
 from npuscope.ops import table
 
-ROOT = Path(__file__).resolve().parents[2] / "npuscope"
+ROOT = Path(__file__).resolve().parents[2] / "src" / "npuscope"
 FOLDERS = ("tile", "lower", "check", "simulate", "report")
 MODULES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 OPS = frozenset(table.BY_NAME) | frozenset(table.BY_SPELLING)

@@ -84,7 +84,7 @@ def test_every_output_has_the_same_columns_but_those_that_say_why_not(columns: C
 
 @pytest.mark.parametrize("columns", declared(), ids=lambda columns: columns.place)
 def test_every_column_says_what_it_means_and_pages_can_show_it(columns: Columns) -> None:
-    forms = (ROOT / "npuscope/report/page/table.js").read_text()
+    forms = (ROOT / "src/npuscope/report/page/table.js").read_text()
     known = set(re.findall(r"^  (\w+)[:,]", forms.split("SHOW = {")[1].split("};")[0], re.MULTILINE))
     assert columns.about.endswith(".")
     for column in columns:
@@ -117,7 +117,7 @@ def test_results_have_all_the_columns_they_declare(tmp_path: Path) -> None:
 
 
 def test_only_documents_and_pages_of_docs_write_tables() -> None:
-    for path in (ROOT / "npuscope/report").rglob("*.py"):
+    for path in (ROOT / "src/npuscope/report").rglob("*.py"):
         if path.name != "document.py" and not path.name.endswith("_page.py"):
             assert "|---" not in path.read_text(), path
             assert "<table" not in path.read_text(), path
@@ -132,7 +132,7 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     """As docs/architecture.md tells it, on a copy of the package."""
     recipe = (ROOT / "docs/architecture.md").read_text()
     line = next(line for line in recipe.splitlines() if line.strip().startswith('Column("longest_ns"'))
-    shutil.copytree(ROOT / "npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "src/npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
     file = tmp_path / "npuscope/analysis/busy_idle.py"
     after = '        Column("share", SHARE, "of all core time"),\n'
     assert after in file.read_text()

@@ -18,7 +18,7 @@ from tests.report.memory_programs import written
 
 CHIP = chip_to_lower_for("910b1")
 NASTY = "</script><img src=x onerror=alert(1)>"
-PAGE = Path(__file__).resolve().parents[2] / "npuscope" / "report" / "page"
+PAGE = Path(__file__).resolve().parents[2] / "src" / "npuscope" / "report" / "page"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ def program_file(model: str) -> str:
         if not Path(model).is_file():
             raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
         return model
-    file = Path(npuscope.__file__).resolve().parents[1] / "models" / OURS[model]
+    file = Path(npuscope.__file__).resolve().parents[2] / "models" / OURS[model]
     if not file.is_file():  # installed without the sources
         raise BadInput(f"{model} is not installed here", path=file, remedy="Name models/… of a checkout of npuscope.")
     return str(file)

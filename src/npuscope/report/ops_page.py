@@ -33,7 +33,7 @@ BAR = "\\|"  # within a cell
 PAGE = """# The ops of the tile language
 
 Every op that programs can call, and the few that only the compiler makes. A plain name is in `pl`, in `pl.tile` and in
-`pl.tensor`; where it is elsewhere the name says so. Made from `npuscope/ops/`, where each op is declared once;
+`pl.tensor`; where it is elsewhere the name says so. Made from `src/npuscope/ops/`, where each op is declared once;
 `npuscope ops NAME` prints more about one: its signature, what it needs on chip, where its cost comes from.
 
 *cycles* are those of one instruction on a tile of {tile} on an idle core of the {device} ({clock} cycles are a

@@ -1,4 +1,4 @@
-"""retired-spelling: what programs since spring 2026 have and today's PyPTO lacks (npuscope/tile/language/history.py).
+"""retired-spelling: what programs since spring 2026 have and today's PyPTO lacks (tile/language/history.py).
 
 One finding per scope and spelling, at its first line; one per loop with `chunk=`, since each has a size to choose.
 """

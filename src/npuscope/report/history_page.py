@@ -12,7 +12,7 @@ PAGE = """# Programs of other months
 PyPTO's language changed from month to month in 2026, mostly in spelling. A public program of any month since April runs
 as it is. Where an old spelling decided which tasks run, or how long they take, npuscope does what the compiler of its
 day did and says so in a note; what it does not do it refuses. `npuscope check` lists old spellings under
-[retired-spelling](rules.md#retired-spelling). The table is `npuscope/tile/language/history.py`.
+[retired-spelling](rules.md#retired-spelling). The table is `src/npuscope/tile/language/history.py`.
 
 ## Spellings that decide tasks or time
 
