@@ -28,6 +28,7 @@ from npuscope.cli import (
     graph,
     info,
     memory,
+    models,
     ops,
     predict,
     rank,
@@ -59,6 +60,7 @@ for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
     app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__, cls=kind)(module.command)
 
 app.add_typer(device.app, name="device")
+app.add_typer(models.app, name="models")
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,7 +86,7 @@ def main() -> None:
     # an ordinary exit, so that half-written files are cleared away
     signal.signal(signal.SIGTERM, _leave)
     try:
-        app()
+        app(_with_files(sys.argv[1:]))
     except NpuscopeError as error:
         print(f"npuscope: {error}", file=sys.stderr)
         sys.exit(2)
@@ -108,6 +110,16 @@ def main() -> None:
         if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
             raise
         _admit(error)
+
+
+def _with_files(words: list[str]) -> list[str]:
+    """The command line with the files of models in place of their names; what follows -- is a program's own."""
+    if not any(word.startswith("model:") for word in words):
+        return words
+    from npuscope.models import file_of
+
+    end = words.index("--") if "--" in words else len(words)
+    return [file_of(word) for word in words[:end]] + words[end:]
 
 
 def _leave(*_: object) -> None:
