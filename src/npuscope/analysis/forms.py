@@ -33,9 +33,9 @@ def sentence_start(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def microseconds(ns: float | None) -> str:
-    """Nanoseconds as microseconds with three decimals; a dash for none."""
-    return NOTHING if ns is None or ns != ns else f"{ns / 1000:,.3f}"
+def moment(ns: int) -> str:
+    """A place on a timeline, to be found again: microseconds with all digits."""
+    return f"{ns / 1000:,.3f} µs"
 
 
 class Unit(NamedTuple):

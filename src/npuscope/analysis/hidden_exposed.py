@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.forms import COUNT, TEXT, TIME, duration, percent, sentence_start, short
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import NEVER, Work
@@ -80,7 +80,7 @@ class Overlap(Tabular):
     def title(self) -> str:
         names = ", ".join(short(name, 40) for name in self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
         lines = [
-            f"{names}: on-core {microseconds(self.on_core_ns)} µs of {microseconds(self.episode_ns)} µs "
+            f"{names}: on-core {duration(self.on_core_ns)} of {duration(self.episode_ns)} "
             f"under way in {self.episodes:,} episodes; "
             f"{percent(self.hidden_share)} of its waiting hidden",
         ]
@@ -108,9 +108,9 @@ class Overlap(Tabular):
 def ping_pong_sentence(pong: PingPong) -> str:
     """The alternation in words."""
     return (
-        f"AIC alone {microseconds(pong.aic_alone_ns)} µs, AIV alone {microseconds(pong.aiv_alone_ns)} µs, both "
-        f"{microseconds(pong.both_ns)} µs; {pong.switches:,} switches, the longest serial stretch "
-        f"{microseconds(pong.longest_ns)} µs with {pong.longest_switches:,} switches"
+        f"AIC alone {duration(pong.aic_alone_ns)}, AIV alone {duration(pong.aiv_alone_ns)}, both "
+        f"{duration(pong.both_ns)}; {pong.switches:,} switches, the longest serial stretch "
+        f"{duration(pong.longest_ns)} with {pong.longest_switches:,} switches"
     )
 
 
@@ -125,8 +125,8 @@ class Communication:
 
     def __str__(self) -> str:
         return (
-            f"communication {microseconds(self.on_core_ns)} µs, {microseconds(self.exposed_ns)} of it exposed; "
-            f"compute {microseconds(self.compute_ns)} µs"
+            f"communication {duration(self.on_core_ns)}, {duration(self.exposed_ns)} of it exposed; "
+            f"compute {duration(self.compute_ns)}"
         )
 
 
@@ -148,7 +148,7 @@ class Copies:
     exposed_ns: int
 
     def __str__(self) -> str:
-        return f"copies {microseconds(self.on_engine_ns)} µs, {microseconds(self.exposed_ns)} of it exposed"
+        return f"copies {duration(self.on_engine_ns)}, {duration(self.exposed_ns)} of it exposed"
 
 
 def copies_of(work: Work) -> Copies | None:

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, percent, sentence_start, short
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.waits import Pieces, add_after_data, add_without_edges, coarse_reasons, kernel_names
@@ -101,7 +101,7 @@ class Bubbles(Tabular):
     def title(self) -> str:
         whole = self.lanes * self.window_ns
         share = percent(self.total_ns / whole if whole else 0.0)
-        told = f"bubbles: {microseconds(self.total_ns)} µs idle on {self.lanes} lanes, {share} of their time"
+        told = f"bubbles: {duration(self.total_ns)} idle on {self.lanes} lanes, {share} of their time"
         return "\n".join([told, *self.notes])
 
 
@@ -250,7 +250,7 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
 
 
 def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns: int, pieces: int) -> str:
-    name, ns_told = f"`{short(kernel, 48)}`", f"{microseconds(ns)} µs"
+    name, ns_told = f"`{short(kernel, 48)}`", f"{duration(ns)}"
     times = f"in {pieces:,} {'stretch' if pieces == 1 else 'stretches'}"
     if reason in ("dependency", "FIN") and blocker is not None:
         verb = "waited" if reason == "dependency" else "waited, after the end was there but not seen,"

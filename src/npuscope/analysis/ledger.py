@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.busy_idle import scheduler_lanes
-from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
@@ -133,9 +133,9 @@ class Scheduling(Tabular):
 
     def title(self) -> str:
         told = [
-            f"{self.tasks:,} tasks, one per {microseconds(self.ns_per_task)} µs, "
-            f"mean run {microseconds(self.mean_run_ns)} µs, dispatch→finish "
-            f"{microseconds(self.mean_dispatch_to_finish_ns)} µs, overhead {percent(self.overhead)}"
+            f"{self.tasks:,} tasks, one per {duration(self.ns_per_task)}, "
+            f"mean run {duration(self.mean_run_ns)}, dispatch→finish "
+            f"{duration(self.mean_dispatch_to_finish_ns)}, overhead {percent(self.overhead)}"
         ]
         if self.in_flight is not None:
             told.append(f"{self.in_flight:.1f} tasks in flight on {self.cores} cores")

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import TEXT, TIME, microseconds
+from npuscope.analysis.forms import TEXT, TIME, duration
 from npuscope.analysis.matching import Match
 from npuscope.analysis.path import CriticalPath
 from npuscope.analysis.table import Column, Columns, Table, Tabular
@@ -73,9 +73,9 @@ class Waterfall(Tabular):
         return {"waterfall": Table(BARS, self.bars), "waterfall_kernels": Table(KERNELS, self.kernels)}
 
     def title(self) -> str:
-        a, b = (microseconds(wall) for wall in self.wall)
+        a, b = (duration(wall) for wall in self.wall)
         along = "critical paths" if self.kind == "chain" else "covers of the timelines"
-        return f"waterfall: {a} → {b} µs, a gap of {microseconds(self.gap_ns)} µs along the {along}"
+        return f"waterfall: {a} → {b}, a gap of {duration(self.gap_ns)} along the {along}"
 
 
 def waterfall_of(
