@@ -19,7 +19,7 @@ from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
-from npuscope.analysis.waits import PARTS
+from npuscope.analysis.waits import PARTS, REASON
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace, arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
@@ -30,11 +30,11 @@ LEDGER = Columns(
     "report.scheduling.ledger",
     "Where core time went: run, or a reason for idle time. Core times sum to cores × window, path times to the window.",
     (
-        Column("part", TEXT, "run, or a reason", title="where core time went"),
-        Column("core_ns", TIME, "over all cores"),
-        Column("share", SHARE, "of all cores' time", title="of all cores"),
-        Column("path_ns", TIME, "of the window, along the path that decides the end", title="on path"),
-        Column("path_share", SHARE, "of the window", title="of window"),
+        Column("part", REASON, "run, or a reason (docs/glossary.md)", title="where core time went"),
+        Column("core_ns", TIME, "over all cores", title="all cores"),
+        Column("share", SHARE, "of all cores' time", title="share"),
+        Column("path_ns", TIME, "of the window, along the path that decides the end", title="critical path"),
+        Column("path_share", SHARE, "of the window", title="share"),
     ),
 )
 THREADS = Columns(

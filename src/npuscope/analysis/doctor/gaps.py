@@ -128,7 +128,7 @@ def cut_off(trace: Trace) -> Iterator[Symptom]:
     for reason in CUT_OFF:
         count = trace.meta.dropped.get(reason, 0) + trace.meta.marked.get(reason, 0)
         if count:
-            effect = "The capture ended, or a buffer filled, while this was under way."
+            effect = "The capture ended, or a buffer filled, while this ran."
             yield Symptom("cut-off", "warning", reason, count, effect)
 
 

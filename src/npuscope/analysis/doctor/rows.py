@@ -60,7 +60,9 @@ def duplicates(trace: Trace) -> Iterator[Symptom]:
         twice = duration(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
         example = describe(trace, int(rows["row"][0]))
-        yield Symptom("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
+        yield Symptom(
+            "duplicates", "warning", "row that lists another row's work a second time", rows.height, effect, example
+        )
 
 
 def idle_cores(trace: Trace) -> Iterator[Symptom]:
