@@ -63,9 +63,9 @@ def chain_of(stream: Stream, timing: Timing, lane: BlockTrace) -> Chain:
         now = before
     if until > 0.0:  # nothing was traced
         pieces.append((0.0, until, int(stream.sites[0]), ISSUED, -1))
-    columns = list(zip(*pieces, strict=True)) or [()] * 5
-    start, end = (np.array(one, np.float64) for one in columns[:2])
-    return Chain(start, end, *(np.array(one, np.int64) for one in columns[2:]))
+    times = np.array([piece[:2] for piece in pieces], np.float64).reshape(-1, 2)
+    whose = np.array([piece[2:] for piece in pieces], np.int64).reshape(-1, 3)
+    return Chain(times[:, 0], times[:, 1], *whose.T)
 
 
 def _left(lane: BlockTrace, arrived: Floats, before: int, until: float) -> float:
