@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor, log10
 
 WIDEST = 56  # characters of a text cell
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -32,6 +32,27 @@ def sentence_start(words: str) -> str:
 def microseconds(ns: float | None) -> str:
     """Nanoseconds as microseconds with three decimals; a dash for none."""
     return NOTHING if ns is None or ns != ns else f"{ns / 1000:,.3f}"
+
+
+def duration(ns: float | None) -> str:
+    """Nanoseconds as people say them: three digits and the unit that fits ("12.3 µs"); a dash for none."""
+    if ns is None or ns != ns:
+        return NOTHING
+    value, unit = float(ns), "ns"
+    for larger in ("µs", "ms", "s"):
+        if abs(value) < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{significant(value)} {unit}"
+
+
+def significant(value: float) -> str:
+    """A number with three significant digits and without zeros that say nothing; whole above a thousand."""
+    if value == 0:
+        return "0"
+    digits = max(2 - floor(log10(abs(float(f"{value:.2e}")))), 0)
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def percent(share: float | None) -> str:
