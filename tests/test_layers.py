@@ -34,6 +34,7 @@ ORDER = [
     "check",
     "simulate",
     "llm",
+    "study",
     "report",
     "view",
     "cli",
