@@ -36,6 +36,7 @@ ORDER = [
     "check",
     "simulate",
     "llm",
+    "study",
     "report",
     "view",
     "cli",
