@@ -16,7 +16,7 @@ from html import escape
 import polars as pl
 
 from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, Unit, in_unit, short
-from npuscope.analysis.paint import Paint, plain
+from npuscope.paint import Paint, plain
 
 MOST = 20  # rows printed of a long table
 NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")

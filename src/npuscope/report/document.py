@@ -14,8 +14,8 @@ from html import escape
 from importlib.resources import files
 
 from npuscope.analysis.forms import printable, short
-from npuscope.analysis.paint import Paint, plain
 from npuscope.analysis.table import MOST, Table
+from npuscope.paint import Paint, plain
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
@@ -46,7 +46,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Say:
-    """A sentence; the verdict is strong. `kind` is how a terminal colours it (analysis/paint.py)."""
+    """A sentence; the verdict is strong. `kind` is how a terminal colours it (paint.py)."""
 
     words: str
     strong: bool = False
