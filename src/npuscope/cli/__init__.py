@@ -81,7 +81,6 @@ def main() -> None:
         _admit(error)
 
 
-<<<<<<< HEAD
 def _with_files(words: list[str]) -> list[str]:
     """The command line with the files of models in place of their names; what follows -- is a program's own."""
     if not any(word.startswith("model:") for word in words):
@@ -90,11 +89,11 @@ def _with_files(words: list[str]) -> list[str]:
 
     end = words.index("--") if "--" in words else len(words)
     return [file_of(word) for word in words[:end]] + words[end:]
-=======
+
+
 def _tell(what: str) -> None:
     """Why a command ends, on stderr."""
     print(f"{paint_for(sys.stderr)('npuscope:', 'error')} {what}", file=sys.stderr)
->>>>>>> main
 
 
 def _leave(*_: object) -> None:
