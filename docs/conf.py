@@ -9,9 +9,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from generate import generate
+from generate import generate  # noqa: E402
 
-import npuscope
+import npuscope  # noqa: E402
 
 project = "npuscope"
 author = "the npuscope authors"

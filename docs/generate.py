@@ -65,7 +65,8 @@ def _help(command: str) -> str:
         try:
             app([command, "--help"], prog_name="npuscope", standalone_mode=True)
         except SystemExit as ended:
-            assert not ended.code, f"npuscope {command} --help ended with {ended.code}"
+            if ended.code:
+                raise RuntimeError(f"npuscope {command} --help ended with {ended.code}") from ended
     return printed.getvalue().rstrip()
 
 
@@ -102,7 +103,8 @@ def _methods(thing: type) -> Iterator[str]:
         function = method.fget if isinstance(method, property) else inspect.unwrap(getattr(thing, name))
         kind = "property" if isinstance(method, property) else "method"
         if function is not None and inspect.getdoc(function):
-            yield f":::{{py:{kind}}} {name}{'' if kind == 'property' else _signature(function)}\n\n{_doc(function)}\n:::\n"
+            given = "" if kind == "property" else _signature(function)
+            yield f":::{{py:{kind}}} {name}{given}\n\n{_doc(function)}\n:::\n"
 
 
 def _directive(
