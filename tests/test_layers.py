@@ -27,6 +27,7 @@ ORDER = [
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",
