@@ -1,4 +1,7 @@
-"""Compare traces: two in detail, several runs against several told from noise, three and more as a trend.
+"""Compare traces: what got slower or faster, and where.
+
+Two in detail, with the difference split into its causes; several runs against several, told from noise; three and more
+as a trend.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Hold captures against a budget: exit code 1 where a limit is broken, and a Markdown table for a pull request.
+"""Hold captures against a budget, for continuous integration.
+
+Exit code 1 where a limit is broken, and a Markdown table for a pull request.
 
 Examples:
 
@@ -28,10 +30,10 @@ def command(
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis import gate, read_budget
     from npuscope.cli.output import check_outputs, write_texts
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import gate as report
+    from npuscope.statistics import gate, read_budget
     from npuscope.trace import read
 
     check_outputs([*paths, *(baseline or []), budget], md)

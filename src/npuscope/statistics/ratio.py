@@ -9,7 +9,7 @@ a side on, bootstraps of the medians 89 times with three runs and 92 with four (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, exp, inf, log, sqrt
 from typing import Literal
 
@@ -118,20 +118,21 @@ def _within(value: float, runs: tuple[int, int], variance: float, freedom: float
     found = Ratio(value, exp(size - width), exp(size + width), runs, p, None, confidence)
     if found.verdict != "undecided":
         return found
-    return Ratio(value, found.low, found.high, runs, p, _more(size, variance, runs, confidence), confidence)
+    return replace(found, more_runs=more_runs(size, variance, runs, confidence))
 
 
-def _more(size: float, variance: float, runs: tuple[int, int], confidence: float) -> int | None:
-    """Runs to add to each side until a difference of this size is decided with a chance of 80 %."""
+def more_runs(size: float, variance: float, runs: Sequence[int], confidence: float = CONFIDENCE) -> int | None:
+    """Runs to add to each side, `runs` being those there are, until a log difference of this size, whose variance is
+    now this, is decided with a chance of 80 %; None where nobody would run so many."""
     from scipy.special import ndtri, stdtrit
 
     if size == 0:
         return None
-    of_one_run = variance / (1 / runs[0] + 1 / runs[1])
+    of_one_run = variance / sum(1 / n for n in runs)
     more = 0
     while more <= MOST_RUNS:
-        error = sqrt(of_one_run * (1 / (runs[0] + more) + 1 / (runs[1] + more)))
-        freedom = max((sum(runs) + 2 * more) * (1 - 2 * TRIM) - 2, 1)
+        error = sqrt(of_one_run * sum(1 / (n + more) for n in runs))
+        freedom = max(sum((n + more) * (1 - 2 * TRIM) - 1 for n in runs), 1)
         if abs(size) >= error * (float(stdtrit(freedom, (1 + confidence) / 2)) + float(ndtri(CHANCE))):
             return max(more, 1)
         more += max(1, ceil(more / 20))
