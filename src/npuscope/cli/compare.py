@@ -84,7 +84,9 @@ def command(
         raise NpuscopeError("comparing needs at least two captures")
     if len(paths) > 2 and (html is not None or md is not None):
         remedy = f"Several runs of two sides are told apart by '{VERSUS}': A1 A2 {VERSUS} B1 B2."
-        raise NpuscopeError("--html and --md are for two sides; three and more captures give a trend", remedy=remedy)
+        raise NpuscopeError(
+            "--html and --md are for two captures or two sides; three and more captures give a trend", remedy=remedy
+        )
     check_outputs(paths, html, md)
     names = names_of(paths)
     with progress_bar():
@@ -137,7 +139,7 @@ def _compare_several(
     wide: bool,
     json: bool,
 ) -> None:
-    from npuscope.cli.output import reproduce, write_reports
+    from npuscope.cli.output import names_of, reproduce, write_reports
     from npuscope.report.document import as_markdown, as_page
     from npuscope.report.several import several
     from npuscope.statistics.runs import read_runs
@@ -147,7 +149,8 @@ def _compare_several(
         a, b = (read_runs(side, steps, rank) for side in sides)
         found = compare_runs(a, b, kernels, pairs, steps)
         middle = None if steps else _middle(found, kernels, pairs, rank)
-        names = _told(sides[0]), _told(sides[1])
+        all_names = names_of([*sides[0], *sides[1]])
+        names = _told(all_names[: len(sides[0])]), _told(all_names[len(sides[0]) :])
         written = write_reports(
             {
                 html: lambda: as_page("Several runs", several(names, found, middle)),
@@ -172,8 +175,5 @@ def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank
     return compare_explained(a, b, kernels, pairs)
 
 
-def _told(paths: list[str]) -> str:
-    from npuscope.cli.output import names_of
-
-    names = names_of(paths)
+def _told(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

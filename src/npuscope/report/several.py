@@ -72,7 +72,8 @@ def _samples(found: SeveralRuns) -> str:
 def _basis(names: tuple[str, str], found: SeveralRuns) -> list[str]:
     """What was compared, and what would decide it."""
     of = _samples(found)
-    told = [f"A = {names[0]} ({len(found.a)} {of}), B = {names[1]} ({len(found.b)} {of})"]
+    counts = [_counted(len(side), of.removesuffix("s")) for side in (found.a, found.b)]
+    told = [f"A = {names[0]} ({counts[0]}), B = {names[1]} ({counts[1]})"]
     total = found.total
     if not total.has_interval:
         told.append(f"give at least {ENOUGH} {of} of each side")

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import CHANGE, COUNT, PLAIN, SHARE, TEXT
+from npuscope.analysis.forms import CHANGE, COUNT, NUMBER, SHARE, TEXT
 from npuscope.analysis.ranks import explain_ranks
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.errors import NpuscopeError
@@ -29,9 +29,9 @@ LIMITS = Columns(
     "A limit of the budget, in its order.",
     (
         Column("limit", TEXT, "the metric, and what it is of"),
-        Column("value", PLAIN, "the median of the run's captures; null where one of them has none"),
+        Column("value", NUMBER, "the median of the run's captures; null where one of them has none"),
         Column("allowed", TEXT, "the limit in words"),
-        Column("baseline", PLAIN, "the median of the baseline's captures"),
+        Column("baseline", NUMBER, "the median of the baseline's captures"),
         Column("change", CHANGE, "value over baseline, minus one"),
         Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95 %)"),
         Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
