@@ -14,6 +14,10 @@ from command import npuscope
 KERNELS = {"MatMulV2": 50.0, "RmsNorm": 8.0, "Softmax": 20.0, "Cast": 4.0}
 
 
+def row(name: str, at: float, took: float, step: int = 0) -> dict[str, str]:
+    return kernel_row(name=name, type=name, start=f"{at:.3f}", dur=f"{took:.3f}", step=str(step))
+
+
 def write_runs(folder: Path, seed: int, count: int = 6, noise: float = 0.01, **factors: float) -> Path:
     """Captures of one stream, each kernel once, with noise and kernels slower by a factor."""
     rng = np.random.default_rng(seed)
@@ -21,7 +25,7 @@ def write_runs(folder: Path, seed: int, count: int = 6, noise: float = 0.01, **f
         rows, at = [], 1000.0
         for name, us in KERNELS.items():
             took = us * factors.get(name, 1.0) * float(np.exp(noise * rng.normal()))
-            rows.append(kernel_row(name, at, took))
+            rows.append(row(name, at, took))
             at += took + 1
         place = folder / f"run{number + 1}"
         place.mkdir(parents=True)
@@ -80,10 +84,10 @@ def test_the_steps_of_two_captures_are_their_runs(tmp_path: Path) -> None:
         for step in range(8):
             for kernel, us in KERNELS.items():
                 took = us * (factor if kernel == "MatMulV2" else 1.0) * float(np.exp(0.01 * rng.normal()))
-                rows.append({**kernel_row(kernel, at, took), "Step Id": str(step)})
+                rows.append(row(kernel, at, took, step))
                 at += took
             at += 30
-        write_kernel_table(tmp_path / f"{name}.csv", rows, ["Step Id", *kernel_row("x", 0, 1)])
+        write_kernel_table(tmp_path / f"{name}.csv", rows)
     data = json.loads(npuscope("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--steps", "--json").stdout)
     assert (data["samples"], data["total"]["runs"], data["total"]["verdict"]) == ("steps", [8, 8], "slower")
     assert [row["name"] for row in data["changed"]] == ["MatMulV2"]
@@ -113,7 +117,7 @@ def test_a_gate_fails_beyond_the_noise_and_is_undecided_within(tmp_path: Path) -
     before = write_runs(tmp_path / "before", 1, noise=0.03)
     budget = tmp_path / "budget.toml"
     budget.write_text('[[limit]]\nmetric = "core_us"\nkernel = "MatMulV2"\nmax_increase = 0.0\n')
-    noisy = write_runs(tmp_path / "noisy", 3, count=4, noise=0.03, MatMulV2=1.015)
+    noisy = write_runs(tmp_path / "noisy", 3, count=4, noise=0.03, MatMulV2=1.03)
     told = npuscope("gate", noisy, "--budget", budget, "--baseline", before)
     assert (told.returncode, "undecided" in told.stdout) == (0, True)
     assert npuscope("gate", noisy, "--budget", budget, "--baseline", before, "--strict").returncode == 3
