@@ -15,7 +15,8 @@ from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
 # Where Python and what is installed beside it live: never the user's own code.
-LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_INSTALLED = {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}  # also of other users
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}, *_INSTALLED)
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
