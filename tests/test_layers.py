@@ -35,6 +35,7 @@ ORDER = [
     "simulate",
     "llm",
     "report",
+    "lab",
     "view",
     "cli",
 ]
@@ -45,6 +46,7 @@ ROOMS = {
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "simulate": ["core", "chip", "anchor"],
+    "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 
