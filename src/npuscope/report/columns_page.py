@@ -40,7 +40,7 @@ def declared() -> list[Columns]:
 
 def _in_modules() -> Iterator[Columns]:
     for module in pkgutil.walk_packages(npuscope.__path__, "npuscope."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("npuscope.models."):  # programs to run
             values = vars(import_module(module.name)).values()
             yield from (value for value in values if isinstance(value, Columns))
 
@@ -51,7 +51,7 @@ def _table(columns: Columns) -> str:
 
 
 def _row(column: Column) -> str:
-    heading = f"*(only JSON: {column.only})*" if column.only else marked_down(column.heading)
+    heading = f"*(only JSON: {column.only})*" if column.only else marked_down(column.called)
     if column.wide and not column.only:
         heading += " *(wide)*"
     return f"| `{column.name}` | {column.form.json} | {heading} | {column.meaning} |"
