@@ -260,7 +260,7 @@ def test_two_branches_leave_tiles_of_one_shape() -> None:
     def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):
         for row in pl.parallel(0, 32, 16):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="either"):
-                if row == 0:
+                if row == 0:  # noqa: SIM108
                     rows = x[0:16, :]
                 else:
                     rows = x[16:24, :]  # the other
