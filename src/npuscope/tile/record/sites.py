@@ -28,6 +28,11 @@ def is_ours(file: str) -> bool:
     return file.startswith((_HERE, "<frozen", "<string>"))
 
 
+def is_installed(place: str) -> bool:
+    """Whether a file or folder is Python's own or of a package that was installed, here or in another environment."""
+    return place.startswith(LIBRARY) or not {"site-packages", "dist-packages"}.isdisjoint(Path(place).parts)
+
+
 def _is_ours(code: CodeType) -> bool:
     _KEPT.append(code)
     ours = _OURS[id(code)] = is_ours(code.co_filename)

@@ -125,4 +125,4 @@ def own_modules(before: set[str]) -> dict[str, str]:
 
 def _is_users(place: str) -> bool:
     """Whether a file or folder is neither npuscope's nor installed."""
-    return bool(place) and not sites.is_ours(place) and not place.startswith(sites.LIBRARY)
+    return bool(place) and not sites.is_ours(place) and not sites.is_installed(place)
