@@ -74,6 +74,6 @@ def _files(name: str, roots: tuple[Path, ...]) -> Iterator[Path]:
         file = next((f for f in (place.with_suffix(".py"), place / "__init__.py") if f.is_file()), None)
         if file is None:
             continue
-        if not sites.is_ours(str(file)) and not sites.is_installed(str(file)):
+        if sites.is_users(str(file)):
             yield file.resolve()
         return
