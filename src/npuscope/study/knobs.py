@@ -76,7 +76,7 @@ def knobs_in(places: Places, seen: Reads, file: Path) -> tuple[Knob, ...]:
     """The knobs among a program's places, given what a run of it read."""
     used = [place for place in places.places if _is_used(place, places.places, seen)]
     cuts = cuts_of([Path(name) for name in places.files], used)
-    found = {}
+    found: dict[tuple[str, int, str], Knob] = {}
     for place in used:
         knob = _knob(place, places, cuts, seen.objects, file)
         if knob is not None:
