@@ -35,7 +35,12 @@ def is_users(file: str) -> bool:
     """Whether a file or folder is neither npuscope's nor installed."""
     if file.startswith(_MODELS):
         return True
-    return bool(file) and not is_ours(file) and not file.startswith(LIBRARY)
+    return bool(file) and not is_ours(file) and not is_installed(file)
+
+
+def is_installed(place: str) -> bool:
+    """Whether a file or folder is Python's own or of a package that was installed, here or in another environment."""
+    return place.startswith(LIBRARY) or not {"site-packages", "dist-packages"}.isdisjoint(Path(place).parts)
 
 
 def _is_ours(code: CodeType) -> bool:
