@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from npuscope import device as devices
-from npuscope.analysis.forms import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
+from npuscope.analysis.forms import COUNT, FLAG, FLOPS, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
@@ -41,7 +41,7 @@ KERNELS = Columns(
         PER_STEP,
         Column("measured_ns", TIME, "of all calls", wide=True),
         Column("mean_ns", MEAN_TIME, "of one call"),
-        Column("flops", COUNT, "of one call", title="FLOP", wide=True),
+        Column("flops", FLOPS, "of one call", title="work", wide=True),
         Column("bytes", COUNT, "of one call; of a collective the message", wide=True),
         Column("limit_ns", MEAN_TIME, "the least time the chip needs for one call"),
         Column("bound", TEXT, "cube, vector, memory or link"),
