@@ -143,7 +143,7 @@ class Table:
         rows = self.frame.head(self.frame.height if most is None else most)
         return rows.select(one.column.key for one in shown).iter_rows()
 
-    def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain) -> list[str]:
+    def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain, legend: bool = True) -> list[str]:
         """As aligned text."""
         shown = self.shown(wide)
         rows = [[short(cell) for cell in row] for row in self.cells(most, wide)]
@@ -152,7 +152,7 @@ class Table:
         lines = aligned([[one.heading for one in shown], *rows], [one.right for one in shown], colours, paint)
         if self.frame.height > most:
             lines.append(paint(f"  … and {self.frame.height - most:,} more rows", "soft"))
-        return [*lines, *(paint(line, "soft") for line in self._legend(shown))]
+        return [*lines, *(paint(line, "soft") for line in (self._legend(shown) if legend else ()))]
 
     def _legend(self, shown: Sequence[Shown]) -> list[str]:
         """What headings mean that do not say it."""

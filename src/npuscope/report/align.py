@@ -40,7 +40,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
     if a.layers.height > 1:
         yield Heading(f"Layers with the largest errors ({a.layer_source})")
         by_error = a.layers.sort(pl.col("error_ns").abs(), descending=True)
-        yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide)
+        yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide, legend=False)
     for what, name, found in (("Missing from", "missing", a.missing), ("Extra in", "extra", a.extra)):
         if found.height:
             yield Heading(f"{what} the prediction: {found.height:,} calls")

@@ -31,7 +31,7 @@ def _tables(counts: GraphCounts, wide: bool) -> Iterator[Part]:
     yield Rows(kernels, ALL if wide else MOST, wide=wide)
     if kernels.frame.height > MOST and not wide:
         yield Say("--wide shows all kernels.", where=In.TEXT)
-    yield Rows(tables["areas"], wide=wide)
+    yield Rows(tables["areas"], wide=wide, legend=False)
 
 
 def drawn_graph(file: str, passed: bool | None, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> Iterator[Part]:

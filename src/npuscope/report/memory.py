@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from npuscope.analysis.forms import capacity, percent
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
@@ -23,7 +24,9 @@ def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wid
         yield Say(f"{file}: {program_name(fit)} on {device}, {functions} with memory on chip")
         if fit.used:
             by_fit = sorted(fit.used, key=lambda usage: -usage.share)
-            yield Rows(table_of(MEMORY, map(usage_row, by_fit)), len(by_fit) if wide or tiles else MOST, wide=wide)
+            table = table_of(MEMORY, map(usage_row, by_fit))
+            shown = table if fit.errors else replace(table, frame=table.frame.drop("fits"))
+            yield Rows(shown, len(by_fit) if wide or tiles else MOST, wide=wide)
             if len(by_fit) > MOST and not (wide or tiles):
                 yield Say("--wide shows all, --kernel NAME the tiles that fill it.", where=In.TEXT)
         for usage in fit.used if tiles else ():

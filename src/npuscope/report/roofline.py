@@ -31,7 +31,7 @@ def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     yield Heading(f"Farthest from the chip's limits ({per}; mean and limit are of one call)")
     yield Rows(r.of_priced(), MOST, MOST, wide=wide)
     yield Heading("By family")
-    yield Rows(tables["families"], wide=wide)
+    yield Rows(tables["families"], wide=wide, legend=False)
     if tables["unknown"].frame.height:
         yield Heading(f"No known limit: {percent(1 - r.priced_share)} of the time")
         yield Rows(tables["unknown"], wide=wide)

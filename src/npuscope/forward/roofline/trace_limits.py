@@ -204,8 +204,8 @@ class Roofline(Tabular):
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
         lost = duration(self.lost_ns)
         return (
-            f"kernels reach {percent(self.efficiency)} of what {self.device.title} can do and lose {lost} {per}"
-            f"{together} ({percent(self.priced_share)} of their time has a known limit)"
+            f"kernels run at {percent(self.efficiency)} of the chip's limits and lose {lost} {per}{together} "
+            f"({percent(self.priced_share)} of their time has a known limit on {self.device.title})"
         )
 
     def title(self) -> str:
