@@ -24,6 +24,8 @@ ORDER = [
     "garbage",
     "toml_file",
     "own_folder",
+    "models",
+    "plugins",
     "kernels",
     "trace",
     "device",
@@ -37,6 +39,7 @@ ORDER = [
     "llm",
     "study",
     "report",
+    "lab",
     "view",
     "cli",
 ]
@@ -47,6 +50,7 @@ ROOMS = {
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "simulate": ["core", "chip", "anchor"],
+    "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 

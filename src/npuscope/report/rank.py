@@ -12,8 +12,8 @@ from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Sa
 from npuscope.report.drawings.variants import charts, without_names
 from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told
-from npuscope.simulate.results import Fullest, Outcome, against_first, variant_table, wall_estimate
-from npuscope.simulate.variants import Variant, best_by_setting
+from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
+from npuscope.study.variants import Variant, best_by_setting
 
 WIDTH = 100  # characters of a line
 

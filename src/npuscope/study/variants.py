@@ -1,0 +1,174 @@
+"""Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
+
+A result's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
+environment asks for, npuscope's own source, and the modules and variables that the program took from around it when it
+ran: what has been simulated is not simulated again, and what has changed is. Not in it: other files that it reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+
+import npuscope
+from npuscope import engine as workers
+from npuscope import progress
+from npuscope.check.memory.usage import usages
+from npuscope.device.listing import listed
+from npuscope.errors import NpuscopeError
+from npuscope.lower.lowering import LoweringOptions
+from npuscope.simulate.anchor.factors import Factors, anchored
+from npuscope.simulate.jitter import with_jitter
+from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
+from npuscope.simulate.run import Simulated, is_compiled, simulate
+from npuscope.study.results import Fullest, Outcome, kept
+from npuscope.tile.record.rings import ring_sizes
+from npuscope.tile.script.settings import UnknownSetting
+from npuscope.tile.script.surroundings import Surroundings, heard
+
+
+@dataclass(frozen=True)
+class Footing:
+    """What a capture gives variants to stand on: its factors, and the anchored run of the program that it is of."""
+
+    factors: Factors
+    wall_ns: int
+    bound: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A file with its arguments and settings on a chip; `jitter` is the seed of the noise on its blocks."""
+
+    name: str
+    file: str
+    argv: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    device: str = "ascend910b1"
+    program: int | None = None
+    ring_slots: int | None = None
+    jitter: int | None = None
+    footing: Footing | None = None
+
+    @cached_property
+    def told(self) -> str:
+        """Equal for variants that are told alike; what they take from around them is known when they have run."""
+        own = Path(self.file)
+        rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
+        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
+        footing = self.footing and (self.footing.factors.key, self.footing.wall_ns, self.footing.bound)
+        return _hash(own.name, own.read_bytes(), rest, footing)
+
+    def key(self, seen: Surroundings) -> str:
+        """Equal for variants that must come out equal, where these are their surroundings."""
+        return _hash(self.told, seen, seen.fingerprint(Path(self.file).parent))[:24]
+
+
+def _hash(*facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+@cache
+def _npuscope() -> str:
+    """npuscope as it is here, be it a checkout between two versions."""
+    own = Path(npuscope.__file__).parent
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(own.rglob("*.py")))).hexdigest()
+
+
+def simulated(variant: Variant) -> Simulated:
+    """Runs one variant; raises NpuscopeError where it does not run or does not fit."""
+    lowering = LoweringOptions(ring_slots=variant.ring_slots)
+    chip = chip_to_time(variant.device)
+    with refusals(variant.file, variant.argv):
+        program = program_of(
+            variant.file, variant.argv, chip, lowering, variant.program, settings=dict(variant.settings)
+        )
+    found = simulate(fitting(program))
+    if variant.footing is not None:
+        found = anchored(found.prepared, variant.footing.factors)
+    return found if variant.jitter is None else with_jitter(found, variant.jitter)
+
+
+def outcome(variant: Variant) -> Outcome:
+    """Runs one variant and keeps what a ranking needs; a setting that it does not have is an error of the whole."""
+    with heard() as around:
+        try:
+            one: Simulated | str = simulated(variant)
+        except UnknownSetting:
+            raise
+        except NpuscopeError as error:
+            one = str(error)
+    seen = around[-1] if around else Surroundings()
+    key = variant.key(seen)
+    if isinstance(one, str):
+        return Outcome(variant.name, key, error=one, seen=seen)
+    job, footing = one.prepared.job, variant.footing
+    fullest = max(usages(one.prepared.program.planned.values()), key=lambda usage: usage.share, default=None)
+    memory = None if fullest is None else Fullest(fullest.function, fullest.space.space, fullest.share)
+    return Outcome(
+        variant.name,
+        key,
+        one.wall_ns,
+        len(job.shape),
+        len(job.block_class),
+        one.bound.name,
+        memory,
+        finding="; ".join(notice.message for notice in one.grave) or None,
+        before_ns=None if footing is None else footing.wall_ns,
+        before_bound=None if footing is None else footing.bound,
+        seen=seen,
+    )
+
+
+def outcomes(
+    variants: Sequence[Variant], results: Path | None = None, engine: str = "processes", jobs: int | None = None
+) -> list[Outcome]:
+    """What came of every variant, in their order; those in `results` are taken from there, the others added to it."""
+    with kept(results) as (known, add):
+        places = {one.seen for one in known.values() if one.seen is not None}
+        found: dict[str, Outcome] = {}
+        for variant in variants:
+            keys = (variant.key(seen) for seen in places)
+            key = next((key for key in keys if key in known), None)
+            if key is not None:
+                found[variant.told] = known[key]
+        missing = {v.told: v for v in variants if v.told not in found}
+        ran = _run([*missing.values()], len(variants) - len(missing), engine, jobs)
+        for told, one in zip(missing, ran, strict=True):
+            found[told] = one
+            add(one)
+    return [replace(found[variant.told], variant=variant.name) for variant in variants]
+
+
+def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> Iterator[Outcome]:
+    what, total = "simulating variants", done + len(missing)
+    progress.report(what, done, total)
+    here = 0 if is_compiled() else 1  # compiled here, once, and not in every process
+    rest = missing[here:]
+    for one in chain(map(outcome, missing[:here]), workers.run(outcome, rest, engine, jobs) if rest else ()):
+        yield one
+        done += 1
+        progress.report(what, done, total)
+
+
+def ranked(found: Sequence[Outcome]) -> list[Outcome]:
+    """The fastest first; those that do not run last, as they came."""
+    return sorted(found, key=lambda one: (one.wall_ns is None, one.wall_ns or 0))
+
+
+def best_by_setting(variants: Sequence[Variant], found: Iterable[Outcome]) -> dict[str, dict[str, int | None]]:
+    """Per setting with several values the best time in nanoseconds of each; None where no variant with it runs."""
+    times = {one.variant: one.wall_ns for one in found}
+    best: dict[str, dict[str, int | None]] = {}
+    for variant in variants:
+        time = times[variant.name]
+        for name, value in variant.settings:
+            values = best.setdefault(name, {})
+            so_far = values.setdefault(value, time)
+            if time is not None:
+                values[value] = time if so_far is None else min(so_far, time)
+    return {name: values for name, values in best.items() if len(values) > 1}
