@@ -30,6 +30,7 @@ ORDER = [
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",
@@ -39,6 +40,7 @@ ORDER = [
     "llm",
     "study",
     "report",
+    "lab",
     "view",
     "cli",
 ]
@@ -49,6 +51,7 @@ ROOMS = {
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "simulate": ["core", "chip", "anchor"],
+    "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 
