@@ -4,7 +4,7 @@
 
 e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that
 has a `__main__` and imports PyPTO is run in a process of its own as a user would, by `npuscope run FILE`
-in the checkout with no arguments, and the list is written to docs/reference/compatibility.md. PYTHON needs torch, for the scripts
+in the checkout with no arguments, and the list is written to its page. PYTHON needs torch, for the scripts
 do.
 
 `--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or

@@ -49,7 +49,7 @@ def prepare(folder: Path) -> Path:
 
 
 def own_programs(page: str, here: Path) -> None:
-    """Writes the programs and settings that a page shows, named by their first line; a table of kernels is model.csv."""
+    """Writes the programs and settings of a page, named by their first line; a table of kernels is model.csv."""
     for text in [*blocks(page, "python"), *blocks(page, "toml")]:
         if name := re.match(r"# (\w+\.(py|toml))\n", text):
             (here / name[1]).write_text(text)

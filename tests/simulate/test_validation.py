@@ -1,4 +1,4 @@
-"""docs/understand/trust.md says how far to trust a simulated time: every row is on it, and nothing is old or left out."""
+"""understand/trust.md says how far to trust a simulated time: every row is on it, and nothing is old or left out."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Diagnosis:
         return self.causes[0]
 
     def as_dict(self) -> dict[str, object]:
-        """The part of every JSON output that diagnoses (docs/json.md)."""
+        """The part of every JSON output that diagnoses (docs/reference/json.md)."""
         return {
             "verdict": self.verdict.sentence,
             "bound": self.verdict.kind,

@@ -33,7 +33,7 @@ def pipes(file: str, block: Inside) -> Iterator[Part]:
 
 
 def pipes_dict(file: str, block: Inside) -> dict[str, object]:
-    """The contract of `npuscope simulate --pipes --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --pipes --json` (docs/reference/json.md)."""
     return {
         "file": file,
         "kernel": block.kernel,

@@ -88,7 +88,7 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
 
 
 def simulate_dict(file: str, simulated: Simulated, busy: Busy, anchored: Anchored | None = None) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {
         "file": file,
