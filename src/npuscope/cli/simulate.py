@@ -63,21 +63,27 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    from dataclasses import replace
+
     from npuscope.analysis import explain
+    from npuscope.check.checked import CheckOptions, check
     from npuscope.check.run import unfit
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.report.anchor import Anchored, sections
+    from npuscope.report.anchor import Anchored
     from npuscope.report.html import report_page
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_told
+    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, simulated_page
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
+    from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.inside import inside
+    from npuscope.simulate.inside_bound import block_diagnosis
     from npuscope.simulate.jitter import with_jitter
+    from npuscope.simulate.priced import prices_of
     from npuscope.simulate.programs import chip_to_time, program_of
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
@@ -106,11 +112,14 @@ def command(
             block = inside(simulated, pipes)
             if out is not None:
                 block.trace().write(out, target)
-            written = write_reports({html: lambda: report_page(f"{file}: {pipes}", explain(block.trace()))})
+            found = block_diagnosis(block)
+            written = write_reports(
+                {html: lambda: report_page(f"{file}: {pipes}", diagnosed(explain(block.trace()), found))}
+            )
             if json:
-                print_json(pipes_dict(file, block))
+                print_json(pipes_dict(file, block, found))
             else:
-                print_report(pipes_report(file, block), [*([out] if out else []), *written])
+                print_report(pipes_report(file, block, found), [*([out] if out else []), *written])
             return
         anchored = None
         if measured is not None:
@@ -119,14 +128,18 @@ def command(
             simulated = anchored.prediction.run
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
-        explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+        findings = check(subject, CheckOptions(races=False)).findings if report else ()
+        diagnosis = diagnosis_of(simulated, prices_of(simulated, [one.finding for one in findings]))
+        explained = None
+        if html is not None or (report and not json):
+            cores = 3 * simulated.prepared.machine.clusters
+            explained = diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+        told = Told(file, simulated, diagnosis, explained, anchored)
         if out is not None:
             simulated.trace.write(out, target)
-        first = sections(anchored) if anchored else []
-        told = wall_told(simulated, anchored)
-        written = write_reports({html: lambda: report_page(file, explained, told=told, first=first)})
+        written = write_reports({html: lambda: simulated_page(told)})
     written = [*([out] if out else []), *written]
     if json:
-        print_json(simulate_dict(file, simulated, explained.busy, anchored))
+        print_json(simulate_dict(told))
     else:
-        print_report(simulate_report(file, simulated, explained, not report, wide, anchored), written)
+        print_report(simulate_report(told if report else replace(told, explained=None), wide), written)

@@ -2,8 +2,8 @@
 
 A cause is a limit of `bound.py` with the time in which it holds; the end of the run, where the last blocks leave cores
 idle, is told apart as the tail. What it is worth: the wall as it is less the wall simulated without the limit; of full
-cores, which nothing takes away, the wall with their main kernel at half its time. The bounds are where 80 % of
-measured ratios that were predicted like this one lie (`uncertainty.py`).
+cores, which nothing takes away, the wall with their main kernel TUNABLE faster, at most twice as fast. The bounds are
+where 80 % of measured ratios that were predicted like this one lie (`uncertainty.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ KINDS = {
     "dependency": "dependency", "tail": "tail",
 }  # fmt: skip
 SURE = {"measured": "sure", "documented": "sure", "fitted": "likely", "guessed": "a guess"}
+TUNABLE = 0.25  # of a kernel's time: kernels get faster, they do not vanish
 LEAST = 0.005  # of the wall: a limit that holds for less is not told
 WORTH_TELLING = 0.005  # of the wall: a finding that saves less is not what to do about a limit
 MAIN = 3  # kernels that a limit is mostly about
@@ -224,8 +225,9 @@ def _gain(simulated: Simulated, limit: _Limit, owner: Owners) -> Gain | None:
         return Gain(round(held * (1 - _used(simulated, limit))), 0, held)
     if not limit.kernels:
         return None
-    half = scaled(simulated.prepared.job, owner.classes[limit.kernels[0]], 0.5, 0.5)  # as `whatif` has it
-    return gain_of(simulated, run(simulated.prepared, half).wall_ns)
+    job, classes = simulated.prepared.job, owner.classes[limit.kernels[0]]
+    tuned, half = (run(simulated.prepared, scaled(job, classes, left, left)).wall_ns for left in (1 - TUNABLE, 0.5))
+    return Gain(max(wall - tuned, 0), 0, max(wall - half, 0))
 
 
 def gain_of(simulated: Simulated, wall_ns: int) -> Gain:
