@@ -63,20 +63,22 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from dataclasses import replace
+    from functools import partial
 
     from npuscope.analysis import explain
+    from npuscope.analysis.explanation import Explanation
     from npuscope.check.checked import CheckOptions, check
     from npuscope.check.run import unfit
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
+    from npuscope.lab.document import document, page
+    from npuscope.lab.runs import run_of
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.report.anchor import Anchored
-    from npuscope.report.html import report_page
+    from npuscope.report.anchor import Anchored, sections
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, simulated_page
+    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
     from npuscope.simulate.diagnosis import diagnosis_of
@@ -113,8 +115,9 @@ def command(
             if out is not None:
                 block.trace().write(out, target)
             found = block_diagnosis(block)
+            run = partial(run_of, f"{file}: {pipes}", diagnosis=found)
             written = write_reports(
-                {html: lambda: report_page(f"{file}: {pipes}", diagnosed(explain(block.trace()), found))}
+                {html: lambda: page(document(f"{file}: {pipes}", [run(diagnosed(explain(block.trace()), found))]))}
             )
             if json:
                 print_json(pipes_dict(file, block, found))
@@ -130,16 +133,21 @@ def command(
             simulated = with_jitter(simulated, jitter)
         findings = check(subject, CheckOptions(races=False)).findings if report else ()
         diagnosis = diagnosis_of(simulated, prices_of(simulated, [one.finding for one in findings]))
-        explained = None
-        if html is not None or (report and not json):
-            cores = 3 * simulated.prepared.machine.clusters
-            explained = diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+        cores = 3 * simulated.prepared.machine.clusters
+
+        def explained_run() -> Explanation:
+            return diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+
+        explained = explained_run() if report and not json else None
         told = Told(file, simulated, diagnosis, explained, anchored)
         if out is not None:
             simulated.trace.write(out, target)
-        written = write_reports({html: lambda: simulated_page(told)})
+        first = sections(anchored) if anchored else []
+        wall = wall_dict(simulated, anchored)
+        run = partial(run_of, file, simulated=simulated, wall=wall, first=first, diagnosis=diagnosis)
+        written = write_reports({html: lambda: page(document(file, [run(explained or explained_run())]))})
     written = [*([out] if out else []), *written]
     if json:
         print_json(simulate_dict(told))
     else:
-        print_report(simulate_report(told if report else replace(told, explained=None), wide), written)
+        print_report(simulate_report(told, wide), written)

@@ -21,7 +21,6 @@ from npuscope.report.check_text import finding_lines
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.report.explain import BLOCKERS, KERNELS, headline
-from npuscope.report.html import report_page
 from npuscope.simulate.bound import Bound
 from npuscope.simulate.certainty import certainty_of
 from npuscope.simulate.estimate_forms import basis_told, estimate_told, interval_told
@@ -119,11 +118,10 @@ def diagnosed(explained: Explanation, diagnosis: Diagnosis) -> Explanation:
     return replace(explained, verdict=Verdict(diagnosis.verdict.kind, diagnosis.verdict.sentence, {}))
 
 
-def simulated_page(told: Told) -> str:
-    """The page of a simulated run, which was explained."""
-    assert told.explained is not None
-    first = anchor_report.sections(told.anchored) if told.anchored else []
-    return report_page(told.file, told.explained, told=wall_told(told.simulated, told.anchored), first=first)
+def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
+    """The wall in nanoseconds with its interval."""
+    wall = _wall(simulated, anchored)
+    return {"value": wall.value, **wall.as_dict()}
 
 
 def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:

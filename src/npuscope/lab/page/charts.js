@@ -1,10 +1,10 @@
-// Small charts as inline SVG and canvas: bars, a waterfall, the heat map, the path as a strip.
+// Small charts as inline SVG: bars, a waterfall, the path as a strip.
 
-import { clipped, element, svg, micros, percent, time } from "./format.js";
+import { clipped, svg, micros, time } from "./format.js";
 import { kernelColor, reasonColor, themed } from "./colors.js";
-import { NAMES } from "./swimlane.js";
 
 // Horizontal bars. Rows are {label, value, text, color, parts?: [{value, color, label}]}.
+/** @param {any[]} rows */
 export function bars(rows, { width = 640, label = 250 } = {}) {
   const high = 22, most = Math.max(...rows.map(row => row.value), 1e-12), room = width - label - 160;
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${rows.length * high + 4}`, width: "100%", style: `max-width:${width}px`, role: "img" });
@@ -23,6 +23,7 @@ export function bars(rows, { width = 640, label = 250 } = {}) {
 }
 
 // A waterfall from one total to another. Steps are {label, ns}.
+/** @param {number} from @param {{label: string, ns: number}[]} steps @param {number} to @param {string[]} names */
 export function waterfall(from, steps, to, names) {
   const rows = [{ label: names[0], low: 0, high: from, color: themed("--accent"), text: time(from) }];
   let level = from;
@@ -44,44 +45,8 @@ export function waterfall(from, steps, to, names) {
   return drawing;
 }
 
-// Utilisation of lanes over time: the stronger the colour, the busier.
-export function heatMap(timeline) {
-  const { share, bins } = timeline.heat, names = timeline.lanes.map(lane => lane.name), rows = share.length / bins;
-  const canvas = element("canvas", { role: "img", "aria-label": "Utilisation of every lane over time" });
-  const box = element("div", { class: "lanes" }, canvas);
-  const row = Math.max(Math.min(Math.floor(420 / Math.max(rows, 1)), 14), 3);
-  const paint = () => {
-    const width = box.clientWidth, scale = window.devicePixelRatio || 1;
-    if (!width) return;
-    canvas.style.height = `${rows * row}px`;
-    canvas.width = width * scale; canvas.height = rows * row * scale;
-    const paper = canvas.getContext("2d"), cell = (width - NAMES) / bins, rgb = themed("--cell");
-    paper.setTransform(scale, 0, 0, scale, 0, 0);
-    for (let i = 0; i < share.length; i++) {
-      if (share[i] === 0) continue;
-      paper.fillStyle = `rgba(${rgb}, ${share[i] / 255})`;
-      paper.fillRect(NAMES + (i % bins) * cell, Math.floor(i / bins) * row, cell + 0.3, row - (row > 4 ? 1 : 0));
-    }
-    paper.fillStyle = themed("--soft"); paper.font = "10px system-ui, sans-serif"; paper.textBaseline = "middle";
-    const every = Math.ceil(11 / row);
-    names.forEach((name, i) => { if (i % every === 0) paper.fillText(clipped(name, 15), 4, i * row + row / 2); });
-  };
-  const tip = element("div", { class: "tip", hidden: "" });
-  document.body.append(tip);
-  canvas.addEventListener("pointermove", event => {
-    const area = canvas.getBoundingClientRect(), lane = Math.floor((event.clientY - area.top) / row);
-    const bin = Math.floor((event.clientX - area.left - NAMES) / ((area.width - NAMES) / bins));
-    if (lane < 0 || lane >= rows || bin < 0 || bin >= bins) { tip.hidden = true; return; }
-    const from = bin / bins * timeline.window, to = (bin + 1) / bins * timeline.window;
-    tip.replaceChildren(element("b", {}, names[lane]), element("div", {}, `${percent(share[lane * bins + bin] / 255)} busy from ${time(from)} to ${time(to)}`));
-    tip.hidden = false; tip.style.left = `${event.clientX + 14}px`; tip.style.top = `${event.clientY + 18}px`;
-  });
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
-  new ResizeObserver(paint).observe(box);
-  return { box, paint };
-}
-
 // The path that decides the end as one strip: runs by kernel above, waits by reason below.
+/** @param {import("./types").Timeline} timeline */
 export function strip(timeline) {
   const { start, end, part, kernel } = timeline.path, width = 1000, high = 34;
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${high}`, width: "100%", height: high, preserveAspectRatio: "none", role: "img" });
