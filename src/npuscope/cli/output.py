@@ -42,9 +42,7 @@ Measured = Annotated[
 PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
-WideFlag = Annotated[
-    bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")
-]
+WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")]
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/understand/numbers.md).")]
 
 SetOption = Annotated[
