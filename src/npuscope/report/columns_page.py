@@ -17,7 +17,7 @@ from npuscope.report.document import marked_down
 PAGE = """# The columns of tables
 
 A result's table has the same columns in text, Markdown, on pages and in JSON. Text has room for those that matter most;
-`--wide` prints the others, too. What is only for programs says why. [json.md](../json.md) has what else JSON tells. This
+`--wide` prints the others, too. What is only for programs says why. [json.md](../json.md) has the rest of JSON. This
 page is made from the declarations in the code ([architecture.md](../../howto/extend.md) says how to add a column).
 
 {tables}
