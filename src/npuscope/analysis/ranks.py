@@ -145,7 +145,7 @@ def _row(part: Part, e: Explanation, waits: CollectiveWaits) -> dict[str, object
         "copies_ns": 0 if copies is None else copies.exposed_ns,
         "wait_ns": waits.wait_ns[part.name],
         "last": waits.last[part.name],
-        "bound": e.verdict.bound,
+        "bound": e.diagnosis.bound,
     }
 
 

@@ -28,5 +28,5 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
         yield Rows(found.waits.heart(), BLOCKERS * 3, MOST)
     for part, e in zip(found.parts[:MOST], found.explained, strict=False):
         yield Heading(part.name)
-        yield Notes([str(e.verdict), *headline(e), *e.bubbles.sentences(BLOCKERS)])
+        yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(BLOCKERS)])
     yield Say("`--rank N` explains one of them in full.", where=In.TEXT)

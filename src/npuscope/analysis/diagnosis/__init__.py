@@ -1,0 +1,6 @@
+"""What a run suffers from, as a ranked list of causes; one family of causes per module."""
+
+from npuscope.analysis.diagnosis.diagnose import diagnose
+from npuscope.analysis.diagnosis.shape import KINDS, Cause, Diagnosis, Gain, Span
+
+__all__ = ["KINDS", "Cause", "Diagnosis", "Gain", "Span", "diagnose"]
