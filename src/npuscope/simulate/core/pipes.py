@@ -55,7 +55,11 @@ class Timing:
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited."""
+    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited.
+
+    `slot`: where its result lies, -1 for none. `because`: the instruction whose end let it start, -1 for none; one that
+    waited to be issued names the last that the scalar unit waited for.
+    """
 
     pipe: Ints
     row: Ints
@@ -63,6 +67,8 @@ class BlockTrace:
     start: Floats
     end: Floats
     reason: Ints
+    slot: Ints
+    because: Ints
 
 
 @compiled
@@ -105,12 +111,19 @@ def _run(
         most = max(most, copies[n])
     ready = np.zeros((len(storage), most))
     maker = np.full((len(storage), most), -1, np.int64)
+    made_by = np.full((len(storage), most), -1, np.int64)  # instructions, as the trace counts them
     released = np.zeros(np.max(slots) + 1 if len(slots) else 1)
+    released_by = np.full(len(released), -1, np.int64)
     free = np.zeros(len(busy))  # pipes
+    free_by = np.full(len(busy), -1, np.int64)
     done = np.zeros(len(busy))  # their last result is there
+    done_by = np.full(len(busy), -1, np.int64)
     taken = np.zeros(2)  # what takes from the ring, on the cube core and on the vector core
+    taken_by = np.full(2, -1, np.int64)
     gate = np.zeros(len(storage))  # of each storage: when all slots of the turns before were free
+    gate_by = np.full(len(storage), -1, np.int64)
     issued = np.zeros(2)
+    issued_by = np.full(2, -1, np.int64)
     turn = np.zeros(loops, np.int64)
     pushed = np.zeros(len(storage), np.int64)
     at = np.zeros(MOST_NESTED, np.int64)  # rows of the loops begun
@@ -140,9 +153,13 @@ def _run(
             continue
         if kind == BARRIER:
             met[barriers] = np.max(done)
+            last = done_by[np.argmax(done)]
             free[:] = met[barriers] + costs[row, FIXED]
             done[:] = free[0]
             issued[:] = free[0]
+            free_by[:] = last
+            done_by[:] = last
+            issued_by[:] = last
             barriers += 1
             row += 1
             continue
@@ -158,14 +175,17 @@ def _run(
             slot = slots[first_slot[home] + target]
         start = 0.0
         reason = ISSUING
+        because = -1
         if kind == RUN:
             unit = 0 if pipe <= CUBE_SCALAR else 1
             issued[unit] += costs[row, ISSUE]
             start = issued[unit]
+            because = issued_by[unit]
             before = taken[unit] if code[row, 3] == 1 else free[pipe]
             if before > start:
                 start = before
                 reason = -1
+                because = taken_by[unit] if code[row, 3] == 1 else free_by[pipe]
         for n in range(READS):
             value = code[row, 4 + n]
             if value < 0:
@@ -175,37 +195,49 @@ def _run(
             if ready[value, copy] > start:
                 start = ready[value, copy]
                 reason = maker[value, copy]
+                because = made_by[value, copy]
         if kind != RUN:  # a view or a carried value: there when its source is
             if result >= 0:
                 source = code[row, 4]
                 if source >= 0:
                     ready[result, target] = start
                     maker[result, target] = reason if reason != ISSUING else -1
+                    made_by[result, target] = because
             row += 1
             continue
         if slot >= 0 and released[slot] > start:
             start = released[slot]
             reason = SLOT
+            because = released_by[slot]
         if slot >= 0 and (groups >> pipe) & 1 and copies[storage[result]] > 1 and turns[storage[result], 0] >= 0:
             home = storage[result]
             if target == 0:  # the first of the turns in flight
                 gate[home] = 0.0
                 for n in range(copies[home]):
-                    gate[home] = max(gate[home], released[slots[first_slot[home] + n]])
+                    other = slots[first_slot[home] + n]
+                    if released[other] > gate[home]:
+                        gate[home] = released[other]
+                        gate_by[home] = released_by[other]
             if gate[home] > start:
                 start = gate[home]
                 reason = SLOT
+                because = gate_by[home]
         cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share) + costs[row, FAR] * share * slow
         end = start + cost
         there = end + costs[row, LATENCY]
         if code[row, 3] == 1:
             taken[0 if pipe <= CUBE_SCALAR else 1] = end
+            taken_by[0 if pipe <= CUBE_SCALAR else 1] = traced
         else:
             free[pipe] = end
-        done[pipe] = max(done[pipe], there)
+            free_by[pipe] = traced
+        if there > done[pipe]:
+            done[pipe] = there
+            done_by[pipe] = traced
         busy[pipe] += cost
         if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
             issued[0 if pipe == CUBE_SCALAR else 1] = end
+            issued_by[0 if pipe == CUBE_SCALAR else 1] = traced
         for n in range(READS):
             value = code[row, 4 + n]
             if value < 0:
@@ -216,15 +248,20 @@ def _run(
             left_at = there if result < 0 else end  # what is stored may be written over when it has arrived
             if left_at > released[used]:
                 released[used] = left_at
+                released_by[used] = traced
         if result >= 0:
             ready[result, target] = there
             maker[result, target] = pipe
+            made_by[result, target] = traced
             if there > released[slot]:
                 released[slot] = there
+                released_by[slot] = traced
         if traced < len(trace_ints):
             trace_ints[traced, 0] = pipe
             trace_ints[traced, 1] = row
             trace_ints[traced, 2] = reason
+            trace_ints[traced, 3] = slot
+            trace_ints[traced, 4] = because
             trace_floats[traced, 0] = start
             trace_floats[traced, 1] = end
         traced += 1
@@ -261,7 +298,7 @@ def trace_block(
 def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) -> tuple[Timing, BlockTrace]:
     busy = np.zeros(len(PIPES))
     met = np.zeros(stream.barriers)
-    ints, floats = np.zeros((most, 3), np.int64), np.zeros((most, 2))
+    ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 2))
     run = _run if plain else _run_compiled
     cube, vector, count = run(
         stream.code,
@@ -281,5 +318,6 @@ def _timed(stream: Stream, slow: float, share: float, plain: bool, most: int) ->
         floats,
     )
     ints, floats = ints[: min(count, most)], floats[: min(count, most)]
-    lane = BlockTrace(ints[:, 0], ints[:, 1], stream.sites[ints[:, 1]], floats[:, 0], floats[:, 1], ints[:, 2])
+    pipe, rows, reason, slot, because = ints.T
+    lane = BlockTrace(pipe, rows, stream.sites[rows], floats[:, 0], floats[:, 1], reason, slot, because)
     return Timing(max(cube, vector), cube, vector, busy, met), lane
