@@ -12,6 +12,7 @@ from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
+from npuscope.report import diagnosis
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 
 KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
@@ -26,7 +27,8 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield Say(str(e.diagnosis.verdict), strong=True)
+    yield from diagnosis.verdict(e.diagnosis)
+    yield from diagnosis.further(e.diagnosis)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)

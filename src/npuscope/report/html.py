@@ -33,7 +33,8 @@ def ranks_page(name: str, ranks: Ranks, links: Links = ()) -> str:
     subtitle = f"{ranks.trace.meta.format}, {ranks.trace.slices.height:,} slices of {len(ranks.parts)} {ranks.what}"
     together, waits = ranks.together(), ranks.waits.heart()
     told = {
-        "verdict": ranks.verdict,
+        **ranks.diagnosis.as_dict(),
+        "overview": ranks.overview,
         "waits_told": ranks.waits.title(),
         "what": ranks.what,
         "table": together.rows(),

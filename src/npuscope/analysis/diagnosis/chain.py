@@ -1,8 +1,8 @@
 """What the critical path consists of, where the capture tells who waits for whom.
 
 Waits for the scheduler; runs that waited for their core, or ran while nearly all cores of their unit did; runs that
-waited for a producer while cores were free; and the run after the last start. They add up to the window but for its
-edges.
+waited for a producer while cores were free; and what runs after the last start while cores are free. They add up to
+the window but for its edges.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ import polars as pl
 
 from npuscope.analysis.changes import Change, changed_jobs, models_of
 from npuscope.analysis.diagnosis.cores import CALLED, busiest
-from npuscope.analysis.diagnosis.device import FASTER_KERNELS, core_or_bandwidth, counters_of, counters_told
+from npuscope.analysis.diagnosis.device import (
+    FASTER_KERNELS,
+    NEARLY_ALL,
+    ONLY_FASTER_KERNELS,
+    core_or_bandwidth,
+    counters_of,
+    counters_told,
+)
 from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, spans, times_of, top_kernel
 from npuscope.analysis.diagnosis.shape import Cause, Gain
 from npuscope.analysis.forms import duration, percent, significant
@@ -49,9 +56,9 @@ def chain(known: Known) -> Iterator[Cause]:
         return
     last_start = int(np.max(known.work.start))
     last = run.tail(1)
-    tail = int(last["end"][0]) - max(int(last["start"][0]), last_start)
-    alone = run["row"].n_unique() == 1 and run.height == 1
     full = pl.Series(_fullness(known.work, run) >= FULL)
+    tail = 0 if full[-1] else int(last["end"][0]) - max(int(last["start"][0]), last_start)
+    alone = run.height == 1 and not full[0]
     waited = run["link"].cast(pl.String) != "core"
     producers = bool((run["link"].cast(pl.String) == "dependency").any())
     by_core = run.filter(~waited | full | (not producers and not alone))
@@ -100,7 +107,7 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
         evidence.append(f"{percent(s.overhead)} of the time from handing a task out to seeing it done is not its run")
     yield Cause(
         "dispatch",
-        f"Waiting for the scheduler takes {known.told(ns)}, mostly {WAITS[reasons[0][0]]}.",
+        f"Tasks wait for the scheduler for {known.told(ns)}, mostly {WAITS[reasons[0][0]]}.",
         known.share(ns),
         tuple(evidence),
         _without_waits(known, waits),
@@ -110,18 +117,22 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
 
 
 def _without_waits(known: Known, waits: pl.DataFrame) -> Gain:
-    """What a scheduler that takes no time is worth: by replaying the run, where it is short enough for that."""
+    """What a scheduler that takes no time is worth: by replaying the run, where it is short enough for that, at least
+    with every task on the core it had, likely with tasks that go to the first free one."""
     bounds = gain_of_gaps(waits["ns"].to_numpy())
     if len(known.work.lane) > MOST_REPLAYED:
         return bounds
     change = Change(dispatch_cost=0.0)
     models, named, _ = models_of(known.work, known.ready, change)
     try:
-        saved = replay(models[0]) - replay(changed_jobs(known.work, models[0], change, named[0]))
+        saved = [
+            replay(model) - replay(changed_jobs(known.work, model, change, units))
+            for model, units in zip(models, named, strict=True)
+        ]
     except Cycle:
         return bounds
-    likely = min(max(saved, 0), bounds.high_ns)
-    return Gain(likely, min(bounds.low_ns, likely), bounds.high_ns)
+    low, likely = (min(max(end, 0), bounds.high_ns) for end in (min(saved), max(saved)))
+    return Gain(likely, low, bounds.high_ns)
 
 
 def _core(known: Known, run: pl.DataFrame, tail: int) -> Iterator[Cause]:
@@ -141,7 +152,7 @@ def _core(known: Known, run: pl.DataFrame, tail: int) -> Iterator[Cause]:
         known.share(ns),
         (f"the {CALLED[unit]} run {percent(used)} of the time", *counters_told(counters)),
         where=spans(run),
-        remedy=FASTER_KERNELS,
+        remedy=ONLY_FASTER_KERNELS if ns >= NEARLY_ALL * known.scope_ns else FASTER_KERNELS,
     )
 
 
@@ -156,8 +167,8 @@ def _dependency(known: Known, run: pl.DataFrame, tail: int) -> Iterator[Cause]:
     least = float(known.work.busy.lengths(len(lanes))[lanes].mean())
     yield Cause(
         "dependency",
-        f"Tasks wait for one another: a chain of {times_of(tasks, 'task')} takes {known.told(ns)}, while cores are "
-        f"free; {name} is {duration(longest)} of it.",
+        f"Tasks wait for one another: a chain of {times_of(tasks, 'task')} takes {known.told(ns)} while other cores "
+        f"are free; {name} is {duration(longest)} of it.",
         known.share(ns),
         (f"if nothing waited for anything, the {CALLED[unit]} would need {duration(least)}",),
         between(0, min(ns, max(known.wall - least, 0))),

@@ -9,8 +9,8 @@ import polars as pl
 
 from npuscope.analysis.diagnosis.device import (
     FASTER_KERNELS,
-    FULL,
-    ONLY_KERNELS,
+    NEARLY_ALL,
+    ONLY_FASTER_KERNELS,
     core_or_bandwidth,
     counters_of,
     counters_told,
@@ -61,8 +61,10 @@ def _full(known: Known, unit: str, busy: float) -> Cause:
         f"The {CALLED[unit]} run {percent(share)} of the time{what}; {name} takes {longest} of it.",
         share,
         tuple(counters_told(counters)),
-        where=spans_of(known.work.busy.where(known.work.units[known.work.busy.group] == unit), known.work.lanes["lane"]),
-        remedy=ONLY_KERNELS + FASTER_KERNELS[0].lower() + FASTER_KERNELS[1:] if share >= FULL else FASTER_KERNELS,
+        where=spans_of(
+            known.work.busy.where(known.work.units[known.work.busy.group] == unit), known.work.lanes["lane"]
+        ),
+        remedy=ONLY_FASTER_KERNELS if share >= NEARLY_ALL else FASTER_KERNELS,
     )
 
 
@@ -118,7 +120,7 @@ def _without_work(known: Known, unit: str, lanes: Ints, edges: Intervals) -> Ite
     sentence = (
         f"{unused:,} of {len(lanes):,} {CALLED[unit]} never run anything: there are too few tasks at a time."
         if unused
-        else f"The {CALLED[unit]} have no work before their first and after their last task, {known.told(ns)} in all."
+        else f"The {CALLED[unit]} have no work before their first and after their last task: {known.told(ns)}."
     )
     yield Cause(
         "width",

@@ -15,10 +15,13 @@ from npuscope.analysis.work import Work
 
 MOVES = ("aic_mte2_ratio", "aiv_mte2_ratio")
 COMPUTES = ("aic_mac_ratio", "aiv_vec_ratio")
-LATE = 3  # times the usual: a collective that takes longer waits for a rank that is late
-FULL = 0.95  # of the time: nothing but faster kernels is left to gain
+LATE = 5  # times the usual: a collective that takes longer waits for a rank that is late
+RARE = 0.05  # of the collectives of a kind are late; where more are, they differ in size
+FEWEST = 3  # collectives of a kind, to say what is usual for it
+MOSTLY = 0.8  # of something: enough to name only this
+NEARLY_ALL = 0.95  # of the time: nothing but faster kernels is left to gain
 FASTER_KERNELS = "Make the kernels on top faster or fewer; `npuscope roofline` shows how far each is from the chip."
-ONLY_KERNELS = "Nothing else to gain here: "
+ONLY_FASTER_KERNELS = f"Nothing to gain here but from kernels themselves. {FASTER_KERNELS}"
 LATE_RANK = "Find the rank that comes late: give `npuscope report` the folder with all ranks."
 
 
@@ -40,7 +43,7 @@ def compute(known: Known) -> Iterator[Cause]:
         known.share(ns),
         tuple(evidence + counters_told(counters)),
         where=spans(run),
-        remedy=ONLY_KERNELS + FASTER_KERNELS[0].lower() + FASTER_KERNELS[1:] if share >= FULL else FASTER_KERNELS,
+        remedy=ONLY_FASTER_KERNELS if share >= NEARLY_ALL else FASTER_KERNELS,
     )
 
 
@@ -57,9 +60,8 @@ def exposed_communication(known: Known) -> Iterator[Cause]:
     hideable = min(exposed, free)
     evidence = [f"{percent(1 - exposed / max(total, exposed))} of all communication is hidden by compute"]
     evidence.append(f"{name} is {percent(longest / exposed)} of what is not hidden")
-    running = known.ran.length
-    if exposed > 0.5 * running:
-        evidence.append(f"{percent(exposed / running)} of the time in which anything runs")
+    evidence.append(f"it is {percent(exposed / known.ran.length)} of the time in which anything runs")
+    words = words or f", nearly all of it in {name}" if longest > MOSTLY * exposed else words
     remedy = "Overlap communication with compute, or send less."
     if late > exposed / 2:
         remedy = LATE_RANK
@@ -70,9 +72,10 @@ def exposed_communication(known: Known) -> Iterator[Cause]:
         f"Communication that no compute hides takes {known.told(exposed)}{words}.",
         known.share(exposed),
         tuple(evidence),
-        Gain(min(max(late, hideable), exposed), min(hideable, max(late, hideable)), exposed),
+        Gain(min(max(late, round((hideable + exposed) / 2)), exposed), hideable, exposed),
         spans(run),
         remedy,
+        "likely" if late else "sure",
     )
 
 
@@ -105,14 +108,17 @@ def _late_collectives(work: Work) -> tuple[int, str]:
     comm = np.flatnonzero((work.slices["kind"] == "comm").to_numpy())
     kind = [re.sub(r"\d+", "#", work.kernels[number]) for number in work.kernel[comm].tolist()]
     table = pl.DataFrame({"kind": kind, "ns": (work.end - work.start)[comm]})
-    table = table.with_columns(usual=pl.col("ns").median().over("kind"), of=pl.len().over("kind"))
-    late = table.filter((pl.col("ns") > LATE * pl.col("usual")) & (pl.col("of") > 2)).sort("ns", descending=True)
-    if late.is_empty():
+    if table.height < FEWEST:
         return 0, ""
-    name, ns, usual = late.select("kind", "ns", "usual").row(0)
-    others = f"; {times_of(late.height - 1, 'other')} as well" if late.height > 1 else ""
-    words = f": one {short(str(name), 40)} takes {duration(ns)} where they usually take {duration(usual)}"
-    return round((late["ns"] - late["usual"]).sum()), f"{words}, so it waits for another rank{others}"
+    several = pl.len().over("kind") >= FEWEST  # a kind of its own is judged by all collectives
+    usual = pl.when(several).then(pl.col("ns").median().over("kind")).otherwise(pl.col("ns").median())
+    late = table.with_columns(usual=usual).filter(pl.col("ns") > LATE * pl.col("usual")).sort("ns", descending=True)
+    if late.is_empty() or late.height > max(RARE * table.height, 1):
+        return 0, ""
+    name, ns, typical = late.select("kind", "ns", "usual").row(0)
+    others = f" ({times_of(late.height - 1, 'other')} as well)" if late.height > 1 else ""
+    words = f": one {short(str(name), 40)} takes {duration(ns)} where {duration(typical)} is usual{others}"
+    return round((late["ns"] - late["usual"]).sum()), f"{words}, as if it waited for another rank"
 
 
 def counters_of(work: Work) -> dict[str, float]:

@@ -1,8 +1,6 @@
 """All families of causes asked, and ranked by what each is worth.
 
-What can be taken away counts with its likely gain. What cannot (kernels that run on full cores) counts with TUNABLE of
-its time: kernels get faster, they do not vanish. Two causes never claim the same time: what an odd step lost is taken
-off the family that made it long.
+Two causes never claim the same time: what an odd step lost is taken off the family that made it long.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ from npuscope.analysis.diagnosis.chain import chain
 from npuscope.analysis.diagnosis.cores import cores
 from npuscope.analysis.diagnosis.device import compute, exposed_communication, exposed_copies
 from npuscope.analysis.diagnosis.idle import idle
-from npuscope.analysis.diagnosis.known import WORTH_A_WORD, Known
+from npuscope.analysis.diagnosis.known import Known
+from npuscope.analysis.diagnosis.ranking import less, ranked
 from npuscope.analysis.diagnosis.scope import outside, scope_of
-from npuscope.analysis.diagnosis.shape import Cause, Diagnosis, Gain
+from npuscope.analysis.diagnosis.shape import Cause, Diagnosis
 from npuscope.analysis.diagnosis.steps import odd_steps
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.graph_capture import graph_capture
@@ -28,8 +27,6 @@ from npuscope.analysis.path import CriticalPath
 from npuscope.analysis.readiness import Readiness, no_dependencies
 from npuscope.analysis.repetition import Steps
 from npuscope.analysis.work import Work
-
-TUNABLE = 0.25  # of the time of kernels on full cores
 
 
 def diagnose(
@@ -47,11 +44,10 @@ def diagnose(
     known = Known(work, ready, scheduling, path, steps, communication, copies, scope_of(work, ready))
     cut = list(outside(known))
     found = _with_odd_steps(known, list(_causes(known)))
-    ranked = sorted(found, key=lambda cause: -_worth(known, cause))
-    kept = [cause for number, cause in enumerate(ranked) if number == 0 or cause.share >= WORTH_A_WORD]
+    kept = ranked(found, work.wall)
     if kept and cut:
         kept[0] = _within(known, kept[0])
-    return Diagnosis(tuple([*kept, *cut]) or (_unknown(known),), work.wall, work.window)
+    return Diagnosis((*kept, *cut) or (_unknown(known),), work.wall, work.window)
 
 
 def _nothing_to_judge(work: Work) -> Cause | None:
@@ -104,25 +100,15 @@ def _with_odd_steps(known: Known, found: list[Cause]) -> list[Cause]:
     blamed = [number for number, cause in enumerate(found) if cause.kind in BLAMED.get(kind, ())]
     if blamed:
         most = max(blamed, key=lambda number: found[number].share)
-        found = [*found[:most], _less(known, found[most], step), *found[most + 1 :]]
+        found = [
+            *found[:most],
+            less(found[most], round(step.share * known.wall), known.wall, "with the long step"),
+            *found[most + 1 :],
+        ]
     return [*found, step]
-
-
-def _less(known: Known, cause: Cause, odd: Cause) -> Cause:
-    share = max(cause.share - odd.share, 0.0)
-    if cause.gain is None:
-        return replace(cause, share=share)
-    left = share * known.wall
-    low, likely, high = (min(ns, round(left)) for ns in (cause.gain.low_ns, cause.gain.ns, cause.gain.high_ns))
-    return replace(cause, share=share, gain=Gain(likely, low, high))
-
-
-def _worth(known: Known, cause: Cause) -> float:
-    if cause.kind in ("core", "bandwidth"):
-        return TUNABLE * cause.share * known.wall
-    return cause.gain.ns if cause.gain is not None else cause.share * known.wall
 
 
 def _within(known: Known, cause: Cause) -> Cause:
     """The verdict with what it is about, where that is less than the window."""
-    return replace(cause, sentence=f"In the {duration(known.scope_ns)} of the run itself: {cause.sentence}")
+    told = cause.sentence[:1].lower() + cause.sentence[1:]
+    return replace(cause, sentence=f"In the {duration(known.scope_ns)} of the run itself: {told}")

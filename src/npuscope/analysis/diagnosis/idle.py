@@ -16,6 +16,8 @@ from npuscope.analysis.work import NEVER
 
 LOOKED_AT = 20  # of the longest pauses
 INSIDE = 0.8  # of a pause lies in the host's call that is to blame
+AROUND = 4  # times as long as the pause: a longer call holds much else
+MOSTLY = 0.3  # of the time looked at, from which a call is named
 NOT_LAUNCHED, LAUNCHED = "dispatch", "dependency+pickup"  # parts of a path over streams (analysis/waits.py)
 FASTER_HOST = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
 
@@ -39,7 +41,7 @@ def _gaps(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
     usual = duration(quantile(found["ns"].to_numpy(), 0.5))
     yield Cause(
         "gap",
-        f"Between kernels the device stands still {usual} each time, {known.told(ns)} in all.",
+        f"The device stands still about {usual} between one kernel and the next: {known.told(ns)} in all.",
         known.share(ns),
         (f"{times_of(found.height, 'gap')} shorter than {duration(SHORT)}",),
         gain_of_gaps(found["ns"].to_numpy()),
@@ -55,7 +57,7 @@ def _unrecorded(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
     start, end, kernel = found.sort("ns", descending=True).select("start", "end", "kernel").row(0)
     yield Cause(
         "unrecorded",
-        f"Launched kernels wait {known.told(ns)} although nothing that was recorded runs.",
+        f"Launched kernels wait for {known.told(ns)} although nothing that was recorded runs.",
         known.share(ns),
         (f"{times_of(found.height, 'wait')}, the longest {duration(end - start)} before `{short(str(kernel), 48)}`",),
         gain_of_gaps(found["ns"].to_numpy()),
@@ -73,15 +75,16 @@ def _launches(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
     each = float(np.mean(work.end - work.start))
     sure = _sure(known)
     told = "The device waits for the host's next launch" if sure else "The device has nothing to run"
+    usual, every = quantile(found["ns"].to_numpy(), 0.5), known.scope_ns / max(len(work.lane), 1)
     evidence = [
-        f"{times_of(found.height, 'pause')}, half of them longer than {duration(quantile(found['ns'].to_numpy(), 0.5))}",
-        f"a kernel runs {duration(each)} on average, and one begins every {duration(known.wall / max(len(work.lane), 1))}",
+        f"half of the pauses are longer than {duration(usual)}",
+        f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
     ]
     if not sure:
         evidence.append("the capture has no launches; pauses this long are usually the host's")
     yield Cause(
         "launch",
-        f"{told} {known.told(ns)}, in {times_of(found.height, 'pause')}.",
+        f"{told} for {known.told(ns)}, in {times_of(found.height, 'pause')}.",
         known.share(ns),
         tuple(evidence + _host_was_in(known, found)),
         gain_of_gaps(found["ns"].to_numpy()),
@@ -104,11 +107,11 @@ def _stalls(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
         evidence.append("the capture has no launches; pauses this long are usually the host's")
     yield Cause(
         "host",
-        f"The device stands still {known.told(ns)}, in {times_of(found.height, 'long pause')} "
+        f"The device stands still for {known.told(ns)}, in {times_of(found.height, 'long pause')} "
         f"{'in which the host launches nothing' if sure else 'without any kernel'}.",
         known.share(ns),
         tuple(evidence + blamed),
-        gain_of_gaps(np.append(found["ns"].to_numpy(), 0)),
+        gain_of_gaps(found["ns"].to_numpy()),
         spans(found.select("start", "end")),
         "Let the host run ahead: no waiting for results, data loaded and inputs prepared beforehand.",
         "sure" if sure else "likely",
@@ -132,13 +135,13 @@ def _host_was_in(known: Known, found: pl.DataFrame) -> list[str]:
     spent: dict[str, int] = {}
     for begin, stop, ns in longest.select("start", "end", "ns").iter_rows():
         covered = np.minimum(end, stop) - np.maximum(start, begin)
-        around = np.flatnonzero(covered >= INSIDE * ns)
+        around = np.flatnonzero((covered >= INSIDE * ns) & (end - start <= AROUND * ns))
         if len(around):
             innermost = around[np.argmin((end - start)[around])]
             name = str(calls["kernel"][int(innermost)])
             spent[name] = spent.get(name, 0) + ns
-    if not spent:
-        return []
-    name = max(spent, key=lambda one: spent[one])
     looked = int(longest["ns"].sum())
+    name = max(spent, key=lambda one: spent[one], default="")
+    if spent.get(name, 0) < MOSTLY * looked:
+        return []
     return [f"in {percent(spent[name] / looked)} of the longest pauses' time the host is in `{short(name, 60)}`"]

@@ -53,7 +53,7 @@ class Known:
 
     def told(self, ns: float) -> str:
         """A time and its share of the stretch that counts, in words."""
-        return f"{duration(ns)}, {percent(ns / max(self.scope_ns, 1))} of the time"
+        return f"{duration(ns)} ({percent(ns / max(self.scope_ns, 1))} of the time)"
 
     @cached_property
     def segments(self) -> pl.DataFrame:
@@ -80,13 +80,12 @@ def between(low: float, high: float) -> Gain:
 
 
 def gain_of_gaps(gaps: Ints, lanes: int = 1) -> Gain:
-    """What shorter gaps are worth: at least if long ones were as short as the usual one, likely if all were as short as
-    the shortest tenth, at most if there were none. Gaps of several lanes count as their mean."""
+    """What shorter gaps are worth: at least if long ones were as short as the usual one, at most if there were none.
+    Gaps of several lanes count as their mean."""
     if len(gaps) == 0:
         return Gain(0, 0, 0)
-    usual, shortest = (np.quantile(gaps, share) for share in (0.5, 0.1))
-    low, likely, high = (float(np.maximum(gaps - floor, 0).sum()) / lanes for floor in (usual, shortest, 0))
-    return Gain(round(likely), round(low), round(high))
+    low, high = (float(np.maximum(gaps - floor, 0).sum()) / lanes for floor in (np.median(gaps), 0))
+    return between(low, high)
 
 
 def spans(table: pl.DataFrame) -> tuple[Span, ...]:

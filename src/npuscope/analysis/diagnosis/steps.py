@@ -39,7 +39,9 @@ def odd_steps(known: Known) -> tuple[Cause, str] | None:
     more = f" ({odd.height - 1:,} others are long, too)" if odd.height > 1 else ""
     evidence = [why] if why else []
     if worst["step"] == first:
-        evidence.append("it is the first step of the capture: what warms up, and the start of the profiler, fall into it")
+        evidence.append(
+            "it is the first step of the capture: what warms up, and the start of the profiler, fall into it"
+        )
     cause = Cause(
         "step",
         f"{named} takes {takes}{more}{f': {kernel}' if kernel else ''}.",
@@ -75,7 +77,11 @@ def _difference(known: Known, odd: pl.DataFrame, others: pl.DataFrame) -> tuple[
             name = f"`{short(str(row['kernel']), 48)}`"
             kernel = f"{name} takes {duration(row['more'])} more in it, the longest {duration(row['longest'])}"
             waits = ", so this rank waited for another" if row["kind"] == "comm" else ""
-            return kernel + waits, str(row["kind"]), f"{name} makes up {percent(row['more'] / excess)} of the difference"
+            return (
+                kernel + waits,
+                str(row["kind"]),
+                f"{name} makes up {percent(row['more'] / excess)} of the difference",
+            )
     if idle > excess / 3:
         return f"the device is idle {duration(idle)} longer in it", "idle", ""
     return "", "", ""
