@@ -24,10 +24,13 @@ ORDER = [
     "garbage",
     "toml_file",
     "own_folder",
+    "models",
+    "plugins",
     "kernels",
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",
@@ -37,6 +40,7 @@ ORDER = [
     "llm",
     "study",
     "report",
+    "lab",
     "view",
     "cli",
 ]
@@ -47,6 +51,7 @@ ROOMS = {
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "simulate": ["core", "chip", "anchor"],
+    "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 

@@ -11,11 +11,14 @@ import sysconfig
 from pathlib import Path
 from types import CodeType
 
+from npuscope.models import FOLDER
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
+_MODELS = str(FOLDER)  # programs to run as the user's own, also where they are installed with npuscope
 # Where Python and what is installed beside it live: never the user's own code.
-LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_INSTALLED = {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}  # also of other users
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}, *_INSTALLED)
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
@@ -25,7 +28,19 @@ _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 def is_ours(file: str) -> bool:
     """Whether a file is npuscope's or Python's, not the user's."""
-    return file.startswith((_HERE, "<frozen", "<string>"))
+    return file.startswith((_HERE, "<frozen", "<string>")) and not file.startswith(_MODELS)
+
+
+def is_users(file: str) -> bool:
+    """Whether a file or folder is neither npuscope's nor installed."""
+    if file.startswith(_MODELS):
+        return True
+    return bool(file) and not is_ours(file) and not is_installed(file)
+
+
+def is_installed(place: str) -> bool:
+    """Whether a file or folder is Python's own or of a package that was installed, here or in another environment."""
+    return place.startswith(LIBRARY) or not {"site-packages", "dist-packages"}.isdisjoint(Path(place).parts)
 
 
 def _is_ours(code: CodeType) -> bool:

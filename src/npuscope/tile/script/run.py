@@ -86,7 +86,7 @@ def _run(
     printed = io.StringIO()
     code: int | None = None
     failure = ""
-    given = Settings(settings or {})
+    given = Settings(settings or {}, file)
     with contextlib.ExitStack() as stack:
         if not echo:
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -98,8 +98,8 @@ def _run(
         stack.enter_context(given.given())
         given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
-            if settings:
-                given.run(file)
+            if given.rewrites:
+                given.run()
             else:
                 runpy.run_path(str(file), run_name="__main__")
         except SystemExit as stop:
@@ -112,7 +112,7 @@ def _run(
                 raise told from error
             code, failure = 1, str(told)
     if runs or results or code is None:
-        given.check(file)
+        given.check()
     if not runs and not results:
         if code is None:
             raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")
@@ -161,9 +161,7 @@ def _explained(error: BaseException, file: Path, values: str) -> BadInput:
     A script that asserts its numbers cannot be content where only shapes were recorded: `values` says what to do.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).resolve().parents[2])
-    library = (ours, *sites.LIBRARY)
-    mine = [f for f in frames if not f.filename.startswith(library) and Path(f.filename).exists()]
+    mine = [f for f in frames if sites.is_users(f.filename) and Path(f.filename).exists()]
     inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
     frame = next(reversed(inside or mine), None)
     try:
