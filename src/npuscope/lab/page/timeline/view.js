@@ -126,7 +126,7 @@ export class View {
     this.paintHead(paper);
     this.paintNames(paper, seen);
     this.frame = performance.now() - began;
-    this.frames++;
+    if (this.frames++ === 0) performance.mark("npuscope first drawn");
   }
 
   /** The tracks that can be seen. */
