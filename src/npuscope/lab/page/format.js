@@ -6,13 +6,25 @@ export function micros(ns, digits = 3) {
   return (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** @param {number} ns */
+/** Three digits, as people read a number. @param {number} value */
+export function three(value) {
+  return Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
+}
+
+/** A duration with three digits and the unit that fits. @param {number} ns */
 export function time(ns) {
   const size = Math.abs(ns);
-  if (size >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
-  if (size >= 1e6) return `${(ns / 1e6).toFixed(3)} ms`;
-  if (size >= 1e3) return `${(ns / 1e3).toFixed(2)} µs`;
-  return `${Math.round(ns)} ns`;
+  if (size >= 999.5e6) return `${three(ns / 1e9)} s`;
+  if (size >= 999.5e3) return `${three(ns / 1e6)} ms`;
+  if (size >= 999.5) return `${three(ns / 1e3)} µs`;
+  return `${three(ns)} ns`;
+}
+
+/** A moment on an axis whose marks are so far apart: no digit is lost that tells two marks apart. @param {number} ns @param {number} step */
+export function moment(ns, step) {
+  const [unit, size] = /** @type {[string, number]} */ (ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ns >= 1e3 ? ["µs", 1e3] : ["ns", 1]);
+  const digits = Math.max(Math.ceil(Math.log10(size / step) - 1e-9), 0);
+  return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: Math.min(digits, 6), maximumFractionDigits: Math.min(digits, 6) })} ${unit}`;
 }
 
 /** @param {number | null | undefined} share */
@@ -55,11 +67,15 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** What does not fit is left out of the end. @param {string} text @param {number} most */
+export function clippedEnd(text, most) {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
 // What does not fit is left out of the middle, since many names begin alike.
 /** @param {string} text @param {number} most */
 export function clipped(text, most) {
   if (text.length <= most) return text;
-  if (most < 10) return `${text.slice(0, most - 1)}…`; // too little room for both ends
   const end = Math.floor((most - 1) / 2);
   return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
 }
