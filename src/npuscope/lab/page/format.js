@@ -6,18 +6,29 @@ export function micros(ns, digits = 3) {
   return (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** Three digits, as people read a number. @param {number} value */
-export function three(value) {
-  return Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
+/** Three significant digits, as `figures` of analysis/forms.py: at most four decimals, whole above a thousand. @param {number} value */
+export function figures(value) {
+  if (value === 0) return "0";
+  const power = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(3)))));
+  const digits = Math.min(Math.max(2 - power, 0), 4);
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** A duration with three digits and the unit that fits. @param {number} ns */
+/** The same without zeros at the end. @param {number} value */
+export function three(value) {
+  const text = figures(value);
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
+/** A time with the unit that fits, as `duration` of analysis/forms.py. @param {number} ns */
 export function time(ns) {
-  const size = Math.abs(ns);
-  if (size >= 999.5e6) return `${three(ns / 1e9)} s`;
-  if (size >= 999.5e3) return `${three(ns / 1e6)} ms`;
-  if (size >= 999.5) return `${three(ns / 1e3)} µs`;
-  return `${three(ns)} ns`;
+  let value = ns, unit = "ns";
+  for (const larger of ["µs", "ms", "s"]) {
+    if (Math.abs(value) < 999.5) break;
+    value /= 1000;
+    unit = larger;
+  }
+  return `${three(value)} ${unit}`;
 }
 
 /** A moment on an axis whose marks are so far apart: no digit is lost that tells two marks apart. @param {number} ns @param {number} step */
