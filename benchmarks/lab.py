@@ -68,8 +68,8 @@ def measured(browser: Any, file: Path) -> tuple[float, list[float], list[float]]
     """Milliseconds until painted, per frame while moving, and of those spent drawing."""
     with watched_page(browser, viewport=SIZE) as watched:
         watched.page.goto(file.as_uri())
-        watched.page.wait_for_function(f"{PAINTED} > 0")
-        painted = watched.page.evaluate(PAINTED)
+        while (painted := watched.page.evaluate(PAINTED)) is None:
+            watched.page.wait_for_timeout(20)
         frames, drawing = watched.page.evaluate(MOVES)
         if watched.errors:
             raise SystemExit(f"the page complained: {watched.errors[0]}")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from browser import chromium, watched_page
-from lab.app import click, drawn, hover, opened, point, state
+from lab.app import click, drawn, hover, opened, point, state, until
 from made import DEPENDS, DOZEN, Task, dozen, made
 
 from npuscope import analysis
@@ -216,7 +216,7 @@ def test_a_link_shows_what_i_see(browser: Any, tmp_path: Path) -> None:
         click(page, 41, "AIV_0")
         page.locator("label", has_text="critical path").click()
         page.keyboard.press("2")
-        page.wait_for_function("location.hash.includes('panel=overview')")
+        until(page, "location.hash.includes('panel=overview')")
         address = page.evaluate("location.hash")
         keys = ("window", "selection", "panel", "shown", "search")
         seen = {key: state(page, key) for key in keys}

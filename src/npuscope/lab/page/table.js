@@ -15,8 +15,6 @@ export const SHOW = {
   ns: figures,
   bytes: figures,
   flops: figures,
-  bytes: figures,
-  flops: figures,
   share: percent,
   change: value => `${value < 0 ? "" : "+"}${percent(value)}`,
   ratio: value => `${value.toFixed(2)}x`,

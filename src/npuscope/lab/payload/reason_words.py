@@ -25,6 +25,4 @@ UNTOLD = "{next} came next; the capture does not tell what it waited for."
 def reason_words(on_cores: bool) -> list[dict[str, str]]:
     """Per reason, in the order of REASONS: its id, its words and a sentence."""
     sentences = ON_CORES if on_cores else {**ON_CORES, **ON_STREAMS}
-    return [
-        {"id": reason, "title": IN_WORDS[reason], "sentence": sentences.get(reason, UNTOLD)} for reason in REASONS
-    ]
+    return [{"id": reason, "title": IN_WORDS[reason], "sentence": sentences.get(reason, UNTOLD)} for reason in REASONS]
