@@ -34,7 +34,9 @@ MOVES = """async () => {
     await next();
     let before = performance.now();
     for (let i = 0; i < 90; i++) {
-        if (i < 30) shell.pane.zoom(0.8); else if (i < 60) shell.pane.pan(i % 2 ? 0.3 : -0.25); else shell.pane.zoom(1.25);
+        if (i < 30) shell.pane.zoom(0.8);
+        else if (i < 60) shell.pane.pan(i % 2 ? 0.3 : -0.25);
+        else shell.pane.zoom(1.25);
         await next(); await next(); // one draws, the next is behind it
         const now = performance.now();
         frames.push((now - before) / 2); drawing.push(view.frame);
@@ -55,7 +57,8 @@ def big(slices: int, lanes: int = 72) -> Trace:
         {
             "lane": lane, "start": start, "dur": dur, "task": task, "block": np.zeros(len(lane), np.int32),
             "kernel": pl.Series([f"kernel_{n}" for n in range(20)]).gather(luck.integers(0, 20, len(lane))),
-            "kind": pl.Series(["task"]).new_from_index(0, len(lane)), "dispatch": start - 300, "finish": start + dur + 200,
+            "kind": pl.Series(["task"]).new_from_index(0, len(lane)),
+            "dispatch": start - 300, "finish": start + dur + 200,
         }
     )  # fmt: skip
     places = pl.DataFrame({"lane": range(lanes), "name": [f"AIC_{n}" for n in range(lanes)], "unit": "AIC"})
