@@ -30,6 +30,7 @@ ORDER = [
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",

@@ -34,7 +34,7 @@ from npuscope.trace.core import Trace
 
 KERNELS = busy_idle.KERNELS.plus(
     Column("area", TEXT, "its part of the model (docs/metrics.md)", wide=True),
-    Column("path_ns", TIME, "on the path that decides the end", title="on path"),
+    Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
     place="report.kernels",
 )
 

@@ -1,6 +1,6 @@
 // Tables that sort by a click on a heading.
 
-import { clipped, element, micros, percent, whole } from "./format.js";
+import { clipped, element, figures, percent, whole } from "./format.js";
 
 const NAME = 60;  // characters of a name
 
@@ -11,8 +11,10 @@ export const SHOW = {
   list: value => value.join(", "),
   flag: value => (value ? "yes" : "no"),
   count: whole,
-  number: value => (Number.isInteger(value) ? whole(value) : value.toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 })),
-  ns: value => micros(value),
+  number: value => (Number.isInteger(value) ? whole(value) : figures(value)),
+  ns: figures,
+  bytes: figures,
+  flops: figures,
   share: percent,
   change: value => `${value < 0 ? "" : "+"}${percent(value)}`,
   ratio: value => `${value.toFixed(2)}x`,
@@ -24,7 +26,8 @@ export const SHOW = {
 /** @param {any} column @param {any} row */
 function cell(column, row) {
   const value = row[column.key];
-  return value === null || value === undefined ? "–" : SHOW[column.show](value);
+  if (value === null || value === undefined) return "–";
+  return column.words?.[value] ?? SHOW[column.show](typeof value === "number" ? value / (column.per ?? 1) : value);
 }
 
 // One row upright: a line per column that has a value.
@@ -35,11 +38,11 @@ export function facts(columns, row) {
     element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)))));
 }
 
-// Columns come from Python: {key, title, show, right}. `dots` colours cells by key; `picked` is called with a chosen row.
+// Columns come from Python: {key, title, show, right, per, words, meaning}: `per` is the heading's unit. `dots` colours cells by key; `picked` is called with a chosen row.
 /** @param {any[]} columns @param {any[]} rows @param {{sorted?: string | null, falling?: boolean, picked?: ((row: any) => void) | null, dots?: Record<string, (row: any) => string>, most?: number}} options */
 export function sortable(columns, rows, { sorted = null, falling = true, picked = null, dots = {}, most = 2000 } = {}) {
   const body = element("tbody");
-  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0" }, column.title));
+  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0", title: column.meaning ?? null }, column.title));
   /** @type {string | null} */
   let key = sorted;
   let down = falling;
