@@ -26,7 +26,7 @@ class Captures:
 def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
     """Captures under their names, in their order; a kernel has one colour in all of them."""
     colours = kernel_places([one for explained in found for one in explained.explained])
-    versions = []
+    versions: list[Version] = []
     for name, explained in zip(names, found, strict=True):
         for part, one in zip(explained.parts, explained.explained, strict=True):
             id = f"c{len(versions) + 1}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -34,7 +35,7 @@ from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
 from npuscope.tile.script.run import run_script
-from npuscope.tile.script.surroundings import heard
+from npuscope.tile.script.surroundings import Surroundings, heard
 from npuscope.trace.core import Trace
 
 
@@ -89,10 +90,10 @@ def _sources(file: Path) -> dict[str, str]:
     return found
 
 
-def _around(job: Job, around: list[object]) -> dict[str, str]:
+def _around(job: Job, around: Sequence[Surroundings]) -> dict[str, str]:
     """Modules that only the run has told of."""
     folder = Path(job.file).resolve().parent
-    names = [name for one in around for name in getattr(one, "modules", ())]
+    names = [name for one in around for name in one.modules]
     found = {}
     for path in {(folder / name).resolve() for name in names}:
         with contextlib.suppress(OSError):

@@ -9,8 +9,8 @@ import asyncio
 import pickle
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,8 @@ from npuscope.lab.versions import Version, Versions
 from npuscope.study.job_limits import GIB, Failed, Limits
 from npuscope.study.pool import Handle, Pool
 
-T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 Event = dict[str, object]
 WARM = ("npuscope.study.warm", "npuscope.lab.job")
 LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
@@ -102,7 +103,8 @@ class Session:
         return self._begin(merged, name, "knob")
 
     def _begin(self, settings: Mapping[str, str], name: str, what: str) -> str:
-        assert self.subject is not None and self._pool is not None
+        assert self.subject is not None
+        assert self._pool is not None
         subject, id = self.subject, self.versions.next_id()
         version = Version(id, name or f"save {id}", time.time(), dict(settings))
         self.versions.put(version)
@@ -113,8 +115,7 @@ class Session:
         self.tell({"type": "working", "what": what, "version": version.as_dict()})
         handle = self._pool.ask(perform, job, self.limits)
         self._running[id] = handle
-        loop = asyncio.get_running_loop()
-        handle.when_done(lambda done: loop.call_soon_threadsafe(self._done, id, done.result()))
+        _then(handle, partial(self._done, id))
         return id
 
     def _drop(self, id: str) -> None:
@@ -218,17 +219,16 @@ class Session:
                 return None
         return file
 
-    async def _answer(self, function: object, argument: object) -> object:
+    async def _answer(self, function: Callable[[A], B], argument: A) -> B | Failed:
         assert self._pool is not None
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[object] = loop.create_future()
+        done: asyncio.Future[B | Failed] = asyncio.get_running_loop().create_future()
 
-        def settle(value: object) -> None:
+        def settle(value: B | Failed) -> None:
             if not done.done():
                 done.set_result(value)
 
-        handle = self._pool.ask(function, argument, self.limits)  # type: ignore[arg-type, var-annotated]
-        handle.when_done(lambda one: loop.call_soon_threadsafe(partial(settle, one.result())))
+        handle = self._pool.ask(function, argument, self.limits)
+        _then(handle, settle)
         try:
             return await done
         except asyncio.CancelledError:
@@ -274,15 +274,28 @@ class Session:
                 queue.put_nowait(None)
 
 
+def _then(handle: Handle[B], act: Callable[[B | Failed], None]) -> None:
+    """Calls `act` in this event loop with a job's answer, unless the loop has ended by then."""
+    loop = asyncio.get_running_loop()
+
+    def done(one: Handle[B]) -> None:
+        answer = one.result()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(act, answer)
+
+    handle.when_done(done)
+
+
 def _words(failed: Failed, limits: Limits) -> str:
     """Why a program has no run, for its author."""
     if failed.kind == "time":
         return f"the program did not end within {limits.seconds:g} s: is there an endless loop?"
-    return {
+    words = {
         "memory": "the program took more memory than is allowed here",
         "crashed": "the process that ran the program crashed",
         "lost": "the process that ran the program was ended",
         "exited": "the program ended the process that ran it",
-    }.get(failed.kind, "") + (
-        f" ({failed.told})" if failed.kind in ("crashed", "lost", "exited") else ""
-    ) or failed.told
+    }
+    if failed.kind not in words:
+        return failed.told
+    return words[failed.kind] + (f" ({failed.told})" if failed.kind == "crashed" else "")
