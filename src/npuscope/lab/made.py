@@ -71,27 +71,3 @@ class Perfetto:
 
     trace: bytes
     file: str
-
-
-# What a pool calls by name: the work itself is loaded in its processes, not in the server.
-
-
-def perform(job: Job) -> Made:
-    """Runs a program."""
-    from npuscope.lab import job as worker
-
-    return worker.perform(job)
-
-
-def compared(pair: Pair) -> bytes:
-    """Compares two runs."""
-    from npuscope.lab import job as worker
-
-    return worker.compared(pair)
-
-
-def written(order: Perfetto) -> str:
-    """Writes a trace for the Perfetto UI."""
-    from npuscope.lab import job as worker
-
-    return worker.written(order)

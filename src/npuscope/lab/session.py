@@ -17,8 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
+from npuscope.lab.asked import compared, perform, written
 from npuscope.lab.document import Payload
-from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble, compared, perform, written
+from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
 from npuscope.lab.versions import Version, Versions
 from npuscope.study.job_limits import GIB, Failed, Limits
 from npuscope.study.pool import Handle, Pool
