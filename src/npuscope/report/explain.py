@@ -12,7 +12,7 @@ from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
-from npuscope.report import diagnosis
+from npuscope.report.causes import causes
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.statistics.gate import Gate
@@ -29,8 +29,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield from diagnosis.verdict(e.diagnosis)
-    yield from diagnosis.further(e.diagnosis)
+    yield from causes(e.diagnosis)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.ranks import Ranks
-from npuscope.report import diagnosis
+from npuscope.report.causes import causes
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import headline
 
@@ -20,8 +20,7 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
     yield Say(f"{trace.meta.format}, {trace.slices.height:,} slices of {many}, each explained alone.", where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield from diagnosis.verdict(found.diagnosis)
-    yield from diagnosis.further(found.diagnosis)
+    yield from causes(found.diagnosis)
     yield Notes([found.overview, found.waits.title()])
     yield Heading(found.what.capitalize(), where=In.POSTED)
     yield Rows(found.together(), MOST, MOST, wide=wide)

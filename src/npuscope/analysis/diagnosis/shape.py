@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from npuscope.analysis.forms import duration
-
 KINDS = {
     "core": "kernels run nearly all the time: only faster kernels, or fewer, help",
     "bandwidth": "kernels run nearly all the time, and mostly move data",
@@ -47,12 +45,6 @@ class Gain:
     low_ns: int
     high_ns: int
 
-    def __str__(self) -> str:
-        low, high = duration(self.low_ns), duration(self.high_ns)
-        if low == high:
-            return high
-        return f"up to {high}" if self.low_ns == 0 else f"{low} to {high}"
-
 
 @dataclass(frozen=True)
 class Cause:
@@ -72,12 +64,6 @@ class Cause:
 
     def __str__(self) -> str:
         return self.sentence
-
-    @property
-    def advice(self) -> str:
-        """What mending it could save, and how, in a line; empty where neither is known."""
-        saves = f"Could save {self.gain}. " if self.gain is not None and self.gain.high_ns else ""
-        return f"{saves}{self.remedy}".strip()
 
 
 @dataclass(frozen=True)
