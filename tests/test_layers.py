@@ -41,7 +41,6 @@ ORDER = [
     "study",
     "report",
     "lab",
-    "view",
     "cli",
 ]
 ROOMS = {
