@@ -36,6 +36,7 @@ from npuscope.cli import (
     simulate,
     sweep,
     tpot,
+    tune,
     view,
     whatif,
 )
@@ -43,7 +44,7 @@ from npuscope.cli import (
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
     "Try a change without the chip": (
-        whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
+        whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
     ),
     "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip
