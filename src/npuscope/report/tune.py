@@ -45,14 +45,15 @@ def headline(file: str, device: str, tuned: Tuned) -> str:
 
 
 def _how(tuned: Tuned) -> list[str]:
-    all_of_them = (
-        "all" if len(tuned.outcomes) == tuned.space.size else f"{len(tuned.outcomes):,} of {tuned.space.size:,}"
-    )
+    tried, size = len(tuned.outcomes), tuned.space.size
     lines = [
-        f"{all_of_them} combinations of {many(len(tuned.space.settings), 'setting')} were tried: {tuned.simulated:,} "
-        f"simulated, {tuned.pruned:,} dropped because they cannot run"
+        f"{'all' if tried == size else f'{tried:,} of {size:,}'} combinations of "
+        f"{many(len(tuned.space.settings), 'setting')} were tried: {tuned.simulated:,} simulated, {tuned.pruned:,} "
+        "dropped because they cannot run"
     ]
     lines += [f"{name}: {', '.join(values)}" for name, values in tuned.space.settings]
+    if failed := [one for one in tuned.outcomes if one.error is not None]:
+        lines.append(f"one of those dropped: {failed[0].variant}: {failed[0].error}")
     for golden in tuned.golden:
         verdict = {True: "right", False: "WRONG, not taken", None: "not compared"}[golden.passed]
         lines.append(f"numbers of {golden.variant}: {verdict} ({golden.told})")
