@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.check.checked import Checked
-from npuscope.check.columns import about, amount
+from npuscope.check.columns import amount, saving_text
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.rules import all_rules
@@ -119,5 +119,8 @@ def test_numbers_have_three_figures(number: int, told: str) -> None:
     assert amount(number) == told
 
 
-def test_microseconds_are_an_estimate_and_look_like_one() -> None:
-    assert [about(s) for s in (0.0123, 1.23456e-6)] == ["12,300 µs", "1.23 µs"]
+def test_microseconds_are_simulated_or_not_named() -> None:
+    assert saving_text(None) == ""
+    assert saving_text(51_100) == "without it the simulated time is 51.1 µs shorter"
+    assert saving_text(-16_540) == "without it the simulated time is 16.5 µs longer"
+    assert saving_text(3) == "without it the simulated time stays the same"
