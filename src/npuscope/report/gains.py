@@ -43,7 +43,7 @@ def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = 
 
 
 def gains_dict(found: Gains, bound: str, diagnosis: Diagnosis) -> dict[str, object]:
-    """The contract of `npuscope whatif PROGRAM --json` (docs/json.md)."""
+    """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
     wall = time_estimate(found.wall_ns, "wall", bound)
     told = {"gains": likely_gains(found, bound).rows(), "limit": bound, "wall_interval_ns": wall.as_dict()}
     return {**found.as_dict(), **told, **diagnosis.as_dict()}
