@@ -12,7 +12,8 @@ from npuscope.simulate.bound import LIMITS
 from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told
 from npuscope.simulate.uncertainty import Estimate
 from npuscope.study.results import Outcome, against_first, wall_estimate
-from npuscope.study.variants import Variant, best_by_setting
+from npuscope.study.variant import Variant
+from npuscope.study.variants import best_by_setting
 
 WIDTH, NAMES, NUMBERS, ROW = 1180, 300, 430, 20
 LINE = 'fill="none" stroke="currentColor"'
