@@ -31,6 +31,7 @@ ORDER = [
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope import NpuscopeError, analysis
+from npuscope import NpuscopeError, analysis, statistics
 from npuscope.analysis.apart import apart, chosen
 from npuscope.trace import Trace
 
@@ -171,7 +171,7 @@ def test_a_gate_holds_the_worst_rank_against_its_limits(two: Path, tmp_path: Pat
     (tmp_path / "b.toml").write_text(
         '[[limit]]\nmetric = "running"\nmin = 0.99\n[[limit]]\nmetric = "wall_us"\nmax = 100\n'
     )
-    found = analysis.gate([npuscope.read(two)], analysis.read_budget(tmp_path / "b.toml"))
+    found = statistics.gate([npuscope.read(two)], statistics.read_budget(tmp_path / "b.toml"))
     assert found.table["value"].to_list() == [0.98, 100.0]
 
 

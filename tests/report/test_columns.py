@@ -84,7 +84,7 @@ def test_every_output_has_the_same_columns_but_those_that_say_why_not(columns: C
 
 @pytest.mark.parametrize("columns", declared(), ids=lambda columns: columns.place)
 def test_every_column_says_what_it_means_and_pages_can_show_it(columns: Columns) -> None:
-    forms = (ROOT / "src/npuscope/report/page/table.js").read_text()
+    forms = (ROOT / "src/npuscope/lab/page/table.js").read_text()
     known = set(re.findall(r"^  (\w+)[:,]", forms.split("SHOW = {")[1].split("};")[0], re.MULTILINE))
     assert columns.about.endswith(".")
     for column in columns:
@@ -158,8 +158,8 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     assert "longest µs" in text
     assert gate.split().count("30.000") == 4  # one slice of 30 µs: core, on-core, mean and longest
     assert "| longest µs |" in (tmp_path / "r.md").read_text()
-    data = json.loads((tmp_path / "r.html").read_text().split('id="data">')[1].split("</script>")[0])
-    heads = data["sides"][0]["columns"]["report.kernels"]
+    data = json.loads((tmp_path / "r.html").read_text().split('id="document">')[1].split("</script>")[0])
+    heads = data["runs"][0]["panels"]["overview"]["columns"]["report.kernels"]
     assert {"key": "longest_ns", "title": "longest µs", "show": "ns", "right": True} in heads
-    assert all(row["longest_ns"] > 0 for row in data["sides"][0]["report"]["kernels"])
+    assert all(row["longest_ns"] > 0 for row in data["runs"][0]["panels"]["overview"]["report"]["kernels"])
     assert {row["name"]: row["longest_ns"] for row in told["kernels"]}["gate"] == 30_000

@@ -51,6 +51,8 @@ SetOption = Annotated[
 
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
 
+StepsFlag = Annotated[bool, typer.Option("--steps", help="Every step of a capture is a run of its own.")]
+
 RankOption = Annotated[
     int | None,
     typer.Option("--rank", min=0, help="Only this rank of several, or this device of a capture that has several."),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.budget import Gate
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import duration, percent
@@ -15,6 +14,7 @@ from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
+from npuscope.statistics.gate import Gate
 
 KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
 
