@@ -24,6 +24,7 @@ from npuscope.cli import (
     gate,
     graph,
     info,
+    judge,
     memory,
     models,
     ops,
@@ -42,7 +43,7 @@ from npuscope.cli import (
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Explain a trace": (report, view, compare, gate, forward, roofline, align),
     "Try a change without the chip": (
-        whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
+        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),
     "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip

@@ -21,7 +21,16 @@ from typing import Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, MdFile, ProgramNumber, RingSlots, SetOption, print_json, print_text
+from npuscope.cli.output import (
+    DeviceName,
+    JsonFlag,
+    MdFile,
+    ProgramNumber,
+    RingSlots,
+    SetOption,
+    print_json,
+    print_text,
+)
 from npuscope.cli.progress_bar import progress_bar
 from npuscope.cli.ranking import AFTER, Command
 

@@ -48,7 +48,9 @@ def _numbers(answer: Answer) -> str:
 
 
 def _size(answer: Answer) -> str:
-    return "" if answer.tasks is None else f"{answer.tasks:,} tasks, {answer.blocks:,} blocks"
+    if answer.tasks is None or answer.blocks is None:
+        return ""
+    return f"{answer.tasks:,} task{'s' * (answer.tasks != 1)}, {answer.blocks:,} block{'s' * (answer.blocks != 1)}"
 
 
 def _why_not(answer: Answer) -> str:
@@ -138,9 +140,9 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
 def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, str]]:
     for one in (*answer.reasons, *answer.races):
         yield Finding(one.id, "error", _absolute(one.file), one.line, one.message, one.fix, one.kernel), ""
-    for one in answer.findings:
-        found = Finding(one.id, "hint", _absolute(one.file), one.line, one.message, one.fix, one.kernel)
-        yield found, f"{duration(one.gain_ns)} of the predicted time"
+    for worth in answer.findings:
+        found = Finding(worth.id, "hint", _absolute(worth.file), worth.line, worth.message, worth.fix, worth.kernel)
+        yield found, f"{duration(worth.gain_ns)} of the predicted time"
     if answer.wrong is not None:
         place = _absolute(answer.wrong.file) if answer.wrong.line else file
         message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"

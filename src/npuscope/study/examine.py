@@ -88,7 +88,9 @@ def golden_of(variant: Variant) -> Compared:
             ran = run_script(variant.file, variant.argv, "values", settings=dict(variant.settings))
         found = _judged(ran)
     seen = around[-1] if around else Surroundings()
-    return replace(found, seen=seen, wrong=found.wrong and replace(found.wrong, file=_whole(found.wrong.file, variant, seen)))
+    return replace(
+        found, seen=seen, wrong=found.wrong and replace(found.wrong, file=_whole(found.wrong.file, variant, seen))
+    )
 
 
 def _whole(name: str, variant: Variant, seen: Surroundings) -> str:

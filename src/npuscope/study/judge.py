@@ -63,9 +63,7 @@ def judge(
     how: How = How(),
 ) -> Answer:
     """Judges a file, or the source of a program: text of several lines. A warm process is kept for the next one."""
-    (answer,) = judge_many(
-        [program], argv, device=device, settings=settings, number=number, baseline=baseline, how=how
-    )
+    (answer,) = judge_many([program], argv, device=device, settings=settings, number=number, baseline=baseline, how=how)
     return answer
 
 
