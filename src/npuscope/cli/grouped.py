@@ -25,6 +25,7 @@ from npuscope.cli import (
     graph,
     info,
     judge,
+    lab,
     memory,
     models,
     ops,
@@ -41,7 +42,7 @@ from npuscope.cli import (
 )
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, view, compare, gate, forward, roofline, align),
+    "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
     "Try a change without the chip": (
         judge, whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),
