@@ -20,6 +20,7 @@ ORDER = [
     "errors",
     "engine",
     "progress",
+    "paint",
     "garbage",
     "toml_file",
     "own_folder",

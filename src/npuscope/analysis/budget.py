@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import CHANGE, PLAIN, SHARE, TEXT
+from npuscope.analysis.forms import CHANGE, NUMBER, SHARE, TEXT
 from npuscope.analysis.ranks import explain_ranks
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waits import PARTS
@@ -37,9 +37,9 @@ LIMITS = Columns(
     "A limit of the budget, in its order.",
     (
         Column("limit", TEXT, "the metric, and what it is of"),
-        Column("value", PLAIN, "the median of the run's captures; null where one of them has none"),
+        Column("value", NUMBER, "the median of the run's captures; null where one of them has none"),
         Column("allowed", TEXT, "the limit in words"),
-        Column("baseline", PLAIN, "the median of the baseline's captures"),
+        Column("baseline", NUMBER, "the median of the baseline's captures"),
         Column("change", CHANGE, "value over baseline, minus one"),
         Column("noise", SHARE, "by how much single captures differ"),
         Column("status", TEXT, "ok, within noise or FAIL"),

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, derived
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace, arrays_of, overlaps
@@ -95,7 +95,7 @@ class Busy(Tabular):
 
     def title(self) -> str:
         told = ", ".join(f"{unit} {percent(share)}" for unit, share in self.units.select("unit", "share").iter_rows())
-        window = f"busy {percent(self.running)} of {microseconds(self.window_ns)} µs with any work running"
+        window = f"busy {percent(self.running)} of {duration(self.window_ns)} with any work running"
         return f"{window}; by unit: {told or 'no lanes'}"
 
     def as_dict(self) -> dict[str, object]:

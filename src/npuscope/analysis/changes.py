@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope import progress
-from npuscope.analysis.forms import TEXT, TIME, microseconds, percent, sentence_start
+from npuscope.analysis.forms import TEXT, TIME, duration, percent, sentence_start
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
@@ -72,10 +72,10 @@ class WhatIf(Tabular):
         return {"runs": Table(RUNS, pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row"))}
 
     def title(self) -> str:
-        between = f"between {microseconds(self.low_ns)} and {microseconds(self.high_ns)} µs"
-        most_likely = f"{microseconds(self.new_ns)} µs ({self.change:+.1%}), " if self.has_edges else ""
+        between = f"between {duration(self.low_ns)} and {duration(self.high_ns)}"
+        most_likely = f"{duration(self.new_ns)} ({self.change:+.1%}), " if self.has_edges else ""
         told = (
-            f"what if: {microseconds(self.measured_ns)} → {most_likely}{between}; "
+            f"what if: {duration(self.measured_ns)} → {most_likely}{between}; "
             f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
         )
         return "\n".join([told, *self.notes])

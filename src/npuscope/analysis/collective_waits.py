@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds
+from npuscope.analysis.forms import COUNT, TEXT, TIME, duration
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import Work
 from npuscope.trace.json_args import field
@@ -49,9 +49,7 @@ class CollectiveWaits(Tabular):
             return f"no rank waits for another in {self.matched:,} collectives"
         slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))
         caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
-        told = (
-            f"{slow} makes the others wait {microseconds(caused)} µs in all: it comes last in {self.last[slow]:,} of "
-        )
+        told = f"{slow} makes the others wait {duration(caused)} in all: it comes last in {self.last[slow]:,} of "
         told += f"{self.matched:,} collectives"
         return told + (f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else "")
 

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, microseconds
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, duration
 from npuscope.analysis.hidden_exposed import Overlap, overlap_of
 from npuscope.analysis.likeness import differences
 from npuscope.analysis.matching import Match, match_kernels, places
@@ -103,7 +103,7 @@ class Comparison(Tabular):
     def title(self) -> str:
         (a, b), what = self.totals["on_core_ns"], self.kernels_asked or "all work"
         ratio = f"{b / a:.2f}x" if a else "–"
-        return f"on-core time of {what}: {microseconds(a)} → {microseconds(b)} µs, {ratio}\n{self.waterfall.title()}"
+        return f"on-core time of {what}: {duration(a)} → {duration(b)}, {ratio}\n{self.waterfall.title()}"
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope compare --json` (docs/json.md)."""

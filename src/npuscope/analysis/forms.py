@@ -1,10 +1,14 @@
-"""How values read: names that fit, times in microseconds, shares in per cent; and the forms a column can have."""
+"""How values read to people: names that fit, three digits, the unit that fits; and the forms a column can have.
+
+JSON has all digits in the smallest unit. page/format.js follows the same rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
+from typing import NamedTuple
 
 WIDEST = 56  # characters of a text cell
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -29,30 +33,77 @@ def sentence_start(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def microseconds(ns: float | None) -> str:
-    """Nanoseconds as microseconds with three decimals; a dash for none."""
-    return NOTHING if ns is None or ns != ns else f"{ns / 1000:,.3f}"
+def moment(ns: int) -> str:
+    """A place on a timeline, to be found again: microseconds with all digits."""
+    return f"{ns / 1000:,.3f} µs"
+
+
+class Unit(NamedTuple):
+    """A unit and how many of the smallest unit of its kind it is."""
+
+    name: str
+    worth: float
+
+
+TIMES = (Unit("ns", 1), Unit("µs", 1e3), Unit("ms", 1e6), Unit("s", 1e9))
+TRAFFIC = (Unit("B", 1), Unit("kB", 1e3), Unit("MB", 1e6), Unit("GB", 1e9), Unit("TB", 1e12))  # as bandwidths
+CAPACITY = (Unit("B", 1), Unit("KiB", 2**10), Unit("MiB", 2**20), Unit("GiB", 2**30))  # as memories are built
+ARITHMETIC = (Unit("FLOP", 1), Unit("kFLOP", 1e3), Unit("MFLOP", 1e6), Unit("GFLOP", 1e9), Unit("TFLOP", 1e12))
+ROUNDED = 999.5  # what three digits would show as 1,000
+
+
+def fitting(largest: float, units: Sequence[Unit]) -> Unit:
+    """The unit in which a number has one to three digits before its point, as far as units go."""
+    return next((unit for unit in units if abs(largest) / unit.worth < ROUNDED), units[-1])
+
+
+def quantity(value: float | None, units: Sequence[Unit]) -> str:
+    """A number with three digits and the unit that fits; a dash for none."""
+    if value is None or value != value:
+        return NOTHING
+    unit = fitting(value, units)
+    return f"{significant(value / unit.worth)} {unit.name}"
 
 
 def duration(ns: float | None) -> str:
     """Nanoseconds as people say them: three digits and the unit that fits ("12.3 µs"); a dash for none."""
-    if ns is None or ns != ns:
-        return NOTHING
-    value, unit = float(ns), "ns"
-    for larger in ("µs", "ms", "s"):
-        if abs(value) < 999.5:
-            break
-        value, unit = value / 1000, larger
-    return f"{significant(value)} {unit}"
+    return quantity(ns, TIMES)
+
+
+def change_of_time(ns: float) -> str:
+    """A difference of times with its sign: "+392 µs"."""
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
+
+
+def traffic(count: float) -> str:
+    """Bytes moved: "813 MB"."""
+    return quantity(count, TRAFFIC)
+
+
+def capacity(count: float) -> str:
+    """Bytes of a memory: "184 KiB"."""
+    return quantity(count, CAPACITY)
+
+
+def arithmetic(count: float) -> str:
+    """FLOPs: "12.5 GFLOP"."""
+    return quantity(count, ARITHMETIC)
 
 
 def significant(value: float) -> str:
     """A number with three significant digits and without zeros that say nothing; whole above a thousand."""
+    text = figures(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def figures(value: float, most: int | None = None) -> str:
+    """The same with its zeros, since numbers below one another have them; with at most so many decimals."""
     if value == 0:
         return "0"
-    digits = max(2 - floor(log10(abs(float(f"{value:.2e}")))), 0)
+    wanted = max(2 - floor(log10(abs(float(f"{value:.2e}")))), 0)
+    digits = wanted if most is None else min(wanted, most)
     text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return text if text.strip("-0.") else f"<{10**-digits:.{digits}f}"
 
 
 def percent(share: float | None) -> str:
@@ -60,7 +111,7 @@ def percent(share: float | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.2f}x"
+    return NOTHING if ratio is None else f"{ratio:.2f}x" if 1 <= abs(ratio) < 9.995 else f"{significant(ratio)}x"
 
 
 def levels(shares: Iterable[float]) -> str:
@@ -71,13 +122,44 @@ def levels(shares: Iterable[float]) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """How the cells of a column read. `name` is what page/table.js calls it, `json` the type that JSON has."""
+    """How the cells of a column read. `name` is what page/table.js calls it, `json` the type that JSON has.
+
+    A column of `units` has one of them, which its heading names: the one that fits its largest cell. `show` gets the
+    value in that unit.
+    """
 
     name: str
     json: str
     show: Callable[[object], str]  # of a value that is there
-    unit: str = ""  # in the heading
+    units: tuple[Unit, ...] = ()
     right: bool = True  # numbers stand to the right
+    words: Mapping[str, str] = field(
+        default_factory=dict, compare=False
+    )  # what people read for a word that programs rely on
+
+    def unit_for(self, values: Iterable[object]) -> Unit | None:
+        """The unit of a column with these cells."""
+        return fitting(max(map(_largest, values), default=0.0), self.units) if self.units else None
+
+    def alone(self, value: object) -> str:
+        """A value that stands alone, with its unit."""
+        unit = self.unit_for([value])
+        return self.show(value) if unit is None else f"{self.show(in_unit(value, unit))} {unit.name}"
+
+
+def in_unit(value: object, unit: Unit | None) -> object:
+    """A number, or each of several, in a unit."""
+    if unit is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, list | tuple):
+        return [in_unit(one, unit) for one in value]
+    return value / unit.worth if isinstance(value, int | float) else value
+
+
+def _largest(value: object) -> float:
+    if isinstance(value, list | tuple):
+        return max(map(_largest, value), default=0.0)
+    return abs(value) if isinstance(value, int | float) and value == value else 0.0
 
 
 def _number(show: Callable[[float], str]) -> Callable[[object], str]:
@@ -85,20 +167,29 @@ def _number(show: Callable[[float], str]) -> Callable[[object], str]:
 
 
 def _plain(value: float) -> str:
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+    return significant(value) if isinstance(value, float) else f"{value:,}"
 
 
 def _listed(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def worded(words: Mapping[str, str]) -> Form:
+    """Words that programs rely on, and what people read for them."""
+    return replace(TEXT, show=lambda value: words.get(str(value), str(value)), words=words)
+
+
+MOST_DECIMALS = 4  # of a cell far below the largest of its column
+_IN_COLUMN = _number(lambda value: figures(value, MOST_DECIMALS))
+
 TEXT = Form("text", "string", str, right=False)
 COUNT = Form("count", "int", _number(lambda value: f"{value:,.0f}"))
 NUMBER = Form("number", "number", _number(_plain))
-PLAIN = replace(NUMBER, show=_number(lambda value: f"{value:,.3f}".rstrip("0").rstrip(".")))
-TIME = Form("ns", "int, ns", _number(microseconds), "µs")
+TIME = Form("ns", "int, ns", _IN_COLUMN, TIMES)
 MEAN_TIME = replace(TIME, json="number, ns")
-BYTES = replace(COUNT, unit="B", json="int, bytes")
+BYTES = Form("bytes", "int, bytes", _IN_COLUMN, TRAFFIC)
+ROOM = replace(BYTES, units=CAPACITY)
+FLOPS = Form("flops", "int", _IN_COLUMN, ARITHMETIC)
 SHARE = Form("share", "number, share of 1", _number(percent))
 CHANGE = Form("change", "number, share of 1", _number(lambda value: f"{value:+.1%}"))
 RATIO = Form("ratio", "number", _number(times))

@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis.forms import SHARE, TEXT, TIME, microseconds
+from npuscope.analysis.forms import SHARE, TEXT, TIME, duration
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 
 Kind = Literal["kernel", "dependency", "scheduler", "memory", "finding"]
@@ -61,7 +61,7 @@ class Gains(Tabular):
         return 1 - gain.nothing_ns / self.wall_ns if self.wall_ns else 0.0
 
     def title(self) -> str:
-        return f"what if: {microseconds(self.wall_ns)} µs, and with one thing at half its cost or at none"
+        return f"what if: {duration(self.wall_ns)}, and with one thing at half its cost or at none"
 
     def as_dict(self) -> dict[str, object]:
         cannot = [{"what": what, "why": why} for what, why in self.not_expressed]

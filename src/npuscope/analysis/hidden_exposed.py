@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.forms import COUNT, TEXT, TIME, duration, percent, sentence_start, short
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import NEVER, Work
@@ -24,13 +24,13 @@ from npuscope.trace.intervals import Ints, largest
 
 UNITS = Columns(
     "report.overlap.units",
-    "A unit while the kernels asked for are under way; an object by unit. The three times sum to lanes × that time.",
+    "A unit while the kernels asked for are in progress; an object by unit. The three times sum to lanes × that time.",
     (
         Column("unit", TEXT, "that the kernels use"),
         Column("lanes", COUNT, "of the unit"),
-        Column("run_ns", TIME, "the kernels ran", title="own run"),
-        Column("hidden_ns", TIME, "other kernels ran"),
-        Column("exposed_ns", TIME, "nothing ran"),
+        Column("run_ns", TIME, "the kernels ran", title="running"),
+        Column("hidden_ns", TIME, "other kernels ran", title="hidden by others"),
+        Column("exposed_ns", TIME, "nothing ran", title="idle, exposed"),
     ),
 )
 
@@ -79,10 +79,10 @@ class Overlap(Tabular):
 
     def title(self) -> str:
         names = ", ".join(short(name, 40) for name in self.kernels[:6]) + (" …" if len(self.kernels) > 6 else "")
+        times = f" ({self.episodes:,} times)" if self.episodes > 1 else ""
         lines = [
-            f"{names}: on-core {microseconds(self.on_core_ns)} µs of {microseconds(self.episode_ns)} µs "
-            f"under way in {self.episodes:,} episodes; "
-            f"{percent(self.hidden_share)} of its waiting hidden",
+            f"{names}: in progress for {duration(self.episode_ns)}{times}, running on some core for "
+            f"{duration(self.on_core_ns)} of it; other kernels covered {percent(self.hidden_share)} of their waiting",
         ]
         if self.ping_pong is not None:
             lines.append(ping_pong_sentence(self.ping_pong))
@@ -108,9 +108,9 @@ class Overlap(Tabular):
 def ping_pong_sentence(pong: PingPong) -> str:
     """The alternation in words."""
     return (
-        f"AIC alone {microseconds(pong.aic_alone_ns)} µs, AIV alone {microseconds(pong.aiv_alone_ns)} µs, both "
-        f"{microseconds(pong.both_ns)} µs; {pong.switches:,} switches, the longest serial stretch "
-        f"{microseconds(pong.longest_ns)} µs with {pong.longest_switches:,} switches"
+        f"only AIC ran them for {duration(pong.aic_alone_ns)}, only AIV for {duration(pong.aiv_alone_ns)}, both for "
+        f"{duration(pong.both_ns)}; {pong.switches:,} switches between the two; the longest time without both is "
+        f"{duration(pong.longest_ns)}, with {pong.longest_switches:,} switches"
     )
 
 
@@ -125,8 +125,8 @@ class Communication:
 
     def __str__(self) -> str:
         return (
-            f"communication {microseconds(self.on_core_ns)} µs, {microseconds(self.exposed_ns)} of it exposed; "
-            f"compute {microseconds(self.compute_ns)} µs"
+            f"communication {duration(self.on_core_ns)}, {duration(self.exposed_ns)} of it not covered by compute; "
+            f"compute {duration(self.compute_ns)}"
         )
 
 
@@ -148,7 +148,7 @@ class Copies:
     exposed_ns: int
 
     def __str__(self) -> str:
-        return f"copies {microseconds(self.on_engine_ns)} µs, {microseconds(self.exposed_ns)} of it exposed"
+        return f"copies {duration(self.on_engine_ns)}, {duration(self.exposed_ns)} of it not covered by other work"
 
 
 def copies_of(work: Work) -> Copies | None:
@@ -205,7 +205,7 @@ def _episodes(
         return run, ()
     if not ready.told:
         note = (
-            f"{sentence_start(no_dependencies(work.trace))}: the set is under way from its first start to its last end."
+            f"{sentence_start(no_dependencies(work.trace))}: they are in progress from its first start to its last end."
         )
         return one_group(run.start[:1], run.end[-1:]), (note,)
     # from the end of each of the set's tasks to the last start of a task of the set that waits for it

@@ -20,10 +20,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent, sentence_start, short
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, percent, sentence_start, short
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
-from npuscope.analysis.waits import Pieces, add_after_data, add_without_edges, coarse_reasons, kernel_names
+from npuscope.analysis.waits import (
+    IN_WORDS,
+    REASON,
+    Pieces,
+    add_after_data,
+    add_without_edges,
+    coarse_reasons,
+    kernel_names,
+)
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, inside, outside, union
@@ -33,9 +41,9 @@ IDLE = Columns(
     "report.idle",
     "A reason for idle time, the largest first.",
     (
-        Column("reason", TEXT, "why the core lanes were idle"),
+        Column("reason", REASON, "why the core lanes were idle"),
         Column("idle_ns", TIME, "over all core lanes"),
-        Column("pieces", COUNT, "stretches of idle time", title="stretches"),
+        Column("pieces", COUNT, "gaps of idle time", title="gaps"),
         Column("share", SHARE, "of all core time", title="of core time"),
     ),
 )
@@ -43,11 +51,11 @@ BLOCKERS = Columns(
     "report.blockers",
     "Who waited for whom: the three longest of each reason.",
     (
-        Column("reason", TEXT, "why"),
+        Column("reason", REASON, "why"),
         Column("kernel", TEXT, "what ran next on the lane that was idle", title="kernel that waited"),
         Column("blocker", TEXT, "what it waited for; null where it was no kernel", title="for"),
-        Column("idle_ns", TIME, "of all such stretches"),
-        Column("pieces", COUNT, "such stretches", title="stretches"),
+        Column("idle_ns", TIME, "of all such gaps"),
+        Column("pieces", COUNT, "such gaps", title="gaps"),
     ),
 )
 
@@ -101,7 +109,7 @@ class Bubbles(Tabular):
     def title(self) -> str:
         whole = self.lanes * self.window_ns
         share = percent(self.total_ns / whole if whole else 0.0)
-        told = f"bubbles: {microseconds(self.total_ns)} µs idle on {self.lanes} lanes, {share} of their time"
+        told = f"bubbles: {duration(self.total_ns)} idle on {self.lanes} lanes, {share} of their time"
         return "\n".join([told, *self.notes])
 
 
@@ -245,21 +253,24 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
     if missing:
         notes.append(f"{missing:,} of {len(work.lane):,} slices have no dispatch time: their waits are one reason.")
     elif ready.edges and not (ready.seen != NEVER).any():
-        notes.append("No finish times: FIN is part of dispatch.")
+        notes.append(
+            "No finish times: the wait until the scheduler notices an end counts as `ready, not handed out yet`."
+        )
     return notes
 
 
 def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns: int, pieces: int) -> str:
-    name, ns_told = f"`{short(kernel, 48)}`", f"{microseconds(ns)} µs"
-    times = f"in {pieces:,} {'stretch' if pieces == 1 else 'stretches'}"
+    name, ns_told = f"`{short(kernel, 48)}`", f"{duration(ns)}"
+    times = f"in {pieces:,} {'gap' if pieces == 1 else 'gaps'}"
     if reason in ("dependency", "FIN") and blocker is not None:
-        verb = "waited" if reason == "dependency" else "waited, after the end was there but not seen,"
-        return f"{name} {verb} {ns_told} for `{short(blocker, 48)}` {times}"
+        waited = f"{name} waited {ns_told}"
+        if reason == "dependency":
+            return f"{waited} for `{short(blocker, 48)}` {times}"
+        return f"{waited} {times} until the scheduler noticed that `{short(blocker, 48)}` had ended"
     if reason == "dispatch" and not on_cores:
         return f"streams idled {ns_told} before {name} {times}: the host had not launched it"
     if reason == "dispatch":
-        return f"cores that ran {name} next idled {ns_told} {times} while ready work was not handed out"
+        return f"{name} waited {ns_told} {times}: ready, not handed out yet"
     if reason == "starved":
-        return f"cores that ran {name} next idled {ns_told} {times} with nothing ready for them"
-    what = "was handed out and not started for" if reason == "pickup" else f"waited ({reason})"
-    return f"{name} {what} {ns_told} {times}"
+        return f"cores idled {ns_told} {times} before {name}, with nothing ready to run"
+    return f"{name} waited {ns_told} {times}: {IN_WORDS.get(reason, reason)}"

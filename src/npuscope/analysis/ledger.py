@@ -14,12 +14,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.busy_idle import scheduler_lanes
-from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
-from npuscope.analysis.waits import PARTS
+from npuscope.analysis.waits import PARTS, REASON
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace, arrays_of, overlaps
 from npuscope.trace.intervals import Ints, self_times
@@ -30,11 +30,11 @@ LEDGER = Columns(
     "report.scheduling.ledger",
     "Where core time went: run, or a reason for idle time. Core times sum to cores × window, path times to the window.",
     (
-        Column("part", TEXT, "run, or a reason", title="where core time went"),
-        Column("core_ns", TIME, "over all cores"),
-        Column("share", SHARE, "of all cores' time", title="of all cores"),
-        Column("path_ns", TIME, "of the window, along the path that decides the end", title="on path"),
-        Column("path_share", SHARE, "of the window", title="of window"),
+        Column("part", REASON, "run, or a reason (docs/glossary.md)", title="where core time went"),
+        Column("core_ns", TIME, "over all cores", title="all cores"),
+        Column("share", SHARE, "of all cores' time", title="share"),
+        Column("path_ns", TIME, "of the window, along the path that decides the end", title="critical path"),
+        Column("path_share", SHARE, "of the window", title="share"),
     ),
 )
 THREADS = Columns(
@@ -133,9 +133,9 @@ class Scheduling(Tabular):
 
     def title(self) -> str:
         told = [
-            f"{self.tasks:,} tasks, one per {microseconds(self.ns_per_task)} µs, "
-            f"mean run {microseconds(self.mean_run_ns)} µs, dispatch→finish "
-            f"{microseconds(self.mean_dispatch_to_finish_ns)} µs, overhead {percent(self.overhead)}"
+            f"{self.tasks:,} tasks, one per {duration(self.ns_per_task)}, "
+            f"mean run {duration(self.mean_run_ns)}, dispatch→finish "
+            f"{duration(self.mean_dispatch_to_finish_ns)}, overhead {percent(self.overhead)}"
         ]
         if self.in_flight is not None:
             told.append(f"{self.in_flight:.1f} tasks in flight on {self.cores} cores")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
-from npuscope.analysis.waits import PieceArrays, Pieces, add_after_data, add_without_edges, kernel_names
+from npuscope.analysis.waits import IN_WORDS, WAIT, PieceArrays, Pieces, add_after_data, add_without_edges, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import gaps, one_group, outside, union
@@ -25,14 +25,14 @@ from npuscope.trace.intervals import Ints
 LINKS = ("dependency", "core", "none")  # why a slice of the path began no earlier: its producer, its core, neither
 NO_LINK = LINKS.index("none")
 ON_PATH = (
-    Column("segments", COUNT, "stretches of the path; null for waits"),
-    Column("path_ns", TIME, "on the path: the end can fall by this at most", title="on path"),
+    Column("segments", COUNT, "pieces of the path; null for waits"),
+    Column("path_ns", TIME, "on the path: the end can fall by this at most", title="critical path"),
     Column("share", SHARE, "of the window", title="of window"),
 )
 PATH = Columns(
     "report.critical_path.table",
     "A kernel or a wait on the path that decides the end, the longest first; they sum to the window.",
-    (Column("what", TEXT, "a kernel's name, or `wait:` and the reason", title="kernel or wait"), *ON_PATH),
+    (Column("what", WAIT, "a kernel's name, or `wait:` and the reason", title="kernel or wait"), *ON_PATH),
 )
 PATH_KERNELS = Columns(
     "report.critical_path.kernels",
@@ -85,11 +85,11 @@ class CriticalPath(Tabular):
         return both.sort("path_ns", "what", descending=[True, False])
 
     def title(self) -> str:
-        what = (
-            "critical path" if self.kind == "chain" else "cover of the timeline (no critical path without dependencies)"
+        what = "critical path" if self.kind == "chain" else "timeline (no critical path without dependencies)"
+        parts = ", ".join(
+            f"{IN_WORDS.get(part, part)} {percent(ns / self.window_ns)}" for part, ns in self.by_part().items() if ns
         )
-        parts = ", ".join(f"{part} {percent(ns / self.window_ns)}" for part, ns in self.by_part().items() if ns)
-        lines = [f"{what}: {self.slices:,} slices over {microseconds(self.window_ns)} µs; {parts}"]
+        lines = [f"{what}: {self.slices:,} slices over {duration(self.window_ns)}; {parts}"]
         return "\n".join([*lines, *self.notes])
 
     def as_dict(self) -> dict[str, object]:
@@ -192,7 +192,7 @@ def cover_of(work: Work, ready: Readiness) -> CriticalPath:
     pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
     add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
     order_told = "compute before communication before copies"
-    note = f"At each moment one running slice counts, {order_told}: a cover, not a chain of causes."
+    note = f"At each moment one running slice counts, {order_told}: this is no chain of causes."
     return _close(work, "cover", pieces.in_order(), np.full(len(work.lane), NO_LINK), (note,))
 
 

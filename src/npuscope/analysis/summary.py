@@ -21,7 +21,7 @@ CORES = ("Accelerator Core", "Task Type", "taskType", "kernel_type")  # columns 
 NOT_TOLD = ["N/A", ""]
 TOP_KERNELS = Columns(
     "info.top_kernels",
-    "A kernel of device lanes, the largest sum first, at most ten; what is told twice counts once.",
+    "A kernel of device lanes, the largest sum first, at most ten; what is listed twice counts once.",
     (
         Column("kernel", TEXT, "the operator type where the capture has one, else the name"),
         Column("count", COUNT, "slices"),

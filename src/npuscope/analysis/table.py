@@ -7,6 +7,7 @@ for; Markdown and pages have room for all; JSON also has what is `only` for prog
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,11 @@ from html import escape
 
 import polars as pl
 
-from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, short
+from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, Unit, in_unit, short
+from npuscope.paint import Paint, plain
 
 MOST = 20  # rows printed of a long table
+NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Column:
     form: Form
     meaning: str
     title: str = ""  # the heading without its unit; made from the key where it says enough
+    more_is: str = ""  # "worse" or "better": a terminal colours what is above and below nothing
     json: str = ""  # the key in JSON where it is another one
     wide: bool = False  # only where there is room: left out of text unless asked for
     only: str = ""  # why only programs get it
@@ -39,13 +43,35 @@ class Column:
         return self.json or self.key
 
     @property
+    def called(self) -> str:
+        """What people read above it, without the unit, which hangs on the cells."""
+        return self.title or self.key.removesuffix("_ns").replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column as people see it: with the one unit that fits its cells."""
+
+    column: Column
+    unit: Unit | None
+
+    @property
     def heading(self) -> str:
-        """What people read above it, with the unit."""
-        title = self.title or self.key.removesuffix("_ns").replace("_", " ")
-        return f"{title} {self.form.unit}" if self.form.unit else title
+        return f"{self.column.called} {self.unit.name}" if self.unit else self.column.called
+
+    @property
+    def right(self) -> bool:
+        return self.column.form.right
 
     def cell(self, value: object) -> str:
-        return self.absent if value is None or value != value else self.form.show(value)
+        absent = value is None or value != value
+        return self.column.absent if absent else self.column.form.show(in_unit(value, self.unit))
+
+    def colour(self, value: object) -> str:
+        """How a terminal shows a cell; "" is as it is."""
+        if not self.column.more_is or not isinstance(value, int | float) or value != value or not value:
+            return ""
+        return "good" if (value > 0) == (self.column.more_is == "better") else "bad"
 
 
 @dataclass(frozen=True)
@@ -87,9 +113,9 @@ class Table:
     def there(self) -> list[Column]:
         return [column for column in self.columns if column.key in self.frame.columns]
 
-    def shown(self, wide: bool = True) -> list[Column]:
+    def shown(self, wide: bool = True) -> list[Shown]:
         """The columns for people."""
-        return [column for column in self.there if self._is_shown(column, wide)]
+        return [Shown(c, c.form.unit_for(self.frame[c.key])) for c in self.there if self._is_shown(c, wide)]
 
     def _is_shown(self, column: Column, wide: bool) -> bool:
         absent = column.optional and self.frame[column.key].null_count() == self.frame.height
@@ -108,26 +134,46 @@ class Table:
     def cells(self, most: int | None = None, wide: bool = True) -> list[list[str]]:
         """The rows as people read them."""
         shown = self.shown(wide)
-        rows = self.frame.head(self.frame.height if most is None else most).select(c.key for c in shown)
-        return [[column.cell(value) for column, value in zip(shown, row, strict=True)] for row in rows.iter_rows()]
+        return [[one.cell(value) for one, value in zip(shown, row, strict=True)] for row in self._values(shown, most)]
 
-    def lines(self, most: int = MOST, wide: bool = False) -> list[str]:
+    def _values(self, shown: Sequence[Shown], most: int | None) -> Iterator[tuple[object, ...]]:
+        rows = self.frame.head(self.frame.height if most is None else most)
+        return rows.select(one.column.key for one in shown).iter_rows()
+
+    def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain) -> list[str]:
         """As aligned text."""
         shown = self.shown(wide)
         rows = [[short(cell) for cell in row] for row in self.cells(most, wide)]
-        lines = aligned([[column.heading for column in shown], *rows], [column.form.right for column in shown])
+        colours = [["heading"] * len(shown)]
+        colours += [[one.colour(v) for one, v in zip(shown, row, strict=True)] for row in self._values(shown, most)]
+        lines = aligned([[one.heading for one in shown], *rows], [one.right for one in shown], colours, paint)
         if self.frame.height > most:
             lines.append(f"  … and {self.frame.height - most:,} more rows")
         return lines
 
     def heads(self) -> list[dict[str, object]]:
         """The columns as page/table.js takes them, beside `rows()`."""
-        return [{"key": c.name, "title": c.heading, "show": c.form.name, "right": c.form.right} for c in self.shown()]
+        return [
+            {
+                "key": one.column.name,
+                "title": one.heading,
+                "show": one.column.form.name,
+                "right": one.right,
+                "per": one.unit.worth if one.unit else 1,
+                "words": dict(one.column.form.words),
+            }
+            for one in self.shown()
+        ]
 
     def facts(self) -> Table:
         """One row upright: a line per column with its name and its value."""
-        values = self.cells(1)[0]
-        pairs = [(c.heading, value) for c, value in zip(self.shown(), values, strict=True) if value != NOTHING]
+        shown = self.shown()
+        [values] = self._values(shown, 1)
+        pairs = [
+            (one.column.called, one.column.form.alone(value))
+            for one, value in zip(shown, values, strict=True)
+            if value is not None and value == value
+        ]
         return Table(FACTS, pl.DataFrame(pairs, schema={"what": pl.String, "value": pl.String}, orient="row"))
 
     def sorted_by(self, key: str) -> Table:
@@ -151,14 +197,37 @@ def _form(name: str, dtype: pl.DataType) -> Form:
     return NUMBER if dtype.is_numeric() else TEXT
 
 
-def aligned(rows: Sequence[Sequence[str]], right: Iterable[bool]) -> list[str]:
-    """Rows of cells as lines of even columns, some to the right."""
-    sides = list(right)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, sides, strict=True)).rstrip()
-        for row in rows
+def aligned(
+    rows: Sequence[Sequence[str]],
+    right: Iterable[bool],
+    colours: Sequence[Sequence[str]] = (),
+    paint: Paint = plain,
+) -> list[str]:
+    """Rows of cells as lines of even columns, some to the right, where points stand below one another."""
+    columns = [
+        _to_the_right(cells) if side else [cell.ljust(max(map(len, cells))) for cell in cells]
+        for cells, side in zip(zip(*rows, strict=True), right, strict=True)
     ]
+    lines = list(zip(*columns, strict=True))
+    if not colours:
+        return ["  " + "  ".join(line).rstrip() for line in lines]
+    painted = (
+        [paint(c, how) for c, how in zip(line, hows, strict=True)] for line, hows in zip(lines, colours, strict=True)
+    )
+    return ["  " + "  ".join(line).rstrip() for line in painted]
+
+
+def _to_the_right(cells: Sequence[str]) -> list[str]:
+    """A heading and numbers below it, their points in one line; what ends in a word or a sign ends the line."""
+    heading, *numbers = cells
+    decimals = [len(cell) - 1 - cell.rfind(".") if NUMERIC.fullmatch(cell) and "." in cell else -1 for cell in numbers]
+    most = max(decimals, default=-1)
+    padded = [
+        cell + " " * (most - there) if NUMERIC.fullmatch(cell) else cell
+        for cell, there in zip(numbers, decimals, strict=True)
+    ]
+    width = max(map(len, [heading, *padded]))
+    return [cell.rjust(width) for cell in (heading, *padded)]
 
 
 class Tabular(ABC):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds, percent, short
+from npuscope.analysis.forms import duration, percent, short
 from npuscope.analysis.graph_capture import graph_capture
 from npuscope.analysis.hidden_exposed import Communication, Copies, when_ran
 from npuscope.analysis.ledger import Scheduling
@@ -158,7 +158,7 @@ def _flight(ledger: Scheduling) -> str:
     overhead = "" if ledger.overhead is None else f", {percent(ledger.overhead)} of dispatch→finish is not run"
     return (
         f"; {ledger.in_flight:.1f} tasks in flight on {ledger.cores} cores, one task per "
-        f"{microseconds(ledger.ns_per_task)} µs{overhead}"
+        f"{duration(ledger.ns_per_task)}{overhead}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from npuscope.analysis.forms import worded
 from npuscope.analysis.readiness import Readiness
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.intervals import Ints
@@ -29,6 +30,22 @@ REASONS = (
 )
 SCHEDULING = ("FIN", "dispatch", "pickup", "FIN+dispatch+pickup")  # what a faster scheduler would shorten
 PARTS = ("run", *REASONS)
+IN_WORDS = {  # what people read; programs rely on the reasons
+    "run": "running tasks",
+    "dependency": "waiting for a task that still runs",
+    "FIN": "waiting for the scheduler to notice an end",
+    "dispatch": "ready, not handed out yet",
+    "pickup": "handed out, not started yet",
+    "starved": "nothing ready to run",
+    "edge": "before the first or after the last task",
+    "FIN+dispatch+pickup": "waiting for the scheduler",
+    "dependency+FIN+dispatch+starved": "not handed out yet, why is not recorded",
+    "dependency+pickup": "launched, not started yet",
+    "dependency+dispatch+pickup": "idle, when it was launched is not recorded",
+    "dependency+FIN+dispatch+pickup+starved": "idle, why is not recorded",
+}
+REASON = worded(IN_WORDS)  # a reason, or run
+WAIT = worded({f"wait: {reason}": words for reason, words in IN_WORDS.items()})  # a wait among other things
 _ON_CORES = ("dependency+FIN+dispatch+starved", "pickup", "dependency+FIN+dispatch+pickup+starved")
 _ON_STREAMS = ("dispatch", "dependency+pickup", "dependency+dispatch+pickup")
 

@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import TEXT, TIME, microseconds
+from npuscope.analysis.forms import TEXT, TIME, change_of_time, duration
 from npuscope.analysis.matching import Match
 from npuscope.analysis.path import CriticalPath
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.traffic import tensor_bytes
-from npuscope.analysis.waits import REASONS
+from npuscope.analysis.waits import REASONS, WAIT
 from npuscope.analysis.work import Work
 from npuscope.trace.interval_sets import sum_by
 from npuscope.trace.intervals import Ints
@@ -39,8 +39,8 @@ BARS = Columns(
     "compare.waterfall",
     "A part of the gap; they sum to the wall of B minus that of A.",
     (
-        Column("part", TEXT, "where the time comes from"),
-        Column("ns", TIME, "more (or less) time in B", title="gap"),
+        Column("part", WAIT, "where the time comes from", title="where the time comes from"),
+        Column("ns", TIME, "more (or less) time in B", title="B − A", more_is="worse"),
     ),
 )
 KERNELS = Columns(
@@ -73,9 +73,9 @@ class Waterfall(Tabular):
         return {"waterfall": Table(BARS, self.bars), "waterfall_kernels": Table(KERNELS, self.kernels)}
 
     def title(self) -> str:
-        a, b = (microseconds(wall) for wall in self.wall)
-        along = "critical paths" if self.kind == "chain" else "covers of the timelines"
-        return f"waterfall: {a} → {b} µs, a gap of {microseconds(self.gap_ns)} µs along the {along}"
+        a, b = (duration(wall) for wall in self.wall)
+        along = "critical paths" if self.kind == "chain" else "timelines, since dependencies are missing"
+        return f"{a} → {b}: {change_of_time(self.gap_ns)} along the {along}"
 
 
 def waterfall_of(

@@ -13,34 +13,10 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
-from npuscope.cli import (
-    align,
-    calibrate,
-    check,
-    compare,
-    convert,
-    demo,
-    device,
-    doctor,
-    formats,
-    forward,
-    gate,
-    graph,
-    info,
-    memory,
-    ops,
-    predict,
-    rank,
-    report,
-    roofline,
-    run,
-    simulate,
-    sweep,
-    tpot,
-    view,
-    whatif,
-)
+from npuscope.cli import device
+from npuscope.cli.grouped import GROUPS, Grouped, name_of, summary_of
 from npuscope.errors import NpuscopeError
+from npuscope.paint import paint_for
 
 app = typer.Typer(
     name="npuscope",
@@ -49,16 +25,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=Grouped,
 )
-EXPLAIN = (report, view, compare, whatif, gate)
-FORWARD_PASSES = (forward, roofline, predict, align)
-PROGRAMS = (run, check, memory, graph, simulate, rank, sweep, tpot, calibrate, ops)
-CAPTURES = (info, doctor, convert, formats, demo)
-for module in (*EXPLAIN, *FORWARD_PASSES, *PROGRAMS, *CAPTURES):
+for module in (module for modules in GROUPS.values() for module in modules if module is not device):
     kind = getattr(module, "Command", None)  # a parser of its own
-    app.command(name=module.__name__.rpartition(".")[2], help=module.__doc__, cls=kind)(module.command)
+    app.command(name=name_of(module), help=module.__doc__, short_help=summary_of(module), cls=kind)(module.command)
 
-app.add_typer(device.app, name="device")
+app.add_typer(device.app, name="device", short_help=summary_of(device))
 
 
 def _print_version(wanted: bool) -> None:
@@ -86,7 +59,7 @@ def main() -> None:
     try:
         app()
     except NpuscopeError as error:
-        print(f"npuscope: {error}", file=sys.stderr)
+        _tell(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -94,13 +67,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # what readers and writers did not foresee about files
-        print(f"npuscope: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+        _tell(f"{error.filename or 'a file'}: {error.strerror or error}.")
         sys.exit(2)
     except MemoryError:
-        print(
-            "npuscope: not enough memory for this capture. Read a part of it, or convert it in parts.",
-            file=sys.stderr,
-        )
+        _tell("not enough memory for this capture. Read a part of it, or convert it in parts.")
         sys.exit(2)
     except Exception as error:
         _admit(error)
@@ -108,6 +78,11 @@ def main() -> None:
         if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
             raise
         _admit(error)
+
+
+def _tell(what: str) -> None:
+    """Why a command ends, on stderr."""
+    print(f"{paint_for(sys.stderr)('npuscope:', 'error')} {what}", file=sys.stderr)
 
 
 def _leave(*_: object) -> None:
@@ -121,9 +96,8 @@ def _admit(error: BaseException) -> None:
     if os.environ.get("NPUSCOPE_DEBUG"):
         raise error
     told = " ".join(str(error).split())[:300]
-    print(
-        f"npuscope: a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
-        "Set NPUSCOPE_DEBUG=1 for the traceback and please report it.",
-        file=sys.stderr,
+    _tell(
+        f"a bug in npuscope, not in your capture ({type(error).__name__}: {told}). "
+        "Set NPUSCOPE_DEBUG=1 for the traceback and please report it."
     )
     sys.exit(1)

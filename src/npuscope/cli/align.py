@@ -1,4 +1,6 @@
-"""Lay a predicted forward pass beside a measured one, kernel by kernel: matched, missing, extra, and every error.
+"""Lay a predicted forward pass beside a measured one.
+
+Kernel by kernel: matched, missing, extra, and every error.
 
 PREDICTED is an npuscope prediction, a Chrome trace (TensorCast's, or any) or a CSV with a kernel and a time column;
 MEASURED a kernel table or another capture of one pass.

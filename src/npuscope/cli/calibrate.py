@@ -1,4 +1,6 @@
-"""Fit a device file to your own machine and runtime: captures of a program in, a TOML file for --device out.
+"""Fit a device file to your own machine, from captures.
+
+Captures of a program in, a TOML file for --device out.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Check a tile program with no NPU: does it fit on chip, is it safe to schedule, what does it waste.
+"""Check a tile program: does it fit, is it safe, what is wasted.
+
+With no NPU.
 
 Examples:
 

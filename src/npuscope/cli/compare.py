@@ -1,4 +1,6 @@
-"""Compare traces: two in detail, with the gap split into its causes; three and more as a trend.
+"""Compare traces: what got slower or faster, and where.
+
+Two in detail, with the difference split into its causes; three and more as a trend.
 
 Examples:
 

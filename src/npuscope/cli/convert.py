@@ -1,4 +1,6 @@
-"""Read any capture and write it in another format, chosen by the ending of OUT.
+"""Read any capture and write it in another format.
+
+The format is chosen by the ending of OUT.
 
 Examples:
 

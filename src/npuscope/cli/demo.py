@@ -1,4 +1,6 @@
-"""Make small captures of decode (two runs of a tile program, a kernel table) and explain one of the runs.
+"""Make small captures to try things on, and explain one.
+
+Two runs of a tile program, a kernel table and a model's config.
 
 Example:
 

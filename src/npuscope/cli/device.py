@@ -1,4 +1,6 @@
-"""The chips that npuscope knows: every constant with its unit, how sure it is and where it comes from.
+"""The chips that npuscope knows, with every constant's source.
+
+Every constant with its unit, how sure it is and where it comes from.
 
 Examples:
 
@@ -25,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 
 @app.command("list")
 def list_(json: JsonFlag = False) -> None:
-    """The names of all chips, and whether programs can be checked and simulated on them."""
+    """The names of all chips, and what can be done for each."""
     from npuscope.device.chip import load, names
     from npuscope.report.device import chips
 

@@ -1,4 +1,4 @@
-"""Say what is wrong with a capture and which numbers that touches.
+"""What is wrong with a capture, and which numbers that touches.
 
 Examples:
 

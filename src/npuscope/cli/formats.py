@@ -1,4 +1,4 @@
-"""List the captures npuscope reads and the formats it writes."""
+"""The captures that npuscope reads and the formats it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cut forward passes out of a capture or a profiler root: list them, their layers, what disturbed them; export them.
+"""Find the forward passes of a capture: layers, disturbances.
+
+Cuts them out of a capture or of a profiler's folder of many ranks; lists and exports them.
 
 Examples:
 

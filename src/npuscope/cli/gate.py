@@ -1,4 +1,6 @@
-"""Hold captures against a budget: exit code 1 where a limit is broken, and a Markdown table for a pull request.
+"""Hold captures against a budget, for continuous integration.
+
+Exit code 1 where a limit is broken, and a Markdown table for a pull request.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Run a tile program with no NPU and show its task graph: tasks, blocks and work per kernel, and why tasks wait.
+"""The task graph of a tile program: who waits for whom, why.
+
+Tasks, blocks and work per kernel, with no NPU.
 
 Examples:
 

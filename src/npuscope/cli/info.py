@@ -1,4 +1,6 @@
-"""Say what a capture is, what is in it, and what reading it dropped, repaired or marked.
+"""What a capture is and what is in it.
+
+And what reading it dropped, repaired or marked.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Does a tile program fit on chip, with no NPU: what every kernel takes of each memory, and which tiles fill it.
+"""What every kernel takes of each memory on chip.
+
+Does it fit, and which tiles fill it, with no NPU.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""The ops of the tile language: what each does, on which unit, what it costs and how sure that is.
+"""The ops of the tile language: unit, cost, how sure.
+
+What each does, on which unit, what it costs and how sure that is.
 
 Examples:
 

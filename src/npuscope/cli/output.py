@@ -102,9 +102,12 @@ def _finite(data: object) -> object:
 
 def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
     """A report as text on stdout, then the files that were written."""
+    import sys
+
+    from npuscope.paint import paint_for
     from npuscope.report.document import as_text
 
-    print_text(as_text(parts), written)
+    print_text(as_text(parts, paint_for(sys.stdout)), written)
 
 
 def print_text(text: str, written: Iterable[str] = ()) -> None:

@@ -1,4 +1,6 @@
-"""Predict the kernels of a forward pass and their times from a model's config.json, without a capture.
+"""Predict a forward pass from a model's config.json.
+
+Its kernels and their times, without a capture.
 
 Examples:
 

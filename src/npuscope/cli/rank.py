@@ -1,4 +1,6 @@
-"""Which of several tile programs is fastest on the chip, and why: all simulated, in parallel.
+"""Which of several tile programs is fastest, and why.
+
+All simulated, in parallel.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Explain a trace: the verdict, who was busy, who waited for what, scheduling, fan-out, the critical path.
+"""Explain a trace: what bounds it, who waited, and for what.
+
+Who was busy, who waited for whom, what scheduling cost, how work fans out, the critical path.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Price every kernel against the chip: which are far from what it can do, and what that is worth per step.
+"""How far every kernel is from what the chip can do.
+
+Which are far from it, and what that is worth per step.
 
 Examples:
 

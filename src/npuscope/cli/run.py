@@ -1,4 +1,6 @@
-"""Run a tile program with no NPU: right numbers, and what it did. PyPTO's names are served where it is not installed.
+"""Run a tile program on the CPU: are its numbers right?
+
+PyPTO's names are served where it is not installed.
 
 Examples:
 

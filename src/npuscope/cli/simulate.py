@@ -1,4 +1,6 @@
-"""What would a tile program cost on the chip: time, tasks, what bounds it, and the report of the simulated run.
+"""Time a tile program on a model of the chip.
+
+Time, tasks, what bounds it, and the report of the simulated run.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Try all combinations of a tile program's settings on the chip's model: which is fastest, and why.
+"""Try all combinations of a tile program's settings.
+
+On the chip's model: which is fastest, and why.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Simulate decode steps over a growing context: ms per token, tasks, run and scheduling time, groups by area.
+"""Time per token of a decode program over a growing context.
+
+Simulated decode steps: ms per token, tasks, run and scheduling time, groups by area.
 
 Examples:
 

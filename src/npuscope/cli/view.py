@@ -1,4 +1,6 @@
-"""Look at a trace in the browser: the report, and the same trace in the Perfetto UI. Works offline, on loopback only.
+"""Look at a trace in the browser, and in the Perfetto UI.
+
+The report and the same trace in the Perfetto UI. Works offline, on loopback only.
 
 Examples:
 

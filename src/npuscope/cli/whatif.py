@@ -1,4 +1,6 @@
-"""What would a change buy? A trace's task graph is replayed, a tile program is simulated again, with the change.
+"""What a change would buy, in a trace or in a tile program.
+
+A trace's task graph is replayed, a tile program is simulated again, with the change.
 
 Examples:
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.forward.calls import Call
@@ -135,7 +135,7 @@ class Prediction(Tabular):
         return sum(e.ns is None for e in self.estimates)
 
     def title(self) -> str:
-        return f"{self.model.title} {self.run.phase} on {self.device.name}: {microseconds(self.total_ns)} µs"
+        return f"{self.model.title} {self.run.phase} on {self.device.name}: {duration(self.total_ns)}"
 
     def assumptions(self) -> list[str]:
         """What the number rests on, in sentences."""

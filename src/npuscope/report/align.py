@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.forms import microseconds, percent
+from npuscope.analysis.forms import duration, percent
 from npuscope.forward.align.alignment import Alignment, Scope
 from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.drawings.ribbons import ribbons
@@ -55,9 +55,9 @@ def _metrics(a: Alignment) -> list[str]:
     m6 = "–" if m.m6 is None else f"{m.m6:.4f}"
     window = "both from the first to the last call they share" if a.ordered else "all of both sides"
     lines = [
-        f"honest M6 {honest}: union of predicted time {microseconds(a.predicted.window_ns)} µs over union of measured "
-        f"device time {microseconds(a.measured.window_ns)} µs, {window}",
-        f"M6 as published {m6}: {microseconds(m.m6_numerator_ns)} µs over {microseconds(m.m6_denominator_ns)} µs",
+        f"honest M6 {honest}: union of predicted time {duration(a.predicted.window_ns)} over union of measured "
+        f"device time {duration(a.measured.window_ns)}, {window}",
+        f"M6 as published {m6}: {duration(m.m6_numerator_ns)} over {duration(m.m6_denominator_ns)}",
     ]
     told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
             if getattr(m, name) is not None]  # fmt: skip
@@ -97,11 +97,9 @@ def _scope_notes(name: str, scope: Scope) -> list[str]:
         calls, ns = getattr(scope, side)
         if ns:
             where = "before the first" if side == "before" else "after the last"
-            found.append(
-                f"the {name} has {calls:,} calls, {microseconds(ns)} µs, {where} shared call: not in honest M6"
-            )
+            found.append(f"the {name} has {calls:,} calls, {duration(ns)}, {where} shared call: not in honest M6")
     found += [
-        f"the {name} has {rows:,} rows, {microseconds(ns)} µs, left out: {reason}"
+        f"the {name} has {rows:,} rows, {duration(ns)}, left out: {reason}"
         for reason, (rows, ns) in scope.left_out.items()
     ]
     return found

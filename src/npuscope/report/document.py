@@ -15,6 +15,7 @@ from importlib.resources import files
 
 from npuscope.analysis.forms import printable, short
 from npuscope.analysis.table import MOST, Table
+from npuscope.paint import Paint, plain
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
@@ -45,10 +46,11 @@ class Heading:
 
 @dataclass(frozen=True)
 class Say:
-    """A sentence; the verdict is strong."""
+    """A sentence; the verdict is strong. `kind` is how a terminal colours it (paint.py)."""
 
     words: str
     strong: bool = False
+    kind: str = ""
     where: In = In.ALL
 
 
@@ -92,12 +94,12 @@ class Marked:
 Part = Heading | Say | Notes | Rows | Drawing | Marked
 
 
-def as_text(parts: Iterable[Part]) -> str:
+def as_text(parts: Iterable[Part], paint: Paint = plain) -> str:
     """Blocks with a blank line between; what follows a heading, and sentences or notes in a row, are one block."""
     blocks: list[list[str]] = []
     before: Part | None = None
     for part in parts:
-        lines = _lines(part) if In.TEXT in part.where else []
+        lines = _lines(part, paint) if In.TEXT in part.where else []
         if not lines:
             continue
         joined = isinstance(before, Heading) or (isinstance(part, Say | Notes) and type(part) is type(before))
@@ -109,14 +111,17 @@ def as_text(parts: Iterable[Part]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _lines(part: Part) -> list[str]:
+def _lines(part: Part, paint: Paint) -> list[str]:
     match part:
-        case Heading(words) | Say(words):
-            return [printable(line) for line in words.splitlines()]
+        case Heading(words):
+            return [paint(printable(line), "heading") for line in words.splitlines()]
+        case Say(words, strong, kind):
+            what = kind or ("headline" if strong else "")
+            return [paint(printable(line), what) for line in words.splitlines()]
         case Notes(lines, mark):
             return [f"  {mark}{printable(line)}" for line in lines]
         case Rows(table):
-            return table.lines(part.text, part.wide)
+            return table.lines(part.text, part.wide, paint)
         case Drawing() | Marked():
             return []
 
@@ -147,8 +152,8 @@ def _markdown(part: Part) -> str:
 
 def _markdown_table(table: Table, most: int | None) -> str:
     columns = table.shown()
-    lines = ["| " + " | ".join(marked_down(column.heading) for column in columns) + " |"]
-    lines.append("|" + "|".join("---:" if column.form.right else "---" for column in columns) + "|")
+    lines = ["| " + " | ".join(marked_down(one.heading) for one in columns) + " |"]
+    lines.append("|" + "|".join("---:" if one.right else "---" for one in columns) + "|")
     for row in table.cells(most):
         lines.append("| " + " | ".join(marked_down(short(cell, MARKDOWN_CELL)) for cell in row) + " |")
     hidden = table.frame.height - (most or table.frame.height)
@@ -205,8 +210,8 @@ def _html_table(table: Table, most: int) -> str:
     if table.frame.is_empty():
         return '<p class="soft">Nothing.</p>'
     columns = table.shown()
-    sides = [' class="number"' if column.form.right else ' class="name"' for column in columns]
-    head = "".join(f"<th{side}>{html(column.heading)}</th>" for column, side in zip(columns, sides, strict=True))
+    sides = [' class="number"' if one.right else ' class="name"' for one in columns]
+    head = "".join(f"<th{side}>{html(one.heading)}</th>" for one, side in zip(columns, sides, strict=True))
     body = "".join(
         "<tr>" + "".join(_html_cell(cell, side) for cell, side in zip(row, sides, strict=True)) + "</tr>"
         for row in table.cells(most)

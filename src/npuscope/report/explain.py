@@ -9,7 +9,7 @@ import polars as pl
 from npuscope.analysis.budget import Gate
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import microseconds, percent
+from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
@@ -66,7 +66,7 @@ def _captured(e: Explanation, lanes: str) -> list[str]:
     told = [
         f"Capture: {meta.records:,} records ({meta.format}), {e.trace.slices.height:,} slices on "
         f"{e.trace.lanes.height:,} channels; lanes with device work: {lanes or 'none'}.",
-        f"Device: {meta.device or 'not told by the capture'}; window {microseconds(e.work.wall)} µs.",
+        f"Device: {meta.device or 'not told by the capture'}; window {duration(e.work.wall)}.",
     ]
     return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
 
@@ -79,12 +79,12 @@ def _besides_compute(e: Explanation) -> list[str]:
 def headline(e: Explanation) -> list[str]:
     """The numbers beside the verdict."""
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
-    running, window, s = percent(e.busy.running), microseconds(e.work.wall), e.scheduling
-    lines = [f"window {window} µs, any work running {running} of it; busy: {units or 'nothing'}"]
+    running, window, s = percent(e.busy.running), duration(e.work.wall), e.scheduling
+    lines = [f"window {window}, any work running {running} of it; busy: {units or 'nothing'}"]
     records = f"{s.tasks:,} task records of {s.launches:,} tasks" if s.tasks != s.launches else f"{s.tasks:,} tasks"
-    lines.append(f"{records}, one per {microseconds(s.ns_per_task)} µs, mean run {microseconds(s.mean_run_ns)} µs")
+    lines.append(f"{records}, one per {duration(s.ns_per_task)}, mean run {duration(s.mean_run_ns)}")
     if s.mean_dispatch_to_finish_ns is not None:
-        told = f"dispatch→finish {microseconds(s.mean_dispatch_to_finish_ns)} µs"
+        told = f"dispatch→finish {duration(s.mean_dispatch_to_finish_ns)}"
         told += "" if s.overhead is None else f", overhead {percent(s.overhead)}"
         told += f" ({percent(s.queued)} queued behind a running task)" if s.queued and s.queued > 0.01 else ""
         lines.append(f"{told}; {s.in_flight or 0:.1f} in flight on {s.cores} cores")

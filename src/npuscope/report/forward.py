@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds, short
+from npuscope.analysis.forms import duration, short
 from npuscope.forward.passes.ranks import Ranks
 from npuscope.forward.passes.skew import RankPasses
 from npuscope.forward.passes.statistics import Statistics
@@ -53,7 +53,7 @@ def _flags(rank: RankPasses) -> list[str]:
     lines = [f"pass {index}: {reason}" for index, reasons in told for reason in reasons]
     rows, ns = rank.about["outside"], rank.about["outside_ns"]
     if isinstance(rows, int) and isinstance(ns, int) and rows:
-        lines.append(f"in no pass: {rows:,} rows, {microseconds(ns)} µs of device time")
+        lines.append(f"in no pass: {rows:,} rows, {duration(ns)} of device time")
     return lines
 
 
@@ -81,10 +81,10 @@ def _layers(layers: pl.DataFrame) -> Iterator[str]:
     """What a layer takes, and the odd ones with the kernel that makes them so."""
     if layers.is_empty():
         return
-    yield f"a layer takes {microseconds(float(np.median(layers['p50_ns'].to_numpy())))} µs of device time (median)"
+    yield f"a layer takes {duration(float(np.median(layers['p50_ns'].to_numpy())))} of device time (median)"
     odd = layers.filter("odd")
     for layer, p50, name, above in odd.select("layer", "p50_ns", "farthest", "farthest_ns").iter_rows():
-        why = f"{short(name)} takes {microseconds(above)} µs more than in other layers"
-        yield f"layer {layer} is odd: {microseconds(p50)} µs; {why}"
+        why = f"{short(name)} takes {duration(above)} more than in other layers"
+        yield f"layer {layer} is odd: {duration(p50)}; {why}"
     if odd.is_empty():
         yield "no layer stands out"

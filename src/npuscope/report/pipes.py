@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import levels, microseconds
+from npuscope.analysis.forms import duration, levels
 from npuscope.analysis.table import aligned, all_rows
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, Part, Rows, Say
@@ -20,12 +20,12 @@ def pipes(file: str, block: Inside) -> Iterator[Part]:
     memory = f"memory {block.slow:.2f}x as slow as alone on the chip" if block.slow > 1.005 else "memory as alone"
     tables = block.tables()
     yield Say(
-        f"{file}: {block.kernel}, {of}: {microseconds(block.timing.duration)} µs, {memory}, "
+        f"{file}: {block.kernel}, {of}: {duration(block.timing.duration)}, {memory}, "
         f"{many(len(block.lane.pipe), 'instruction')}"
     )
     yield Rows(tables["pipes"])
     drawn = aligned([(name, levels(shares)) for name, shares in block.over_time(COLUMNS).items()], (False, False))
-    yield Heading(f"how busy over time, a column is {microseconds(block.timing.duration / COLUMNS)} µs")
+    yield Heading(f"how busy over time, a column is {duration(block.timing.duration / COLUMNS)}")
     yield Say("\n".join(drawn))
     if tables["waits"].frame.height:
         yield Heading("who waited longest, and for whom (a pipe's result, its issue, a free slot)")

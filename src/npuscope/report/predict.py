@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.llm.prediction import Prediction
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 
@@ -25,7 +25,7 @@ def _headline(prediction: Prediction) -> str:
     tokens = f"batch {run.batch}" if run.phase == "decode" else f"{run.tokens:,} tokens"
     spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
     how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
-    time = f"{microseconds(prediction.total_ns)} µs in {len(prediction.kernels):,} kernels"
+    time = f"{duration(prediction.total_ns)} in {len(prediction.kernels):,} kernels"
     told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
     told += f", without {prediction.unknown:,} that have no price" if prediction.unknown else ""
     return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"

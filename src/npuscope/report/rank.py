@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import microseconds, percent, short
+from npuscope.analysis.forms import duration, percent, short
 from npuscope.report.counted import many
 from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.drawings.variants import charts, without_names
 from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told
-from npuscope.simulate.results import Fullest, Outcome, against_first, variant_table, wall_estimate
-from npuscope.simulate.variants import Variant, best_by_setting
+from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
+from npuscope.study.variants import Variant, best_by_setting
 
 WIDTH = 100  # characters of a line
 
@@ -92,7 +92,7 @@ def _failures(failed: Sequence[Outcome], most: int) -> list[str]:
 
 def _best(best: dict[str, int | None]) -> str:
     order = sorted(best.items(), key=lambda one: (one[1] is None, one[1] or 0))
-    return ", ".join(f"{value}: {'cannot run' if ns is None else microseconds(ns)}" for value, ns in order)
+    return ", ".join(f"{value}: {'cannot run' if ns is None else duration(ns)}" for value, ns in order)
 
 
 def why(slower: Outcome, winner: Outcome, comparison: Comparison) -> Iterator[Part]:

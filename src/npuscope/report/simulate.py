@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from npuscope.analysis.busy_idle import Busy
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.check.findings import Finding
 from npuscope.report import anchor as anchor_report
 from npuscope.report import noticed
@@ -37,7 +37,7 @@ def simulate(
     how = "simulated" if anchored is None else "simulated on top of a capture"
     where = f"{file}: {program.recording.program} on {program.device.name}, {how}"
     shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
-    waited = f"the orchestrator waited {microseconds(round(bound.ring_wait_ns))} µs for room in its rings"
+    waited = f"the orchestrator waited {duration(round(bound.ring_wait_ns))} for room in its rings"
     yield Heading(f"{where}: {wall_told(simulated, anchored)}, {counts}\n{bound}")
     yield Notes(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from npuscope.analysis.forms import Form
+from npuscope.analysis.forms import TIMES, Form, figures
 from npuscope.simulate.misses import Basis
 from npuscope.simulate.uncertainty import Against, Estimate
 
@@ -57,12 +57,12 @@ def _compared(value: object) -> str:
 
 
 def _span(value: object) -> str:
-    return " to ".join(three(one / 1e3) for one in value) if isinstance(value, list | tuple) else str(value)
+    return " to ".join(figures(one) for one in value) if isinstance(value, list | tuple) else str(value)
 
 
 INTERVAL = Form("text", "object", _interval)  # as Estimate.as_dict() has it
 COMPARED = Form("text", "object", _compared)  # as Against.as_dict() has it
-SPAN = Form("text", "[low, high], ns", _span, "µs")
+SPAN = Form("text", "[low, high], ns", _span, TIMES)
 
 
 def basis_told(one: Basis, coverage: float, asked: str) -> str:

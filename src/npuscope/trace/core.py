@@ -130,9 +130,9 @@ class Trace:
         return Trace(slices, lanes, edges, counters, replace(self.meta, dropped=dropped))
 
     def without_duplicates(self) -> Trace:
-        """The trace without the rows that tell another row's work again, so that sums count everything once."""
+        """The trace without the rows that list another row's work a second time, so that sums count everything once."""
         once = pl.col("duplicate_of").is_null()
-        return self._keep(once, self.lanes, self.counters, "tells another row's work again")
+        return self._keep(once, self.lanes, self.counters, "lists another row's work a second time")
 
     def with_args(self, *names: str) -> Trace:
         """The trace with the named fields of the JSON column `args` as columns of their own (text, null if absent)."""

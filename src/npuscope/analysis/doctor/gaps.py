@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.symptom import Severity, Symptom, microseconds
+from npuscope.analysis.doctor.symptom import Severity, Symptom
+from npuscope.analysis.forms import duration
 from npuscope.analysis.graph_capture import graph_capture
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.core import Trace
@@ -44,7 +45,7 @@ def steps(trace: Trace) -> Iterator[Symptom]:
     odd = per_step.filter(pl.col("span") > OUTLIER * middle)
     if odd.height:
         effect = "A mean over all steps is pulled up; the first step is seldom typical."
-        example = f"step {odd['step'][0]}: {microseconds(int(odd['span'][0]))}, median {microseconds(int(middle))}"
+        example = f"step {odd['step'][0]}: {duration(int(odd['span'][0]))}, median {duration(int(middle))}"
         yield Symptom(
             "step-outlier", "warning", f"step longer than {OUTLIER} times the median", odd.height, effect, example
         )
@@ -127,7 +128,7 @@ def cut_off(trace: Trace) -> Iterator[Symptom]:
     for reason in CUT_OFF:
         count = trace.meta.dropped.get(reason, 0) + trace.meta.marked.get(reason, 0)
         if count:
-            effect = "The capture ended, or a buffer filled, while this was under way."
+            effect = "The capture ended, or a buffer filled, while this ran."
             yield Symptom("cut-off", "warning", reason, count, effect)
 
 

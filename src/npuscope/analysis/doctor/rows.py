@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.symptom import Severity, Symptom, describe, microseconds
-from npuscope.analysis.forms import printable
+from npuscope.analysis.doctor.symptom import Severity, Symptom, describe
+from npuscope.analysis.forms import duration, printable
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import crossing
 from npuscope.trace.readers.kernel_details import ALIASES
@@ -57,10 +57,12 @@ def duplicates(trace: Trace) -> Iterator[Symptom]:
     """Rows that tell one piece of work twice."""
     rows = trace.slices.select("dur", "duplicate_of").with_row_index("row").drop_nulls("duplicate_of")
     if rows.height:
-        twice = microseconds(int(rows["dur"].cast(pl.Int128).sum()))
+        twice = duration(int(rows["dur"].cast(pl.Int128).sum()))
         effect = f"A plain sum of durations counts {twice} twice; analyses skip rows with duplicate_of."
         example = describe(trace, int(rows["row"][0]))
-        yield Symptom("duplicates", "warning", "row tells another row's work again", rows.height, effect, example)
+        yield Symptom(
+            "duplicates", "warning", "row that lists another row's work a second time", rows.height, effect, example
+        )
 
 
 def idle_cores(trace: Trace) -> Iterator[Symptom]:

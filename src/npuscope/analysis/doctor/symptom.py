@@ -7,8 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis import forms
-from npuscope.analysis.forms import COUNT, TEXT
+from npuscope.analysis.forms import COUNT, TEXT, moment
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.trace.core import Trace
 
@@ -70,11 +69,7 @@ def describe(trace: Trace, row: int) -> str:
     """A slice in words: its kernel, lane, and time since the trace began."""
     lane, start, kernel = trace.slices.select("lane", "start", "kernel").row(row)
     names = trace.lanes.filter(pl.col("lane") == lane)["name"]
-    return f"{kernel} on {names[0] if len(names) else lane} at {microseconds(start - trace.span[0])}"
-
-
-def microseconds(nanoseconds: int) -> str:
-    return f"{forms.microseconds(nanoseconds)} µs"
+    return f"{kernel} on {names[0] if len(names) else lane} at {moment(start - trace.span[0])}"
 
 
 def _counted(count: int, word: str) -> str:

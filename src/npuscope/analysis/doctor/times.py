@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.doctor.symptom import Symptom, describe, microseconds
+from npuscope.analysis.doctor.symptom import Symptom, describe
+from npuscope.analysis.forms import duration
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import BELOW_NANOSECOND, NEVER_ENDED, OUT_OF_ORDER, ZERO_DURATIONS
 from npuscope.trace.schema import is_work
@@ -72,7 +73,7 @@ def clocks_of_processes(trace: Trace) -> Iterator[Symptom]:
     early = early[early > 0]
     if len(early):
         effect = "The processes' clocks differ: do not compare absolute times across them."
-        example = f"by up to {microseconds(int(early.max()))}"
+        example = f"by up to {duration(int(early.max()))}"
         yield Symptom("clock-skew", "warning", "flow arrives before it leaves", len(early), effect, example)
 
 
@@ -87,5 +88,5 @@ def clocks_of_cores(trace: Trace) -> Iterator[Symptom]:
         rows = np.flatnonzero((early > 0).fill_null(False).to_numpy())
         if len(rows):
             most = int(early.gather(rows).to_numpy().max())
-            example = f"{describe(trace, int(rows[0]))}, by up to {microseconds(most)}"
+            example = f"{describe(trace, int(rows[0]))}, by up to {duration(most)}"
             yield Symptom(id, "warning", what, len(rows), effect, example)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.analysis.table import Table, Tabular, all_rows
 from npuscope.forward.align import columns, errors
 from npuscope.forward.align.errors import Cancelling
@@ -94,17 +94,17 @@ class Alignment(Tabular):
         ratio = "not defined: no call is on both sides" if self.m6_honest is None else f"{self.m6_honest:.3f}"
         share = f" ({c.net_ns / b.sum_ns:+.1%})" if b.sum_ns else ""
         text = (
-            f"predicted {microseconds(a.sum_ns)} µs against {microseconds(b.sum_ns)} µs measured{share}; "
+            f"predicted {duration(a.sum_ns)} against {duration(b.sum_ns)} measured{share}; "
             f"{self.pairs.height:,} of {b.calls:,} measured calls matched, {self.missing.height:,} missing from the "
             f"prediction, {self.extra.height:,} extra in it; honest ratio {ratio}"
         )
         if c.cancels_ns > WORTH_A_WORD * b.sum_ns:
             pair = c.pairs[0]
-            longer, shorter = microseconds(pair.over_ns), microseconds(pair.under_ns)
+            longer, shorter = duration(pair.over_ns), duration(pair.under_ns)
             text += (
-                f". Errors cancel: families are {microseconds(c.over_ns)} µs too long and "
-                f"{microseconds(c.under_ns)} µs too short, first of all "
-                f"{pair.over} (+{longer} µs) against {pair.under} ({shorter} µs)"
+                f". Errors cancel: families are {duration(c.over_ns)} too long and "
+                f"{duration(c.under_ns)} too short, first of all "
+                f"{pair.over} (+{longer}) against {pair.under} ({shorter})"
             )
         return text + "."
 

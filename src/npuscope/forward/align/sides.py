@@ -40,7 +40,7 @@ WORDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 SHAPE_FIELDS = ("Input Shapes", "simulation_shapes", "Input Dims", "input_shapes", "shapes")
 TENSORCAST = "simulation_shapes"
-DUPLICATE, AI_CPU, ENCLOSING = "tells another row's work again", "AI_CPU", "encloses other spans"
+DUPLICATE, AI_CPU, ENCLOSING = "lists another row's work a second time", "AI_CPU", "encloses other spans"
 FREE = "takes no time, and the other side has no such kernel"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.analysis.repetition import OUTLIER
 from npuscope.trace.intervals import Ints
 
@@ -40,15 +40,15 @@ def disturbances(rows: pl.DataFrame, totals: PassTotals) -> list[list[str]]:
     )
     reasons: list[list[str]] = [[] for _ in totals.kind]
     for at, kernel, dur, usual in _slow_kernels(rows, passes).iter_rows():
-        reasons[at].append(f"{kernel} took {microseconds(dur)} µs, usually {microseconds(usual)}")
+        reasons[at].append(f"{kernel} took {duration(dur)}, usually {duration(usual)}")
     like = pl.len().over("kind") >= FEWEST
     paused = passes.filter(like & (pl.col("pause") - pl.col("usual_pause") > SHARE * pl.col("usual_union")))
     for at, pause, usual in paused.select("at", "pause", "usual_pause").iter_rows():
-        reasons[at].append(f"nothing ran for {microseconds(pause)} µs, usually at most {microseconds(usual)}")
+        reasons[at].append(f"nothing ran for {duration(pause)}, usually at most {duration(usual)}")
     slow = passes.filter(like & (pl.col("union") > OUTLIER * pl.col("usual_union")))
     for at, union, usual in slow.select("at", "union", "usual_union").iter_rows():
         if not reasons[at]:
-            reasons[at].append(f"all in all {union / usual:.2f} times the usual {microseconds(usual)} µs")
+            reasons[at].append(f"all in all {union / usual:.2f} times the usual {duration(usual)}")
     return reasons
 
 

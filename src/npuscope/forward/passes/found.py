@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.analysis.table import Table, Tabular
 from npuscope.errors import NpuscopeError
 from npuscope.forward.passes.boundaries import stretches
@@ -62,7 +62,7 @@ class Passes(Tabular):
     def title(self) -> str:
         told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
         if self.outside:
-            told += f"; {self.outside:,} rows ({microseconds(self.outside_ns)} µs) are in none"
+            told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
         return told
 
     def excluded(self, index: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from npuscope import device as devices
-from npuscope.analysis.forms import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, microseconds, percent
+from npuscope.analysis.forms import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
@@ -189,10 +189,10 @@ class Roofline(Tabular):
             return f"{self.device.title}: none of the kernel time can be priced"
         per = "per step" if self.steps else "in the capture"
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
-        lost = microseconds(self.lost_ns)
+        lost = duration(self.lost_ns)
         return (
             f"{self.device.title}: {percent(self.priced_share)} of the kernel time is priced, at "
-            f"{percent(self.efficiency)} of what the chip can do; {lost} µs {per} above its limits{together}"
+            f"{percent(self.efficiency)} of what the chip can do; {lost} {per} above its limits{together}"
         )
 
     def title(self) -> str:

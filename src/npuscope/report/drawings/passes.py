@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import legend
 
@@ -25,7 +25,7 @@ def bars(passes: pl.DataFrame) -> str:
         span = p["span_ns"]
         parts = ((COMPUTE, p["union_ns"] - p["comm_ns"]), (COMM, p["comm_ns"]), (IDLE, span - p["union_ns"]))
         wrong = [word for word, there in (("incomplete", not p["complete"]), ("disturbed", p["disturbed"])) if there]
-        title = html(f"pass {p['index']}, {p['phase']}: {microseconds(span)} µs {', '.join(wrong)}")
+        title = html(f"pass {p['index']}, {p['phase']}: {duration(span)} {', '.join(wrong)}")
         low = HEIGHT - BOTTOM
         for colour, ns in parts:
             height = max(ns, 0) / longest * (HEIGHT - BOTTOM - 10)
@@ -49,7 +49,7 @@ def points(layers: pl.DataFrame) -> str:
     for number, (layer, p50, p95, cv) in enumerate(layers.select("layer", "p50_ns", "p95_ns", "cv").iter_rows()):
         x = LEFT + (number + 0.5) * step
         middle, far = (HEIGHT - BOTTOM - ns / longest * (HEIGHT - BOTTOM - 10) for ns in (p50, p95))
-        told = f"layer {layer}: median {microseconds(p50)} µs, p95 {microseconds(p95)}, CV {cv or 0:.2f}"
+        told = f"layer {layer}: median {duration(p50)}, p95 {duration(p95)}, CV {cv or 0:.2f}"
         marks.append(
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{middle:.1f}" y2="{far:.1f}" stroke="{FAR}" stroke-width="5"/>'
             f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="4" fill="{MIDDLE}"><title>{html(told)}</title></circle>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import microseconds
+from npuscope.analysis.forms import duration
 from npuscope.forward.align.alignment import Alignment
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import legend
@@ -38,9 +38,7 @@ def _drawing(a: Alignment) -> str:
         kinds[a.pairs[column].to_numpy()] = colour
         kernels = _kernels(a, column, alone, times.height)
         top = 24 + row * GAP
-        rows.append(
-            f'<text x="4" y="{top - 6}" font-size="13">{name}, {microseconds(int(times["dur"].sum()))} µs</text>'
-        )
+        rows.append(f'<text x="4" y="{top - 6}" font-size="13">{name}, {duration(int(times["dur"].sum()))}</text>')
         rows += _ribbon(times, kinds, kernels, longest, top)
     height = 24 + GAP + ROW + 8
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="both passes">{"".join(rows)}</svg>'
@@ -51,10 +49,10 @@ def _kernels(a: Alignment, column: str, alone: pl.DataFrame, calls: int) -> list
     told = [""] * calls
     pairs = a.pairs.select(column, "kernel", "predicted_ns", "measured_ns")
     for place, kernel, ours, theirs in pairs.iter_rows():
-        told[place] = f"{kernel}: predicted {microseconds(ours)}, measured {microseconds(theirs)} µs"
+        told[place] = f"{kernel}: predicted {duration(ours)}, measured {duration(theirs)}"
     ns = "measured_ns" if "measured_ns" in alone.columns else "predicted_ns"
     for place, kernel, dur in alone.select("index", "kernel", ns).iter_rows():
-        told[place] = f"{kernel}: {microseconds(dur)} µs, only here"
+        told[place] = f"{kernel}: {duration(dur)}, only here"
     return told
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from npuscope.analysis.forms import microseconds, percent
+from npuscope.analysis.forms import duration, percent
 from npuscope.forward.roofline import Roofline
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import COLOURS, legend
@@ -98,7 +98,7 @@ def _roofs(r: Roofline, axes: _Axes, peaks: Iterable[float]) -> Iterable[str]:
 
 
 def _told(kernel: str, shapes: str | None, mean: float, limit: float, share: float) -> str:
-    return f"{kernel} {shapes or ''}: {microseconds(mean)} µs, limit {microseconds(limit)} µs ({percent(share)})"
+    return f"{kernel} {shapes or ''}: {duration(mean)}, limit {duration(limit)} ({percent(share)})"
 
 
 def _si(power: int) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuscope.analysis.forms import microseconds, percent, short
+from npuscope.analysis.forms import duration, percent, short
 from npuscope.report.document import html
 from npuscope.report.drawings.legend import COLOURS, legend
 from npuscope.simulate.bound import LIMITS
 from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told
-from npuscope.simulate.results import Outcome, against_first, wall_estimate
 from npuscope.simulate.uncertainty import Estimate
-from npuscope.simulate.variants import Variant, best_by_setting
+from npuscope.study.results import Outcome, against_first, wall_estimate
+from npuscope.study.variants import Variant, best_by_setting
 
 WIDTH, NAMES, NUMBERS, ROW = 1180, 300, 430, 20
 LINE = 'fill="none" stroke="currentColor"'
@@ -63,7 +63,7 @@ def charts(found: Sequence[Outcome], baseline: Outcome, variants: Sequence[Varia
     parts = [*_chart("Variants", bars)]
     parts.append(legend(((f"{limit}-bound", BOUND.get(limit, "gray")) for limit in present), " ".join(above)))
     for name, best in best_by_setting(variants, found).items():
-        bars = [Bar(value, ns, f"{microseconds(ns)} µs", COLOURS[0]) for value, ns in best.items() if ns is not None]
+        bars = [Bar(value, ns, f"{duration(ns)}", COLOURS[0]) for value, ns in best.items() if ns is not None]
         parts += _chart(f"{name} at its best, whatever the others are", bars)
     return "".join(parts)
 

@@ -5,12 +5,24 @@ export function micros(ns, digits = 3) {
   return (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+// Three significant digits, as `figures` of analysis/forms.py: at most four decimals, whole above a thousand.
+export function figures(value) {
+  if (value === 0) return "0";
+  const power = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(3)))));
+  const digits = Math.min(Math.max(2 - power, 0), 4);
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+// A time with the unit that fits, as `duration` of analysis/forms.py.
 export function time(ns) {
-  const size = Math.abs(ns);
-  if (size >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
-  if (size >= 1e6) return `${(ns / 1e6).toFixed(3)} ms`;
-  if (size >= 1e3) return `${(ns / 1e3).toFixed(2)} µs`;
-  return `${Math.round(ns)} ns`;
+  let value = ns, unit = "ns";
+  for (const larger of ["µs", "ms", "s"]) {
+    if (Math.abs(value) < 999.5) break;
+    value /= 1000;
+    unit = larger;
+  }
+  const text = figures(value);
+  return `${text.includes(".") ? text.replace(/\.?0+$/, "") : text} ${unit}`;
 }
 
 export function percent(share) {

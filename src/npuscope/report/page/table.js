@@ -1,6 +1,6 @@
 // Tables that sort by a click on a heading.
 
-import { clipped, element, micros, percent, whole } from "./format.js";
+import { clipped, element, figures, percent, whole } from "./format.js";
 
 const NAME = 60;  // characters of a name
 
@@ -10,8 +10,10 @@ export const SHOW = {
   list: value => value.join(", "),
   flag: value => (value ? "yes" : "no"),
   count: whole,
-  number: value => (Number.isInteger(value) ? whole(value) : value.toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 })),
-  ns: value => micros(value),
+  number: value => (Number.isInteger(value) ? whole(value) : figures(value)),
+  ns: figures,
+  bytes: figures,
+  flops: figures,
   share: percent,
   change: value => `${value < 0 ? "" : "+"}${percent(value)}`,
   ratio: value => `${value.toFixed(2)}x`,
@@ -22,7 +24,8 @@ export const SHOW = {
 
 function cell(column, row) {
   const value = row[column.key];
-  return value === null || value === undefined ? "–" : SHOW[column.show](value);
+  if (value === null || value === undefined) return "–";
+  return column.words?.[value] ?? SHOW[column.show](typeof value === "number" ? value / (column.per ?? 1) : value);
 }
 
 // One row upright: a line per column that has a value.

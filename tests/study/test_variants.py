@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
-from npuscope.simulate.variants import Variant, outcome, outcomes
+from npuscope.study.variants import Variant, outcome, outcomes
 
 # Twelve variants that each take a while to record; each leaves a line in a file when it is.
 PROGRAM = """import os

@@ -24,8 +24,8 @@ from npuscope.lower.lowering import LoweringOptions
 from npuscope.simulate.anchor.factors import Factors, anchored
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
-from npuscope.simulate.results import Fullest, Outcome, kept
 from npuscope.simulate.run import Simulated, is_compiled, simulate
+from npuscope.study.results import Fullest, Outcome, kept
 from npuscope.tile.record.rings import ring_sizes
 from npuscope.tile.script.settings import UnknownSetting
 from npuscope.tile.script.surroundings import Surroundings, heard
