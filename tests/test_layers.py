@@ -24,6 +24,8 @@ ORDER = [
     "garbage",
     "toml_file",
     "own_folder",
+    "models",
+    "plugins",
     "kernels",
     "trace",
     "device",

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
-from npuscope.cli import device
+from npuscope.cli import device, models
 from npuscope.cli.grouped import GROUPS, Grouped, name_of, summary_of
 from npuscope.errors import NpuscopeError
 from npuscope.paint import paint_for
@@ -27,11 +27,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     cls=Grouped,
 )
-for module in (module for modules in GROUPS.values() for module in modules if module is not device):
+for module in (module for modules in GROUPS.values() for module in modules if module not in (device, models)):
     kind = getattr(module, "Command", None)  # a parser of its own
     app.command(name=name_of(module), help=module.__doc__, short_help=summary_of(module), cls=kind)(module.command)
 
-app.add_typer(device.app, name="device", short_help=summary_of(device))
+for module in (device, models):  # with commands of their own
+    app.add_typer(module.app, name=name_of(module), short_help=summary_of(module))
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,7 +58,7 @@ def main() -> None:
     # an ordinary exit, so that half-written files are cleared away
     signal.signal(signal.SIGTERM, _leave)
     try:
-        app()
+        app(_with_files(sys.argv[1:]))
     except NpuscopeError as error:
         _tell(str(error))
         sys.exit(2)
@@ -78,6 +79,16 @@ def main() -> None:
         if type(error).__name__ != "PanicException":  # how Polars fails; it is no Exception
             raise
         _admit(error)
+
+
+def _with_files(words: list[str]) -> list[str]:
+    """The command line with the files of models in place of their names; what follows -- is a program's own."""
+    if not any(word.startswith("model:") for word in words):
+        return words
+    from npuscope.models import file_of
+
+    end = words.index("--") if "--" in words else len(words)
+    return [file_of(word) for word in words[:end]] + words[end:]
 
 
 def _tell(what: str) -> None:

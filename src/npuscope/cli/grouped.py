@@ -25,6 +25,7 @@ from npuscope.cli import (
     graph,
     info,
     memory,
+    models,
     ops,
     predict,
     rank,
@@ -43,13 +44,13 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Try a change without the chip": (
         whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),
-    "Captures and tools": (demo, info, doctor, convert, formats, device, ops),
+    "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip
 EXAMPLES = (
     ("npuscope demo --keep demo_out", "captures to try"),
     ("npuscope report demo_out/run", "where the time went"),
     ("npuscope compare demo_out/run demo_out/slow_scheduler", "what got slower"),
-    ("npuscope simulate decode_layer.py", "the time on a chip"),
+    ("npuscope simulate model:qwen3_14b/decode_layer", "the time on a chip"),
     ("npuscope COMMAND --help", "its options, examples"),
 )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import npuscope
 from npuscope.errors import BadInput
+from npuscope.models import FOLDER, file_of
 
 OURS = {"qwen3-14b": "qwen3_14b/decode.py", "qwen3-14b-a8w8": "qwen3_14b/decode_a8w8.py"}
 AREAS = "groups.toml"
@@ -13,14 +13,12 @@ AREAS = "groups.toml"
 
 def program_file(model: str) -> str:
     """The file of a short name, or the file itself."""
-    if model not in OURS:
-        if not Path(model).is_file():
-            raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
-        return model
-    file = Path(npuscope.__file__).resolve().parents[2] / "models" / OURS[model]
-    if not file.is_file():  # installed without the sources
-        raise BadInput(f"{model} is not installed here", path=file, remedy="Name models/… of a checkout of npuscope.")
-    return str(file)
+    if model in OURS:
+        return str(FOLDER / OURS[model])
+    file = file_of(model)
+    if not Path(file).is_file():
+        raise BadInput("no such file", path=model, remedy=f"Name a tile program, or one of {', '.join(OURS)}.")
+    return file
 
 
 def areas_beside(file: str) -> str | None:

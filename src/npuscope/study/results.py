@@ -6,8 +6,8 @@ that an interrupt cut off is taken out.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -182,8 +182,15 @@ def _refusing(path: Path) -> Iterator[None]:
 
 def _lock(file: BinaryIO, path: Path) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
         raise CannotWrite(
             "another rank or sweep is writing to it", path=path, remedy="Wait for it, or name another file."
         ) from error

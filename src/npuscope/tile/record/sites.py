@@ -11,9 +11,11 @@ import sysconfig
 from pathlib import Path
 from types import CodeType
 
+from npuscope.models import FOLDER
 from npuscope.tile.record.model import Site
 
 _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
+_MODELS = str(FOLDER)  # programs to run as the user's own, also where they are installed with npuscope
 # Where Python and what is installed beside it live: never the user's own code.
 LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 _SITES: list[Site] = []
@@ -25,7 +27,14 @@ _KEPT: list[CodeType] = []  # a freed code object's id would be given to another
 
 def is_ours(file: str) -> bool:
     """Whether a file is npuscope's or Python's, not the user's."""
-    return file.startswith((_HERE, "<frozen", "<string>"))
+    return file.startswith((_HERE, "<frozen", "<string>")) and not file.startswith(_MODELS)
+
+
+def is_users(file: str) -> bool:
+    """Whether a file or folder is neither npuscope's nor installed."""
+    if file.startswith(_MODELS):
+        return True
+    return bool(file) and not is_ours(file) and not file.startswith(LIBRARY)
 
 
 def _is_ours(code: CodeType) -> bool:

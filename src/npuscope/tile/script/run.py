@@ -161,9 +161,7 @@ def _explained(error: BaseException, file: Path, values: str) -> BadInput:
     A script that asserts its numbers cannot be content where only shapes were recorded: `values` says what to do.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    ours = str(Path(__file__).resolve().parents[2])
-    library = (ours, *sites.LIBRARY)
-    mine = [f for f in frames if not f.filename.startswith(library) and Path(f.filename).exists()]
+    mine = [f for f in frames if sites.is_users(f.filename) and Path(f.filename).exists()]
     inside = [f for f in mine if f.filename == str(file) or str(file.resolve().parent) in f.filename]
     frame = next(reversed(inside or mine), None)
     try:

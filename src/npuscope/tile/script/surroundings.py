@@ -63,7 +63,7 @@ def watched(folder: Path) -> Iterator[set[str]]:
             yield asked
         finally:
             files |= set(own_modules(before).values())  # also those that somebody else's finder found
-            own = {os.path.relpath(file, folder) for file in files if _is_users(file) and Path(file).is_file()}
+            own = {os.path.relpath(file, folder) for file in files if sites.is_users(file) and Path(file).is_file()}
             heard_by = _heard.get()
             if heard_by is not None:
                 heard_by.append(Surroundings(tuple(sorted(own)), tuple(sorted(asked))))
@@ -120,9 +120,4 @@ def own_modules(before: set[str]) -> dict[str, str]:
         for name, module in list(sys.modules.items())
         if name not in before
     }
-    return {name: place for name, place in places.items() if _is_users(place)}
-
-
-def _is_users(place: str) -> bool:
-    """Whether a file or folder is neither npuscope's nor installed."""
-    return bool(place) and not sites.is_ours(place) and not place.startswith(sites.LIBRARY)
+    return {name: place for name, place in places.items() if sites.is_users(place)}

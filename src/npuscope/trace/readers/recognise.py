@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from npuscope.errors import BadInput, UnknownFormat
+from npuscope.errors import BadInput, NpuscopeError, UnknownFormat
+from npuscope.plugins import READERS, brought
 from npuscope.trace import source
 from npuscope.trace.core import Trace
 
@@ -21,6 +22,8 @@ def reader_of(path: Path) -> Reader:
     if not path.exists():
         raise BadInput("no such file or folder", path=path)
     reader = _folder_reader(path) if path.is_dir() else _file_reader(path)
+    if reader is None or reader is _any_chrome:  # what others bring goes before the reader of any Chrome JSON
+        reader = _brought_reader(path) or reader
     if reader is not None:
         return reader
     if path.is_dir():
@@ -31,8 +34,8 @@ def reader_of(path: Path) -> Reader:
 def is_capture(path: Path) -> bool:
     """True when the path, by itself, is something to read; raises BadInput when it cannot be opened."""
     if path.is_dir():
-        return _folder_reader(path) is not None
-    return path.is_file() and _file_reader(path) is not None
+        return (_folder_reader(path) or _brought_reader(path)) is not None
+    return path.is_file() and (_file_reader(path) or _brought_reader(path)) is not None
 
 
 def captures_of(path: Path) -> Found:
@@ -48,7 +51,7 @@ def captures_of(path: Path) -> Found:
 
 
 def _file_reader(path: Path) -> Reader | None:
-    from npuscope.trace.readers import chrome, kernel_details, rocprof, sqlite, swimlane
+    from npuscope.trace.readers import kernel_details, rocprof, sqlite, swimlane
     from npuscope.trace.sqlite_file import MAGIC
 
     head = source.head(path)
@@ -60,8 +63,28 @@ def _file_reader(path: Path) -> Reader | None:
     if text.startswith(b"{"):
         if rocprof.recognises(text):
             return rocprof.read
-        return swimlane.read if swimlane.recognises(text) else chrome.read
-    return chrome.read if text.startswith(b"[") else None
+        return swimlane.read if swimlane.recognises(text) else _any_chrome
+    return _any_chrome if text.startswith(b"[") else None
+
+
+def _any_chrome(path: Path) -> Trace:
+    from npuscope.trace.readers import chrome
+
+    return chrome.read(path)
+
+
+def _brought_reader(path: Path) -> Reader | None:
+    """The reader of another package that says it understands the path (docs/reference/plugins.md)."""
+    for found in brought(READERS):
+        try:
+            if found.thing.recognises(path):
+                return cast(Reader, found.thing.read)
+        except NpuscopeError:
+            raise
+        except Exception as error:
+            what = f"the reader '{found.name}' of {found.package} failed ({type(error).__name__}: {error})"
+            raise NpuscopeError(what, path=path, remedy="Report it there, or uninstall that package.") from error
+    return None
 
 
 def _folder_reader(path: Path) -> Reader | None:
