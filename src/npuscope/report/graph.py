@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuscope.report import noticed
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.graph import drawing, remarks
-from npuscope.tile.graph.by_kernel import KernelGraph
+from npuscope.report.document import In, Part, Rows, Say
 from npuscope.tile.graph.counts import GraphCounts
 
 if TYPE_CHECKING:  # running scripts is not for those who only show one
@@ -25,21 +23,6 @@ def graph(file: str, passed: bool | None, counts: GraphCounts, wide: bool = Fals
     yield Say(f"golden: {VERDICTS[passed]}")
     yield Rows(tables["kernels"], MOST, wide=wide)
     yield Rows(tables["areas"], wide=wide)
-
-
-def drawn_graph(file: str, passed: bool | None, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> Iterator[Part]:
-    """A page: a drawing and the counts of each program that a script ran."""
-    yield Heading(file, 1)
-    yield Say(f"Golden: {VERDICTS[passed]}")
-    for program, by_kernel, counts in programs:
-        tables = counts.tables()
-        yield Heading(program)
-        yield Say(counts.title().replace("\n", "; "), strong=True)
-        yield Drawing(drawing(by_kernel, {kernel.kernel: kernel for kernel in counts.work.kernels}))
-        yield Notes(remarks(by_kernel))
-        yield Rows(tables["kernels"])
-        yield Heading("By area", 3)
-        yield Rows(tables["areas"])
 
 
 def run(file: str, done: ScriptRun, counts: GraphCounts) -> Iterator[Part]:

@@ -9,10 +9,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 import numpy as np
-
-from npuscope.check.races import Race
-from npuscope.lab.payload.file_names import program_files
 from npuscope.lab.payload.packed import packed, whole_numbers
+
+from npuscope.check.races import Race, races
+from npuscope.check.races.false_edges import false_edges
+from npuscope.lab.payload.file_names import program_files
+from npuscope.lab.payload.parts import parts
+from npuscope.lower.program import Program
+from npuscope.report.document import Part
 from npuscope.tile.graph.by_kernel import KernelEdge, kernel_graph
 from npuscope.tile.graph.edges import ORIGINS, Graph
 from npuscope.tile.record.model import Recording
@@ -28,10 +32,20 @@ KINDS = {
 Pair = tuple[int, int]
 
 
-def graph(
-    recording: Recording, found: Graph, false: Collection[Pair] = (), races: Sequence[Race] = ()
+def graph(program: Program, checked: bool = True) -> dict[str, object]:
+    """One program; `checked` also tells races and edges that order tasks for nothing."""
+    false = false_edges(program) if checked else frozenset()
+    return {"programs": [graph_of(program.recording, program.graph, false, races(program) if checked else ())]}
+
+
+def graph_of(
+    recording: Recording,
+    found: Graph,
+    false: Collection[Pair] = (),
+    races: Sequence[Race] = (),
+    more: Sequence[Part] = (),
 ) -> dict[str, object]:
-    """`false`: edges that order tasks for nothing (`check/races/false_edges.py`)."""
+    """`false`: edges that order tasks for nothing (`check/races/false_edges.py`); `more` stands below the drawing."""
     by_kernel = kernel_graph(recording, found)
     work = {kernel.kernel: kernel for kernel in summarise([recording]).kernels}
     names = program_files(recording)
@@ -53,6 +67,7 @@ def graph(
                 }
             )  # fmt: skip
     return {
+        "name": recording.program,
         "kinds": KINDS,
         "nodes": nodes,
         "edges": [
@@ -62,6 +77,7 @@ def graph(
         "tasks": _task_edges(found, false),
         "races": [_race(race) for race in races],
         "false": len(false),
+        **parts(more),
     }
 
 

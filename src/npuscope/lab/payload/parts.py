@@ -36,7 +36,10 @@ def _table(table: Table, most: int) -> dict[str, object]:
     shown = table.shown()
     values = table.frame.head(most).select(column.key for column in shown).rows()
     rows = [
-        {column.name: {"text": cell, "value": _sorted_by(value)} for column, cell, value in zip(shown, cells, row, strict=True)}
+        {
+            column.name: {"text": cell, "value": _sorted_by(value)}
+            for column, cell, value in zip(shown, cells, row, strict=True)
+        }
         for cells, row in zip(table.cells(most), values, strict=True)
     ]
     columns = [{"key": c.name, "title": c.heading, "show": "told", "right": c.form.right} for c in shown]

@@ -82,7 +82,8 @@ def knobs_chart(found: Sequence[Outcome], variants: Sequence[Variant]) -> Spec |
         "y": axis("wall", "ns"),
         "knobs": knobs,
         "winner": winner,
-        "note": f"The line joins the best time of each value, whatever the others are; the ring marks the best of all: {winner}.",
+        "note": "The line joins the best time of each value, whatever the others are; the ring marks the best of all: "
+        f"{winner}.",
     }
 
 
@@ -102,3 +103,13 @@ def told_of(one: Outcome, baseline: Outcome) -> str:
         return told
     ratio = f"{versus.ratio.value:.3f}x (80 %: {interval_told(versus.ratio)})"
     return f"{told}, {ratio}, faster {chance_told(versus)}"
+
+
+def without_names(variants: Sequence[Variant]) -> tuple[dict[str, str], list[str]]:
+    """Names of variants without the names of their settings, and the line that tells those."""
+    found = {}
+    for variant in variants:
+        named = " ".join(f"{name}={value}" for name, value in variant.settings)
+        found[variant.name] = variant.name.removesuffix(named) + ", ".join(value for _, value in variant.settings)
+    names = ", ".join(name for name, _ in variants[0].settings)
+    return found, [f"variants are values of {names}"] if names else []
