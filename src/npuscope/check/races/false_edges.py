@@ -1,4 +1,4 @@
-"""Edges that order tasks for nothing: the two touch different elements, and no other way leads from one to the other."""
+"""Edges that order tasks for nothing: the two touch different elements, and no other way leads between them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from npuscope.check.races import Race, races
 from npuscope.check.races.false_edges import false_edges
 from npuscope.lab.payload.file_names import program_files
 from npuscope.lab.payload.parts import parts
+from npuscope.lab.payload.source import race_told
 from npuscope.lower.program import Program
 from npuscope.report.document import Part
 from npuscope.tile.graph.by_kernel import KernelEdge, kernel_graph
@@ -113,8 +114,7 @@ def _race(race: Race) -> dict[str, object]:
         "src": first.kernel,
         "dst": later.kernel,
         "tasks": [first.task, later.task],
-        "told": f"{race.hazard.upper()} race on {race.buffer}: {first.kernel} at {first.region} and {later.kernel} at "
-        f"{later.region}; {race.why}",
+        "told": race_told(race),
         "fix": race.fix,
         "count": race.count,
     }

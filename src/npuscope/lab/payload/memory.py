@@ -73,7 +73,7 @@ def _program(fit: Fit) -> dict[str, object]:
 
 def _space(usage: Usage, fit: Fit, bodies: _Bodies, names: dict[str, str]) -> dict[str, object]:
     space, table = usage.space, tile_table(usage, fit.program)
-    keys = [column.name for column in table.shown()]  # the others would tell where the file lies
+    keys = [one.column.name for one in table.shown()]  # the others would tell where the file lies
     tenants = [tenant for slot in space.slots for tenant in slot.tenants]
     return {
         "row": usage_row(usage),

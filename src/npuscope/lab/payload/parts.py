@@ -34,15 +34,15 @@ def _part(part: Part) -> dict[str, object] | None:
 
 def _table(table: Table, most: int) -> dict[str, object]:
     shown = table.shown()
-    values = table.frame.head(most).select(column.key for column in shown).rows()
+    values = table.frame.head(most).select(one.column.key for one in shown).rows()
     rows = [
         {
-            column.name: {"text": cell, "value": _sorted_by(value)}
-            for column, cell, value in zip(shown, cells, row, strict=True)
+            one.column.name: {"text": cell, "value": _sorted_by(value)}
+            for one, cell, value in zip(shown, cells, row, strict=True)
         }
         for cells, row in zip(table.cells(most), values, strict=True)
     ]
-    columns = [{"key": c.name, "title": c.heading, "show": "told", "right": c.form.right} for c in shown]
+    columns = [{"key": one.column.name, "title": one.heading, "show": "told", "right": one.right} for one in shown]
     return {"part": "table", "columns": columns, "rows": rows, "left_out": max(table.frame.height - most, 0)}
 
 

@@ -17,8 +17,8 @@ from npuscope.tile.record.model import Recording
 
 MOST_LINES = 20_000  # of a file
 ABOUT = (
-    "A line's time is how long blocks took because of it. Inside a block, one instruction after another decides when it "
-    "ends; each moment belongs to the one that was being waited for. Lines add up to the core time of all blocks.",
+    "A line's time is how long blocks took because of it. Inside a block, one instruction after another decides when "
+    "it ends; each moment belongs to the one that was being waited for. Lines add up to the core time of all blocks.",
     "On the path: the same, of the blocks on the critical path alone. With the waits of the path, lines add up to the "
     "wall.",
     "Pipes busy: how long pipes worked for the line, whether or not anybody waited for it.",
@@ -141,8 +141,7 @@ def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
         "severity": "error",
         "file": names[later.file],
         "line": later.line,
-        "message": f"{race.hazard.upper()} race on {race.buffer}: {first.kernel} at {first.region} and {later.kernel} at "
-        f"{later.region}; {race.why}",
+        "message": race_told(race),
         "fix": race.fix,
         "change": "",
         "kernel": later.kernel,
@@ -150,6 +149,13 @@ def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
         "worth_ns": None,
         "also": _places([(first.file, first.line)], names),
     }
+
+
+def race_told(race: Race) -> str:
+    """Who races with whom on what, in a sentence without its point."""
+    first, later = race.sides
+    sides = f"{first.kernel} at {first.region} and {later.kernel} at {later.region}"
+    return f"{race.hazard.upper()} race on {race.buffer}: {sides}; {race.why}"
 
 
 def _places(also: Iterable[tuple[str, int]], names: Mapping[str, str]) -> list[dict[str, object]]:
