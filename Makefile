@@ -1,33 +1,44 @@
-# Three commands set everything up from a bare Python 3.11+: `make demo`, `make test`, and `make check` while one works.
+# `make demo` and `make test` set everything up from a bare Python 3.11+; `make help` says what else there is.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: demo test check slow clean
+.PHONY: help demo test check lint coverage docs wheel slow clean
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/.installed
+help:  ## what there is to make
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+demo: $(VENV)/.installed  ## set everything up, make a small run of a decode step and explain it
 	$(BIN)/npuscope demo
 
-test: $(VENV)/.installed-dev
+test: lint  ## set everything up, then lint, types and all tests
+	$(BIN)/python -m pytest
+
+check: lint  ## lint, types and the fast tests (tests/slow.tsv has those left out)
+	$(BIN)/python -m pytest --fast
+
+lint: $(VENV)/.installed-dev  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONHASHSEED=0 $(BIN)/mypy  # mypy 2.4 infers some types by the hash seed: the same answer for everyone
-	$(BIN)/python -m pytest
 
-# lint, types and the fast tests, in under a minute once mypy has its cache; tests/slow.tsv has the files left out
-check: $(VENV)/.installed-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	PYTHONHASHSEED=0 $(BIN)/mypy
-	$(BIN)/python -m pytest --fast
+coverage: $(VENV)/.installed-dev  ## all tests, and which lines they run; fails below the floor of pyproject.toml
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
-slow: $(VENV)/.installed-dev
+docs: $(VENV)/.installed-docs  ## build the site into docs/_build/html, with every warning an error
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+wheel: $(VENV)/.installed-dev  ## build the wheel and the source archive into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+slow: $(VENV)/.installed-dev  ## measure which test files are slow, into tests/slow.tsv
 	$(BIN)/python -m pytest -n 0 -p cpu_seconds --cpu-seconds tests/slow.tsv
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[view]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml
@@ -35,5 +46,10 @@ $(VENV)/.installed-dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
-clean:
-	rm -rf $(VENV) build *.egg-info
+$(VENV)/.installed-docs: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@ $(VENV)/.installed
+
+clean:  ## take away what was made here
+	rm -rf $(VENV) build dist docs/_build *.egg-info

@@ -39,6 +39,7 @@ ORDER = [
     "llm",
     "study",
     "report",
+    "lab",
     "view",
     "cli",
 ]
@@ -49,6 +50,7 @@ ROOMS = {
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "simulate": ["core", "chip", "anchor"],
+    "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))
 

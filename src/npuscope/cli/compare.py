@@ -50,9 +50,10 @@ def command(
     from npuscope.analysis.comparison import compare_explained, trend_of
     from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
     from npuscope.errors import NpuscopeError
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import compare_document
     from npuscope.report import explain as reports
     from npuscope.report.document import as_markdown
-    from npuscope.report.html import compare_page
 
     if len(paths) < 2:
         raise NpuscopeError("comparing needs at least two captures")
@@ -76,7 +77,7 @@ def command(
         both = (names[0], names[1])
         written = write_reports(
             {
-                html: lambda: compare_page(both, result),
+                html: lambda: page(compare_document(both, result)),
                 md: lambda: as_markdown(reports.compare(both, result), reproduce()),
             }
         )

@@ -22,9 +22,10 @@ def command(
 
     from npuscope.analysis import explain
     from npuscope.cli.output import print_report, write_texts
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import report_document
     from npuscope.llm.example import write_config
     from npuscope.report.explain import report
-    from npuscope.report.html import report_page
     from npuscope.trace import read
     from npuscope.trace.example import write_decode_steps
     from npuscope.trace.example_run import HAND_OUT, write_decode_run
@@ -39,5 +40,5 @@ def command(
         explained = explain(read(folder / "run"), kernels="qk_matmul|softmax|sv_matmul")
         print_report(report("run", "run", explained))
         if keep is not None:
-            write_texts({str(folder / "report.html"): report_page("decode run", explained)})
+            write_texts({str(folder / "report.html"): page(report_document("decode run", explained))})
             print(f"\nkept run, slow_scheduler, kernel_details.csv, qwen3_32b.json and report.html in {folder}")

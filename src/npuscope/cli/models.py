@@ -1,4 +1,4 @@
-"""List the tile programs that come with npuscope, or copy one to edit it.
+"""The tile programs that come with npuscope; copy one to edit it.
 
 Examples:
 

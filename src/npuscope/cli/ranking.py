@@ -22,7 +22,6 @@ from npuscope.cli.output import (
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from npuscope.lab.report_pages import parts_page
     from npuscope.report.document import Part
     from npuscope.study.variants import Variant
 
@@ -72,10 +71,12 @@ def command(
     from npuscope.analysis.explanation import explain
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.lab.document import page
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.lab.runs import compare_document
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
     from npuscope.report.document import Say
-    from npuscope.report.html import compare_page
     from npuscope.report.rank import rank, title_of
     from npuscope.report.rank import why as why_it_wins
     from npuscope.simulate.programs import chip_to_time
@@ -106,7 +107,8 @@ def command(
             names = slower[0].variant, able[0].variant
             a, b = (explain(simulated(next(v for v in variants if v.name == name)).trace) for name in names)
             comparison = compare_explained(a, b)
-            pages[html] = lambda: compare_page(names, comparison, [] if before is None else anchor_sections(*before))
+            first = [] if before is None else anchor_sections(*before)
+            pages[html] = lambda: page(compare_document(names, comparison, first))
         written = write_reports(pages)
     if json:
         settings = {variant.name: dict(variant.settings) for variant in variants}

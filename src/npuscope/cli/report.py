@@ -62,9 +62,10 @@ def command(
 ) -> None:
     from npuscope.analysis import explain_ranks
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import ranks_document, report_document
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import report
-    from npuscope.report.html import ranks_page, report_page
     from npuscope.report.ranks import ranks as report_ranks
 
     check_outputs([path], html, md)
@@ -78,7 +79,7 @@ def command(
 
         written = write_reports(
             {
-                html: lambda: ranks_page(name, ranks) if one is None else report_page(name, one),
+                html: lambda: page(ranks_document(name, ranks) if one is None else report_document(name, one)),
                 md: lambda: as_markdown(parts(), reproduce()),
             }
         )

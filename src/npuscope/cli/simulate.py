@@ -63,17 +63,20 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    from functools import partial
+
     from npuscope.analysis import explain
     from npuscope.check.run import unfit
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
+    from npuscope.lab.document import document, page
+    from npuscope.lab.runs import report_document, run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
-    from npuscope.report.html import report_page
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_told
+    from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
     from npuscope.simulate.inside import inside
@@ -106,7 +109,7 @@ def command(
             block = inside(simulated, pipes)
             if out is not None:
                 block.trace().write(out, target)
-            written = write_reports({html: lambda: report_page(f"{file}: {pipes}", explain(block.trace()))})
+            written = write_reports({html: lambda: page(report_document(f"{file}: {pipes}", explain(block.trace())))})
             if json:
                 print_json(pipes_dict(file, block))
             else:
@@ -123,8 +126,9 @@ def command(
         if out is not None:
             simulated.trace.write(out, target)
         first = sections(anchored) if anchored else []
-        told = wall_told(simulated, anchored)
-        written = write_reports({html: lambda: report_page(file, explained, told=told, first=first)})
+        wall = wall_dict(simulated, anchored)
+        run = partial(run_of, file, explained, simulated=simulated, wall=wall, first=first)
+        written = write_reports({html: lambda: page(document(file, [run()]))})
     written = [*([out] if out else []), *written]
     if json:
         print_json(simulate_dict(file, simulated, explained.busy, anchored))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from npuscope.lab.document import document, page
-
 from npuscope.check.fit import Fit
 from npuscope.device.chip import Device
+from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of
 from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.parts import parts

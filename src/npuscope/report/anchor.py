@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from npuscope.analysis.table import Table, all_rows
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows
-from npuscope.report.html import Section
 from npuscope.simulate.anchor.anchor import CHANGED, Anchor
 from npuscope.simulate.anchor.prediction import Prediction, cost_table, kernel_table, wall_table
 from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told, three
 
+Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text
 NAMED = 6  # kernels of a sentence
 FAR = 0.1  # of the measured wall

@@ -40,7 +40,7 @@ def declared() -> list[Columns]:
 
 def _in_modules() -> Iterator[Columns]:
     for module in pkgutil.walk_packages(npuscope.__path__, "npuscope."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("npuscope.models."):  # programs to run
             values = vars(import_module(module.name)).values()
             yield from (value for value in values if isinstance(value, Columns))
 

@@ -75,6 +75,12 @@ def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
     return estimate_told(_wall(simulated, anchored).times(1e-3), "µs")
 
 
+def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
+    """The wall in nanoseconds with its interval."""
+    wall = _wall(simulated, anchored)
+    return {"value": wall.value, **wall.as_dict()}
+
+
 def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]:
     """A program that does not run on the chip, in the words of `npuscope check`."""
     yield Heading(f"{file} cannot run on {device}: {many(len(errors), 'error')}")

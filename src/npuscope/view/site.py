@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from npuscope.analysis.ranks import Ranks
-from npuscope.report.html import Links, ranks_page, report_page
+from npuscope.lab.document import page
+from npuscope.lab.runs import ranks_document, report_document
 from npuscope.view.perfetto_ui import BUNDLE, perfetto_files, stay_here
 from npuscope.view.server import Site
 
@@ -23,10 +25,10 @@ def site_of(name: str, explained: Ranks, folder: Path) -> Site:
     return Site({"/": page, **interface.texts}, interface.files)
 
 
-def _page(name: str, explained: Ranks, links: Links = ()) -> str:
+def _page(name: str, explained: Ranks, links: Sequence[tuple[str, str]] = ()) -> str:
     if len(explained.parts) == 1:
-        return report_page(name, explained.explained[0], links)
-    return ranks_page(name, explained, links)
+        return page(report_document(name, explained.explained[0], links))
+    return page(ranks_document(name, explained, links))
 
 
 def perfetto_site(trace: Path) -> Site:

@@ -6,14 +6,14 @@ Positions are columns and rows, the page draws them. Tasks are ids of the record
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
-from npuscope.lab.payload.packed import packed, whole_numbers
 
 from npuscope.check.races import Race, races
 from npuscope.check.races.false_edges import false_edges
 from npuscope.lab.payload.file_names import program_files
+from npuscope.lab.payload.packed import packed, whole_numbers
 from npuscope.lab.payload.parts import parts
 from npuscope.lab.payload.source import race_told
 from npuscope.lower.program import Program
@@ -44,7 +44,7 @@ def graph_of(
     found: Graph,
     false: Collection[Pair] = (),
     races: Sequence[Race] = (),
-    more: Sequence[Part] = (),
+    more: Iterable[Part] = (),
 ) -> dict[str, object]:
     """`false`: edges that order tasks for nothing (`check/races/false_edges.py`); `more` stands below the drawing."""
     by_kernel = kernel_graph(recording, found)

@@ -7,8 +7,8 @@ out. Times are tenths of a nanosecond from the block's beginning, instructions i
 from __future__ import annotations
 
 import numpy as np
-from npuscope.lab.payload.packed import packed, rising, whole_numbers
 
+from npuscope.lab.payload.packed import packed, rising, whole_numbers
 from npuscope.lower.program import PlannedBody, planned_key
 from npuscope.simulate.by_line import BlockKind, kinds_of
 from npuscope.simulate.core.pipes import ISSUING, SLOT

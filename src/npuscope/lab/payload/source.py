@@ -82,7 +82,7 @@ def _lines(times: LineTimes, simulated: Simulated, names: Mapping[str, str]) -> 
             key, {"file": names[key[0]], "line": key[1], **dict.fromkeys(columns, 0), "place": row["place"]}
         )
         for name in columns:
-            line[name] += row[name]  # type: ignore[operator]
+            line[name] += row[name]
         if row["core_ns"] > most.get(key, 0.0):
             most[key] = row["core_ns"]
             line["place"] = row["place"]
@@ -91,7 +91,7 @@ def _lines(times: LineTimes, simulated: Simulated, names: Mapping[str, str]) -> 
         line["path_share"] = _share(line["path_ns"], times.path_ns)
         line["bodies"] = sorted(bodies.get(key, ()))
         line["kernels"] = sorted(kernels.get(key, ()))
-    return sorted(together.values(), key=lambda line: (str(line["file"]), line["line"]))  # type: ignore[arg-type, return-value]
+    return sorted(together.values(), key=lambda line: (str(line["file"]), line["line"]))
 
 
 def _share(part: object, whole: float) -> float:

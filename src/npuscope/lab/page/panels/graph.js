@@ -37,7 +37,7 @@ class TaskGraph {
       this.sheet, this.key(), this.told, this.remarks(), ...partsOf(program.parts ?? []));
     this.listen();
     this.draw();
-    this.observer = new ResizeObserver(() => { if (!this.moved) this.fit(); });
+    this.observer = new ResizeObserver(() => { if (!this.moved) this.draw(); });
     this.observer.observe(this.sheet);
   }
 
@@ -51,38 +51,46 @@ class TaskGraph {
   remarks() {
     const { program } = this, back = program.edges.filter((/** @type {any} */ edge) => edge.back), lines = [];
     const sum = (/** @type {any[]} */ edges) => edges.reduce((total, edge) => total + edge.count, 0);
-    if (back.length) lines.push(`Drawn as arcs below the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`);
+    if (back.length) lines.push(`Drawn as arcs beside the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`);
     if (program.false) lines.push(`${whole(program.false)} edges order tasks that touch different elements.`);
     for (const race of program.races) lines.push(`Race: ${race.told}. ${race.fix}`);
     if (program.tasks.left_out) lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
     return lines.length ? element("ul", { class: "notes" }, ...lines.map(line => element("li", {}, line))) : null;
   }
 
-  /** Where every box stands. */
+  /** Where every box stands: ranks of kernels from left to right or from top to bottom, whichever can be drawn larger. */
   layout() {
-    const { program } = this, columns = /** @type {any[][]} */ ([]);
-    for (const node of program.nodes) (columns[node.column] ??= []).push(node);
+    const ranks = /** @type {any[][]} */ ([]);
+    for (const node of this.program.nodes) (ranks[node.column] ??= []).push(node);
+    const width = this.sheet.clientWidth || 1000, height = this.sheet.clientHeight || 500;
+    const ways = [this.laid(ranks, false), this.laid(ranks, true)].map(way => ({ ...way, fits: Math.min(width / way.size[0], height / way.size[1], 1.15) }));
+    Object.assign(this, ways[1].fits > ways[0].fits ? ways[1] : ways[0]);
+  }
+
+  /** @param {any[][]} ranks @param {boolean} down */
+  laid(ranks, down) {
     /** @type {Map<string, {x: number, y: number, w: number, h: number}>} */
-    const places = new Map();
+    const places = new Map(), gap = down ? GAP * 0.6 : GAP;
     const size = (/** @type {any} */ node) => {
       if (!this.opened.has(node.kernel)) return [BOX, HIGH];
       const shown = Math.min(node.tasks.length, MOST_TASKS), rows = Math.ceil(shown / PER_ROW);
       return [Math.max(BOX, Math.min(shown, PER_ROW) * TASK + 14), HEAD + rows * (TASK_HIGH + 4) + (node.tasks.length > MOST_TASKS ? 18 : 6)];
     };
-    const heights = columns.map(column => column.reduce((sum, node) => sum + size(node)[1] + BETWEEN, -BETWEEN)), tallest = Math.max(...heights, HIGH);
-    let x = EDGE;
-    columns.forEach((column, n) => {
-      let y = EDGE + (tallest - heights[n]) / 2, widest = BOX;
-      for (const node of column) {
+    const side = down ? 0 : 1; // of a size: across the ranks
+    const across = ranks.map(rank => rank.reduce((sum, node) => sum + size(node)[side] + BETWEEN, -BETWEEN)), most = Math.max(...across, 1);
+    let along = EDGE;
+    ranks.forEach((rank, n) => {
+      let at = EDGE + (most - across[n]) / 2, deepest = 0;
+      for (const node of rank) {
         const [w, h] = size(node);
-        places.set(node.kernel, { x, y, w, h });
-        y += h + BETWEEN;
-        widest = Math.max(widest, w);
+        places.set(node.kernel, down ? { x: at, y: along, w, h } : { x: along, y: at, w, h });
+        at += (down ? w : h) + BETWEEN;
+        deepest = Math.max(deepest, down ? h : w);
       }
-      x += widest + GAP;
+      along += deepest + gap;
     });
-    this.places = places;
-    this.size = [x - GAP + EDGE, tallest + 2 * EDGE + 40];
+    const length = along - gap + EDGE, breadth = most + 2 * EDGE + 40;
+    return { places, down, size: down ? [breadth, length] : [length, breadth] };
   }
 
   /** The box of a task inside its open kernel, else the kernel's. @param {number} task */
@@ -129,9 +137,7 @@ class TaskGraph {
 
   /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} told @param {string} tasks */
   line(a, b, kind, wide, wrong, back, told, tasks = "") {
-    const x0 = a.x + a.w, y0 = a.y + a.h / 2, x1 = b.x, y1 = b.y + b.h / 2, bend = Math.max(GAP / 2, Math.abs(x1 - x0) / 2);
-    const low = Math.max(a.y + a.h, b.y + b.h) + 26;
-    const d = back || x1 < x0 ? `M${a.x + a.w / 2} ${a.y + a.h}C${a.x + a.w / 2} ${low} ${b.x + b.w / 2} ${low} ${b.x + b.w / 2} ${b.y + b.h}` : `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`;
+    const d = this.way(a, b, back);
     const mark = svg("path", { d, class: wrong ? "edge false" : "edge", stroke: wrong ? themed("--bad") : kernelColor(HUES[kind]), "stroke-width": wide.toFixed(1), "stroke-dasharray": wrong ? "6 4" : DASHES[kind], "data-tasks": tasks, "data-kind": kind });
     const wider = svg("path", { d, class: "reach" }); // thin lines are hard to point at
     for (const one of [mark, wider]) {
@@ -139,6 +145,20 @@ class TaskGraph {
       one.addEventListener("pointerleave", () => { mark.classList.remove("over"); hideTip(); });
     }
     return svg("g", {}, wider, mark);
+  }
+
+  /** From one box to another: along the ranks, or around them where it leads back. @param {any} a @param {any} b @param {boolean} back */
+  way(a, b, back) {
+    if (this.down) {
+      const x0 = a.x + a.w / 2, y0 = a.y + a.h, x1 = b.x + b.w / 2, y1 = b.y, right = Math.max(a.x + a.w, b.x + b.w) + 30;
+      if (back || y1 < y0) return `M${a.x + a.w} ${a.y + a.h / 2}C${right} ${a.y + a.h / 2} ${right} ${b.y + b.h / 2} ${b.x + b.w} ${b.y + b.h / 2 + (a === b ? 12 : 0)}`;
+      const bend = Math.max(GAP / 4, (y1 - y0) / 2);
+      return `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}`;
+    }
+    const x0 = a.x + a.w, y0 = a.y + a.h / 2, x1 = b.x, y1 = b.y + b.h / 2, low = Math.max(a.y + a.h, b.y + b.h) + 26;
+    if (back || x1 < x0) return `M${a.x + a.w / 2 + (a === b ? 16 : 0)} ${a.y + a.h}C${a.x + a.w / 2 + (a === b ? 16 : 0)} ${low} ${b.x + b.w / 2} ${low} ${b.x + b.w / 2} ${b.y + b.h}`;
+    const bend = Math.max(GAP / 2, (x1 - x0) / 2);
+    return `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`;
   }
 
   races() {

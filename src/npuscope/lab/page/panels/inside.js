@@ -8,6 +8,9 @@ import { hideTip, showTip } from "../chart/tip.js";
 const TENTHS = 10, NAMES = 84, ROW = 34, AXIS = 22, NONE = 255;
 const PIPE_COLORS = [4, 2, 0, 1, 13, 4, 3, 1, 13]; // places in the palette: loads, into the cube, cube, stores, scalar; loads, vector, stores, scalar
 
+/** As much of an instruction's name as fits: the op and its tile, else the tile. @param {string} name @param {number} letters */
+const label = (name, letters) => (name.length <= letters ? name : clipped(name.split(" ").at(-1) ?? name, letters));
+
 class Inside {
   /** @param {HTMLElement} box @param {any} store @param {any} found */
   constructor(box, store, found) {
@@ -123,7 +126,7 @@ class Inside {
         paper.globalAlpha = 1;
         if (body.deciding[i] && room > 2) { paper.strokeStyle = ink; paper.lineWidth = 1.2; paper.strokeRect(left + 0.5, top + 4.5, room - 2, ROW - 9); }
         if (this.marked && this.isOf(i, this.marked)) { paper.fillStyle = themed("--bad"); paper.fillRect(left, top + ROW - 4, Math.max(room, 1), 3); }
-        if (room > 30) { paper.fillStyle = words; paper.fillText(clipped(body.names[body.name[i]], Math.floor(room / 6.4)), left + 4, top + ROW / 2); }
+        if (room > 30) { paper.fillStyle = words; paper.fillText(label(body.names[body.name[i]], Math.floor((room - 6) / 6.4)), left + 4, top + ROW / 2); }
       }
     });
     if (this.chosen >= 0) this.drawChosen(paper, from, share, width);

@@ -1,6 +1,6 @@
 // The program's files: what every line takes, what checks say of it; a click on a line marks its slices and back.
 
-import { element, percent, time } from "../format.js";
+import { element, fill, percent, time } from "../format.js";
 import { si } from "../chart/frame.js";
 
 const MEASURES = [
@@ -11,7 +11,10 @@ const MEASURES = [
   ["bytes", "bytes", "moved from and to GM"],
   ["flops", "FLOPs", "of all blocks"],
 ];
-const HOT = 8; // lines listed above the files
+const ALWAYS = ["core_ns", "path_ns", "bytes", "flops"]; // columns that are there where a line of the file has them
+const HOT = 6; // lines listed above the files
+/** What a reader chose stays over versions of a run. @type {{file?: string, measure: string}} */
+const kept = { measure: "core_ns" };
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
 
 /** @param {string} key @param {number} value */
@@ -28,7 +31,7 @@ class Source {
   constructor(box, store, found) {
     this.store = store;
     this.found = found;
-    this.measure = "core_ns";
+    this.measure = kept.measure;
     /** @type {Map<string, any>} */
     this.lines = new Map(found.lines.map((/** @type {any} */ line) => [`${line.file}:${line.line}`, line]));
     /** @type {Map<string, any[]>} */
@@ -37,13 +40,15 @@ class Source {
       const key = `${one.file}:${one.line}`;
       this.findings.set(key, [...(this.findings.get(key) ?? []), one]);
     }
-    this.file = found.files.find((/** @type {any} */ file) => file.name === this.hottest()[0]?.file)?.name ?? found.files[0]?.name;
+    const hot = this.hottest()[0]?.file, names = found.files.map((/** @type {any} */ file) => file.name);
+    this.file = [kept.file, hot].find(name => names.includes(name)) ?? names[0];
     this.hot = element("div", { class: "hot" });
     this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
     this.code = element("table", { class: "code", tabindex: "0", "aria-label": "Source lines; arrow keys go from line to line" });
     this.code.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     const choose = element("select", { "aria-label": "Colour lines by", id: "measure" }, ...MEASURES.map(([key, name, meaning]) => element("option", { value: key, title: meaning }, name)));
-    choose.addEventListener("change", () => { this.measure = choose.value; this.draw(); this.mark(store.state); });
+    choose.addEventListener("change", () => { kept.measure = this.measure = choose.value; this.draw(); this.mark(store.state); });
+    choose.value = this.measure;
     box.append(element("div", { class: "source-panel" }, this.sums(), this.about(), this.list(),
       element("div", { class: "tools" }, element("label", {}, "lines by ", choose)), this.hot, this.tabs, element("div", { class: "scroll tall" }, this.code)));
     this.draw();
@@ -72,14 +77,14 @@ class Source {
   draw() {
     const measure = /** @type {string[]} */ (MEASURES.find(([key]) => key === this.measure)), hot = this.hottest().slice(0, HOT);
     const total = this.found.lines.reduce((/** @type {number} */ sum, /** @type {any} */ line) => sum + line[this.measure], 0) || 1;
-    this.hot.replaceChildren(...hot.map(line => {
+    fill(this.hot, ...hot.map(line => {
       const text = this.text(line.file)?.[line.line - 1]?.trim() ?? "";
       return element("button", { class: "hot-line", title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
         element("span", { class: "bar", style: `width:${Math.max(100 * line[this.measure] / hot[0][this.measure], 1)}%` }),
         element("span", { class: "number" }, `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`),
         element("span", { class: "place" }, `${line.file}:${line.line}`), element("code", {}, text));
     }), hot.length ? null : element("p", { class: "soft" }, `No line has ${measure[1]}.`));
-    this.tabs.replaceChildren(...this.found.files.map((/** @type {any} */ file) => element("button", { "aria-pressed": String(file.name === this.file), onclick: () => { this.file = file.name; this.draw(); this.mark(this.store.state); } }, file.name)));
+    this.tabs.replaceChildren(...this.found.files.map((/** @type {any} */ file) => element("button", { "aria-pressed": String(file.name === this.file), onclick: () => { kept.file = this.file = file.name; this.draw(); this.mark(this.store.state); } }, file.name)));
     this.drawCode(total);
   }
 
@@ -94,7 +99,8 @@ class Source {
       return;
     }
     const most = Math.max(...this.found.lines.map((/** @type {any} */ line) => line[this.measure]), 1e-12);
-    const used = MEASURES.filter(([key]) => key === "core_ns" || this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0));
+    const there = (/** @type {string} */ key) => this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0);
+    const used = MEASURES.filter(([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)));
     const head = element("tr", {}, element("th", { class: "number" }, "line"), element("th", { class: "number share" }, "share"),
       ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "main" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
     const rows = file.text.flatMap((/** @type {string} */ text, /** @type {number} */ n) => this.row(text, n + 1, used, most, total));

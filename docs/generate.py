@@ -1,0 +1,136 @@
+"""Reference pages that code tells: commands from their help, the API from docstrings, ops, rules, columns, spellings.
+
+They are written when the site is built and kept out of the repository, so they cannot be out of date.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+API = {
+    "npuscope": "Read a capture, and what a trace is",
+    "npuscope.analysis": "Questions about one trace, and two",
+    "npuscope.statistics": "Questions about many runs",
+    "npuscope.models": "The programs that come with npuscope",
+    "npuscope.study": "Many candidates: judge, rank, sweep, tune",
+    "npuscope.check.rule": "What a rule of check is",
+    "npuscope.ops.spec": "What an op of the tile language is",
+    "npuscope.errors": "What is raised",
+}
+
+
+def generate(folder: Path) -> None:
+    """Writes every generated page; a page that has not changed is left alone, so that Sphinx builds only what did."""
+    from npuscope.report.columns_page import columns_page
+    from npuscope.report.ops_page import ops_page
+    from npuscope.report.rules_page import rules_page
+
+    pages = {
+        "commands.md": commands_page(),
+        "api.md": api_page(),
+        "ops.md": ops_page(),
+        "rules.md": rules_page(),
+        "columns.md": columns_page(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages.items():
+        file = folder / name
+        if not file.exists() or file.read_text() != text:
+            file.write_text(text)
+
+
+def commands_page() -> str:
+    """`npuscope COMMAND --help` of every command, in the order and the groups of `npuscope --help`."""
+    from npuscope.cli.grouped import GROUPS, name_of
+
+    parts = ["# Commands\n\nWhat `npuscope COMMAND --help` prints.\n"]
+    for title, modules in GROUPS.items():
+        parts.append(f"## {title}\n")
+        parts += [f"### {name_of(one)}\n\n```text\n{_help(name_of(one))}\n```\n" for one in modules]
+    return "\n".join(parts)
+
+
+def _help(command: str) -> str:
+    from npuscope.cli import app
+
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        try:
+            app([command, "--help"], prog_name="npuscope", standalone_mode=True)
+        except SystemExit as ended:
+            if ended.code:
+                raise RuntimeError(f"npuscope {command} --help ended with {ended.code}") from ended
+    return printed.getvalue().rstrip()
+
+
+def api_page() -> str:
+    """Public functions and classes with their docstrings."""
+    parts = ["# Python API\n\nWhat is not listed here may change without notice.\n"]
+    for name, told in API.items():
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+        parts.append(f"## {name}\n\n{told}. {_first_paragraph(module)}\n")
+        parts += _members(module)
+    return "\n".join(parts)
+
+
+def _members(module: ModuleType) -> Iterator[str]:
+    names = getattr(module, "__all__", None) or [
+        name for name, thing in vars(module).items()
+        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+    ]  # fmt: skip
+    for name in sorted(names):
+        thing = getattr(module, name)
+        if inspect.isclass(thing):
+            yield _directive("class", module, name, thing, _methods(thing))
+        elif inspect.isroutine(thing):
+            yield _directive("function", module, name, thing)
+
+
+def _methods(thing: type) -> Iterator[str]:
+    for name, method in vars(thing).items():
+        if name.startswith("_") or not (inspect.isroutine(method) or isinstance(method, property)):
+            continue
+        function = method.fget if isinstance(method, property) else inspect.unwrap(getattr(thing, name))
+        kind = "property" if isinstance(method, property) else "method"
+        if function is not None and inspect.getdoc(function):
+            given = "" if kind == "property" else _signature(function)
+            yield f":::{{py:{kind}}} {name}{given}\n\n{_doc(function)}\n:::\n"
+
+
+def _directive(
+    kind: str, module: ModuleType, name: str, thing: Callable[..., object], inner: Iterator[str] = iter(())
+) -> str:
+    body = "\n".join(inner)
+    return f"::::{{py:{kind}}} {module.__name__}.{name}{_signature(thing)}\n\n{_doc(thing)}\n\n{body}\n::::\n"
+
+
+def _signature(thing: Callable[..., object]) -> str:
+    try:
+        text = str(inspect.signature(thing))
+    except (TypeError, ValueError):
+        return "()"
+    return re.sub(r"'([^']*)'", r"\1", re.sub(r"npuscope\.[\w.]*\.(\w+)", r"\1", text)).replace("*", "\\*")
+
+
+def _doc(thing: object) -> str:
+    return _as_markdown(inspect.getdoc(thing) or "")
+
+
+def _first_paragraph(module: ModuleType) -> str:
+    return _as_markdown((inspect.getdoc(module) or "").split("\n\n")[0])
+
+
+def _as_markdown(text: str) -> str:
+    """Docstrings are plain text with `code`; what Markdown would take for markup is escaped outside of code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([*_<>\[\]])", r"\\\1", part) for part in parts)

@@ -1,0 +1,46 @@
+// Colours that the colour-blind can tell apart: by lightness as well as by hue (Okabe and Ito; Tol).
+// Kernels with the most core time get the most distinct ones; reasons for idle time keep theirs on every page.
+
+const KERNELS = [
+  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#882255", "#f0e442",
+  "#44aa99", "#332288", "#ddcc77", "#aa4499", "#88ccee", "#117733", "#cc6677", "#999933",
+];
+
+/** @type {Record<string, string>} */
+const REASONS = {
+  "run": "#6f9bd8",
+  "dependency": "#c9a227",
+  "FIN": "#d55e00",
+  "dispatch": "#b2182b",
+  "pickup": "#882255",
+  "starved": "#8b94a0",
+  "edge": "#c3c9d2",
+};
+const MERGED = "#a08c62"; // reasons that this capture cannot tell apart
+
+/** @param {number} rank */
+export function kernelColor(rank) {
+  return KERNELS[rank % KERNELS.length];
+}
+
+/** @param {string} reason */
+export function reasonColor(reason) {
+  return REASONS[reason] ?? MERGED;
+}
+
+/** @param {string} name */
+export function themed(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** @param {string} color @returns {[number, number, number]} */
+export function rgb(color) {
+  const number = Number.parseInt(color.slice(1, 7), 16);
+  return [number >> 16, (number >> 8) & 255, number & 255];
+}
+
+/** Black or white, whichever reads better on a colour. @param {string} color */
+export function inkOn(color) {
+  const [r, g, b] = rgb(color).map(part => (part / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.3 ? "#10151c" : "#ffffff";
+}

@@ -1,0 +1,142 @@
+// A run's report: what it was busy with, where the time went, who waited for whom, as `npuscope report` has it.
+
+import { element, micros, percent, whole, time } from "../format.js";
+import { kernelColor, reasonColor } from "../colors.js";
+import { bars, strip } from "../charts.js";
+import { facts, sortable } from "../table.js";
+
+/** @param {string} title @param {(Node | null)[]} children */
+export function titled(title, ...children) {
+  return element("section", {}, element("h2", {}, title), ...children);
+}
+
+/** @param {string[]} lines */
+export function notes(lines) {
+  return lines.length ? element("ul", { class: "notes" }, ...lines.map(line => element("li", {}, line))) : null;
+}
+
+/** @param {number} count */
+function lanes(count) {
+  return count === 1 ? "1 lane" : `${whole(count)} lanes`;
+}
+
+/** @param {string} value @param {string} what */
+function tile(value, what) {
+  return element("div", { class: "tile" }, element("b", {}, value), element("span", {}, what));
+}
+
+/** Sentences and tables that a command adds. @param {any} section */
+export function said(section) {
+  return titled(section.title, notes(section.notes), ...section.tables.map((/** @type {any} */ table) => sortable(table.columns, table.rows)));
+}
+
+/** @param {any} report */
+function tiles(report) {
+  const s = report.scheduling, units = Object.entries(report.units);
+  return element("div", { class: "tiles" },
+    tile(time(report.window_ns), "window"),
+    tile(percent(report.on_core_ns / Math.max(report.window_ns, 1)), "of it with any work running"),
+    ...units.map(([unit, u]) => tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${lanes(u.lanes)}`)),
+    tile(whole(s.tasks), "tasks"),
+    s.mean_run_ns === null ? null : tile(time(s.mean_run_ns), "mean run"),
+    s.overhead === null ? null : tile(percent(s.overhead), "of dispatch → finish is not run"),
+    s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`),
+    report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"),
+    report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"));
+}
+
+/** @param {any} report */
+function ledger(report) {
+  const rows = report.scheduling.ledger;
+  const draw = (/** @type {string} */ key, /** @type {string} */ share) => bars(rows.filter((/** @type {any} */ row) => row[key] > 0).map((/** @type {any} */ row) => ({
+    label: row.part, value: row[key], text: `${time(row[key])}, ${percent(row[share])}`, color: reasonColor(row.part),
+  })));
+  return element("div", { class: "two" },
+    element("div", {}, element("p", { class: "soft" }, `all cores × window, ${report.scheduling.cores} lanes`), draw("core_ns", "share")),
+    element("div", {}, element("p", { class: "soft" }, report.critical_path.kind === "chain" ? "along the critical path" : "along the cover of the timeline"), draw("path_ns", "path_share")));
+}
+
+/** @param {any} side */
+function blockers(side) {
+  return sortable(side.columns["report.blockers"], side.report.blockers, { dots: { reason: row => reasonColor(row.reason) } });
+}
+
+/** @param {any} side */
+function scheduling(side) {
+  const s = side.report.scheduling, columns = side.columns;
+  const tables = ["threads", "spmd"].filter(name => s[name].length).map(name => sortable(columns[`report.scheduling.${name}`], s[name]));
+  return element("div", { class: "two" }, element("div", {}, facts(columns["report.scheduling"], s)), element("div", {}, ...tables));
+}
+
+/** @param {any} side */
+function fanOut(side) {
+  const { areas, kernels } = side.report.fan_out;
+  const rank = new Map(side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]));
+  return bars(areas.map((/** @type {any} */ area) => ({
+    label: area.area, value: area.tasks, text: `${whole(area.tasks)} tasks, ${percent(area.share)}`,
+    parts: kernels.filter((/** @type {any} */ row) => row.area === area.area).map((/** @type {any} */ row) => ({
+      value: row.tasks, color: kernelColor(rank.get(row.kernel) ?? 0), label: `${row.kernel}: ${whole(row.tasks)} tasks, ${whole(row.blocks)} blocks`,
+    })),
+  })), { width: 700, label: 110 });
+}
+
+/** @param {any} side */
+function path(side) {
+  const p = side.report.critical_path;
+  const told = p.kind === "chain" ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
+  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, told), sortable(side.columns["report.critical_path.table"], p.table));
+}
+
+/** @param {any} side */
+function steps(side) {
+  const { table } = side.report.steps;
+  return table.length === 0 ? null : sortable(side.columns["report.steps.table"], table);
+}
+
+/** @param {any} found */
+export function overlap(found) {
+  const rows = Object.entries(found.units).map(([unit, u]) => ({
+    label: `${unit}, ${lanes(u.lanes)}`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
+    text: `${time(u.exposed_ns)} exposed`,
+    parts: [
+      { value: u.run_ns, color: "#3f7fd0", label: `own run ${micros(u.run_ns)} µs` },
+      { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${micros(u.hidden_ns)} µs` },
+      { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${micros(u.exposed_ns)} µs` },
+    ],
+  }));
+  const p = found.ping_pong;
+  return element("div", {},
+    element("p", {}, `on-core ${micros(found.on_core_ns)} µs of ${micros(found.episode_ns)} µs under way; ${percent(found.hidden_share)} of its waiting is hidden behind other kernels`),
+    element("div", { class: "legend" }, ...[["#3f7fd0", "own run"], ["#3fa35b", "hidden: other kernels ran"], ["#c9504b", "exposed: idle"]].map(([color, text]) =>
+      element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text))),
+    bars(rows),
+    p === null ? null : element("p", { class: "soft" }, `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`),
+    notes(found.notes));
+}
+
+/** @param {any} side @param {import("../types").Store} store */
+function kernelTable(side, store) {
+  const rank = new Map(side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]));
+  return sortable(side.columns["report.kernels"], side.report.kernels, { sorted: "core_ns", dots: { name: row => kernelColor(rank.get(row.name) ?? 0) },
+    picked: row => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.name } }) });
+}
+
+/** @type {import("../types").Panel} */
+export const panel = {
+  id: "overview", title: "Report", has: run => run?.panels.overview !== undefined,
+  mount(box, store) {
+    const run = store.run(), side = { ...run.panels.overview, timeline: run.timeline }, { report } = side, marked = steps(side);
+    box.append(...[
+      ...side.first.map(said), tiles(report), notes(report.notes),
+      titled("Where the core time went", ledger(report)),
+      report.overlap === null ? null : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
+      titled("Kernels", kernelTable(side, store)),
+      titled("Who waited for whom", blockers(side)),
+      titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
+      titled("Scheduling", scheduling(side)),
+      titled("Fan-out: tasks by area", fanOut(side)),
+      marked === null ? null : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+    ].filter(part => part !== null));
+    return {};
+  },
+};

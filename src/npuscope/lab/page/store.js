@@ -1,0 +1,39 @@
+// What the app knows and shows: one object, changed by `set`, followed by `on`.
+
+/** @typedef {import("./types").State} State */
+
+export const SHOWN = { bubbles: true, path: true, arrows: true, counters: true };
+
+/** @param {any} document @returns {import("./types").Store} */
+export function createStore(document) {
+  /** @type {{keys: (keyof State)[], act: (state: State) => void}[]} */
+  const followers = [];
+  /** @type {State} */
+  const state = {
+    title: document.title, runs: document.runs, run: document.runs[0]?.id ?? "", beside: null, panel: "timeline", window: [0, 1],
+    selection: null, search: "", shown: { ...SHOWN }, folded: [], split: true, shared: document.shared ?? {}, live: document.live ?? null,
+    versions: document.versions ?? [], links: document.links ?? [],
+  };
+  const find = (/** @type {string | null} */ id) => state.runs.find(run => run.id === id) ?? null;
+  const store = {
+    state,
+    /** @param {Partial<State>} patch */
+    set(patch) {
+      const changed = /** @type {(keyof State)[]} */ (Object.keys(patch)).filter(key => state[key] !== patch[key]);
+      if (changed.length === 0) return;
+      Object.assign(state, patch);
+      for (const { keys, act } of [...followers]) if (keys.some(key => changed.includes(key))) act(state);
+    },
+    /** Calls `act` after any of the keys changed; the answer ends that. @param {(keyof State)[]} keys @param {(state: State) => void} act */
+    on(keys, act) {
+      const one = { keys, act };
+      followers.push(one);
+      return () => { const place = followers.indexOf(one); if (place >= 0) followers.splice(place, 1); };
+    },
+    run: () => find(state.run) ?? state.runs[0],
+    beside: () => find(state.beside),
+    /** The whole time axis: of the run and the one beside it. @returns {[number, number]} */
+    full: () => [0, Math.max(store.run()?.timeline.window ?? 1, store.beside()?.timeline.window ?? 1, 1)],
+  };
+  return store;
+}

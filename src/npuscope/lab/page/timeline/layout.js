@@ -1,0 +1,50 @@
+// What stands where on a timeline: groups of lanes by unit, folded or not, with counters above and unused lanes folded away.
+
+/** @typedef {{kind: "group" | "lane" | "row" | "unused" | "counter", top: number, height: number, id: string, row: number, name: string, place: number}} Track */
+
+const HEAD = 20, COUNTER = 34, LOW = 13, HIGH = 22;
+
+/**
+ * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
+ * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters
+ * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
+ */
+export function layoutOf(timeline, folded, counters) {
+  /** @type {Track[]} */
+  const tracks = [];
+  const isFolded = new Set(folded), ofRow = new Int32Array(timeline.rows.length).fill(-1);
+  let top = 0;
+  const add = (/** @type {Omit<Track, "top">} */ track) => { tracks.push({ ...track, top }); top += track.height; };
+  /** @type {Map<string, number[]>} */
+  const groups = new Map();
+  timeline.rows.forEach(([lane], row) => {
+    const unit = timeline.lanes[lane].unit;
+    if (!groups.has(unit)) groups.set(unit, []);
+    groups.get(unit)?.push(row);
+  });
+  const busy = timeline.lanes.filter(lane => lane.used).length;
+  const high = busy <= 24 ? HIGH : busy <= 40 ? 17 : LOW;
+  if (counters && timeline.counters.length) {
+    add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters (${timeline.counters.length})`, place: -1 });
+    if (!isFolded.has("counters")) timeline.counters.forEach((track, place) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
+  }
+  for (const [unit, rows] of groups) {
+    const lanes = new Set(rows.map(row => timeline.rows[row][0])), used = [...lanes].filter(lane => timeline.lanes[lane].used).length;
+    const title = timeline.units[unit] ?? unit;
+    add({ kind: "group", height: HEAD, id: unit, row: -1, name: `${title}: ${used === lanes.size ? lanes.size : `${used} of ${lanes.size}`} ${lanes.size === 1 ? "lane" : "lanes"}`, place: -1 });
+    if (isFolded.has(unit)) continue;
+    const open = isFolded.has(`unused-${unit}`);
+    for (const row of rows) {
+      const [place, depth] = timeline.rows[row], lane = timeline.lanes[place];
+      if (!lane.used && !open) continue;
+      ofRow[row] = tracks.length;
+      const name = depth > 0 ? "" : lane.role ? `${lane.name} ${lane.role}` : lane.name;
+      add({ kind: depth === 0 ? "lane" : "row", height: high, id: `row ${row}`, row, name, place });
+    }
+    if (used < lanes.size) {
+      const count = lanes.size - used;
+      add({ kind: "unused", height: 16, id: `unused-${unit}`, row: -1, name: `${open ? "hide" : "show"} ${count} never used`, place: -1 });
+    }
+  }
+  return { tracks, height: top, ofRow };
+}

@@ -1,0 +1,65 @@
+// The types that modules share; read by the type checker alone.
+
+export type Packed = { type: "u8" | "u16" | "u32" | "i32" | "f64"; delta?: "i32"; data: string };
+export type Column = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
+export type Lane = { lane: number; name: string; unit: string; role: string | null; used: boolean };
+export type Band = { title: string; spans: [number, number, string][] };
+export type CounterTrack = { name: string; time: Float64Array; value: Float64Array; most: number; note: string };
+export type Fact = { name: string; number?: Float64Array; code?: Column; text?: string[] };
+
+/** lab/payload/timeline.py, unpacked. Times are nanoseconds from the window's start. */
+export type Timeline = {
+  window: number; origin: number;
+  lanes: Lane[]; units: Record<string, string>; rows: [number, number][];
+  kernels: string[]; device_kernels: number; ranks: number[]; core_lanes: number[];
+  reasons: { id: string; title: string; sentence: string }[]; parts: string[]; chain: boolean;
+  slices: {
+    begins: Column; start: Float64Array; dur: Column; kernel: Column; task: Int32Array; block?: Int32Array;
+    before?: Column; after?: Column; drawn?: Column; body?: Int32Array; site?: Int32Array;
+  };
+  facts: Fact[]; tasks: Float64Array; sites: { file: string; line: number }[];
+  bubbles: { begins: Column; start: Float64Array; dur: Column; reason: Uint8Array; kernel: Int32Array; blocker: Int32Array };
+  path: { lane: Int32Array; start: Float64Array; end: Float64Array; part: Uint8Array; kernel: Column };
+  edges: { kinds: string[]; src: Int32Array; dst: Int32Array; kind: Uint8Array };
+  bands: Band[]; counters: CounterTrack[]; notes: string[];
+};
+
+export type Cause = {
+  kind: string; sentence: string; share: number; evidence: string[]; remedy: string; confidence: string;
+  gain: { ns: number; low_ns: number; high_ns: number } | null; where: [number, number, number | null][];
+};
+export type Diagnosis = { verdict: string; bound: string; wall_ns: number; window: [number, number]; causes: Cause[] };
+
+export type Run = {
+  id: string; name: string; told: string; measured: boolean; wall: any; diagnosis: Diagnosis; timeline: Timeline;
+  panels: Record<string, any>; model?: any;
+};
+
+export type Selection =
+  | { kind: "slice"; run: string; slice: number; kernel: string; task: number | null; block: number | null; body: number; file: string | null; line: number | null }
+  | { kind: "line"; file: string; line: number; bodies?: number[] }
+  | { kind: "kernel"; kernel: string }
+  | { kind: "cause"; cause: number }
+  | { kind: "range"; start: number; end: number }
+  | { kind: "task"; task: number };
+
+export type State = {
+  title: string; runs: Run[]; run: string; beside: string | null; panel: string; window: [number, number]; selection: Selection | null;
+  search: string; shown: { bubbles: boolean; path: boolean; arrows: boolean; counters: boolean }; folded: string[]; split: boolean;
+  shared: Record<string, any>; live: any; versions: any[]; links: [string, string][];
+};
+
+export type Store = {
+  state: State;
+  set(patch: Partial<State>): void;
+  on(keys: (keyof State)[], act: (state: State) => void): () => void;
+  run(): Run;
+  beside(): Run | null;
+  full(): [number, number];
+};
+
+export type Panel = {
+  id: string; title: string;
+  has(run: Run, state: State): boolean;
+  mount(box: HTMLElement, store: Store): { update?(state: State): void; destroy?(): void };
+};

@@ -1,0 +1,293 @@
+"""What the timeline draws of a run: lanes, slices, idle times, path, edges, bands and counters as packed columns.
+
+Times are nanoseconds from the window's start. A row of the timeline is a lane, or one depth of a lane whose slices lie
+inside one another; slices are sorted by row, then start, and `begins` says where each row's begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.waits import PARTS, REASONS
+from npuscope.analysis.work import Work, places
+from npuscope.lab.payload.bands import bands
+from npuscope.lab.payload.counter_tracks import counter_tracks
+from npuscope.lab.payload.file_names import program_files
+from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
+from npuscope.lab.payload.reason_words import reason_words
+from npuscope.lab.payload.slice_facts import slice_facts
+from npuscope.lab.payload.together import drawn_together
+from npuscope.simulate.run import Simulated
+from npuscope.trace.core import overlaps
+from npuscope.trace.intervals import Ints
+
+MOST_SLICES = 2_000_000  # more are drawn together: a page must open
+MOST_LANES = 2000
+MOST_DEPTH = 8  # slices deeper inside one another share the last row
+UNITS = {  # in the order in which they are drawn
+    "AIC": "Cube cores (AIC)",
+    "AIV": "Vector cores (AIV)",
+    "stream": "Streams",
+    "link": "Links",
+    "AICPU": "Scheduler and orchestrator (AICPU)",
+    "host": "Host",
+}
+UNTOLD = int(np.iinfo(np.int32).min)  # a time that the capture does not tell
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The slices of a timeline: `row` numbers the trace's slices, -1 where several are drawn as one."""
+
+    table: pl.DataFrame
+    lanes: pl.DataFrame  # lane, name, unit, role, in the order drawn
+    kernels: list[str]  # the device's, then the others'
+    rows: list[tuple[int, int]]  # of each row its lane's place and its depth
+    notes: list[str]
+
+
+def timeline(
+    explained: Explanation, ranks: Mapping[str, int] | None = None, simulated: Simulated | None = None
+) -> dict[str, object]:
+    """Plain data for page/timeline; `ranks` orders the colours of kernels over several runs."""
+    work = explained.work
+    drawn = _drawn(work)
+    table, order = drawn.table, ranks or {}
+    known, notes = len(work.kernels), list(drawn.notes)
+    tasks = pl.concat([table["task"], explained.trace.edges["src"], explained.trace.edges["dst"]])
+    tasks = tasks.drop_nulls().unique().sort()
+    place = _places_of_lanes(work, drawn.lanes)
+    idle = _bubbles(explained, place, drawn)
+    return {
+        "window": work.wall,
+        "origin": work.window[0],
+        "lanes": drawn.lanes.select("lane", "name", "unit", "role", "used").to_dicts(),
+        "units": UNITS,
+        "rows": [list(row) for row in drawn.rows],
+        "kernels": drawn.kernels,
+        "device_kernels": known,
+        "ranks": [order.get(name, n) for n, name in enumerate(drawn.kernels)],
+        "core_lanes": place[work.core_lanes].tolist(),
+        "reasons": reason_words(work.on_cores),
+        "parts": list(PARTS),
+        "chain": explained.path.kind == "chain",
+        "slices": _columns(table, drawn, tasks, work, simulated),
+        "facts": slice_facts(explained.trace, table["row"]),
+        "tasks": rising(tasks),
+        "sites": _sites(simulated),
+        "bubbles": idle,
+        "path": _path(explained, place),
+        "edges": _edges(explained, tasks),
+        "bands": bands(explained, simulated),
+        "counters": counter_tracks(explained.trace, work.window),
+        "notes": notes,
+    }
+
+
+def _drawn(work: Work) -> Drawn:
+    notes: list[str] = []
+    others = _others(work)
+    names = others["kernel"].unique(maintain_order=True).to_list()
+    device = pl.DataFrame(
+        {
+            "row": work.rows,
+            "lane": work.lanes["lane"].cast(pl.Int64).to_numpy()[work.lane],
+            "start": work.start - work.window[0],
+            "end": work.end - work.window[0],
+            "kernel": work.kernel,
+        }
+    )
+    host = pl.DataFrame(
+        {
+            "row": others["row"].cast(pl.Int64),
+            "lane": others["lane"].cast(pl.Int64),
+            "start": (others["start"] - work.window[0]).clip(0, work.wall),
+            "end": (others["start"] + others["dur"] - work.window[0]).clip(0, work.wall),
+            "kernel": others["kernel"].cast(pl.Enum(names)).to_physical().cast(pl.Int64) + len(work.kernels),
+        }
+    )
+    lanes = _lanes(work, others)
+    if lanes.height > MOST_LANES:
+        busy = pl.concat([device, host]).group_by("lane").agg(busy=(pl.col("end") - pl.col("start")).sum())
+        kept = lanes.join(busy, on="lane", how="left").top_k(MOST_LANES, by=pl.col("busy").fill_null(0))["lane"]
+        notes.append(f"The {MOST_LANES:,} busiest of {lanes.height:,} lanes are drawn.")
+        lanes = lanes.filter(pl.col("lane").is_in(kept.implode()))
+    table = pl.concat([device, host])
+    told = work.trace.slices.select("depth", "task", "block").with_row_index("row").cast({"row": pl.Int64})
+    table = table.join(told, on="row", how="left", maintain_order="left")
+    place = dict(zip(lanes["lane"].to_list(), range(lanes.height), strict=True))
+    table = table.filter(pl.col("lane").is_in(list(place))).with_columns(
+        pl.col("lane").replace_strict(place, return_dtype=pl.Int64), pl.col("depth").fill_null(0).cast(pl.Int64)
+    )
+    # what is told twice is not drawn and leaves holes
+    if (table["depth"] > 0).any():
+        dense = (pl.col("depth").rank("dense").over("lane").cast(pl.Int64) - 1).clip(0, MOST_DEPTH - 1)
+        table = table.with_columns(depth=dense)
+    table = table.sort("lane", "depth", "start", maintain_order=True)
+    if table.height > MOST_SLICES:
+        slices = table.height
+        table = drawn_together(table, work.wall, MOST_SLICES)
+        notes.append(f"{slices:,} slices are drawn as {table.height:,}: short neighbours are drawn together.")
+    rows = [(int(lane), int(depth)) for lane, depth in _rows(table, lanes.height).iter_rows()]
+    return Drawn(table, lanes, [*work.kernels, *names], rows, notes)
+
+
+def _others(work: Work) -> pl.DataFrame:
+    """What the device's work does not hold: schedulers, orchestrators, host threads."""
+    slices = work.trace.slices.select("lane", "start", "dur", "kernel", "kind", "duplicate_of").with_row_index("row")
+    if not (slices["kind"].is_in(["schedule", "host"])).any():
+        return slices.clear()
+    mine = pl.Series(work.rows, dtype=pl.UInt32)
+    wanted = pl.col("kind").is_in(["schedule", "host"]) & pl.col("duplicate_of").is_null() & overlaps(*work.window)
+    return slices.filter(wanted & ~pl.col("row").is_in(mine.implode()))
+
+
+def _lanes(work: Work, others: pl.DataFrame) -> pl.DataFrame:
+    """Lanes with slices, and cores without, units together and cores by number."""
+    here = pl.concat([work.lanes["lane"], others["lane"].unique()]).unique()
+    role = pl.col("role") if "role" in work.trace.lanes.columns else pl.lit(None, dtype=pl.String).alias("role")
+    used = pl.concat([pl.Series(work.lanes["lane"].to_numpy()[np.unique(work.lane)]), others["lane"]]).unique()
+    lanes = work.trace.lanes.select("lane", "name", pl.col("unit").cast(pl.String), "core", role)
+    order = pl.col("unit").replace_strict({unit: n for n, unit in enumerate(UNITS)}, default=len(UNITS))
+    return (
+        lanes.filter(pl.col("lane").is_in(here.implode()))
+        .with_columns(used=pl.col("lane").is_in(used.cast(pl.UInt32).implode()), order=order)
+        .sort("order", pl.col("core").fill_null(-1), maintain_order=True)
+    )
+
+
+def _rows(table: pl.DataFrame, lanes: int) -> pl.DataFrame:
+    """A row per lane, and per depth of a lane that has several."""
+    deepest = table.group_by("lane").agg(pl.col("depth").max())
+    every = pl.DataFrame({"lane": pl.Series(range(lanes), dtype=pl.Int64)}).join(deepest, on="lane", how="left")
+    counted = every.with_columns(pl.int_ranges(0, pl.col("depth").fill_null(0) + 1).alias("depth"))
+    return counted.explode("depth").sort("lane", "depth")
+
+
+def _columns(
+    table: pl.DataFrame, drawn: Drawn, tasks: pl.Series, work: Work, simulated: Simulated | None
+) -> dict[str, Packed]:
+    row_of = {row: n for n, row in enumerate(drawn.rows)}
+    counts = np.zeros(len(drawn.rows) + 1, np.int64)
+    for lane, depth, count in table.group_by("lane", "depth").len().iter_rows():
+        counts[row_of[lane, depth] + 1] = count
+    stamps = work.trace.slices.select("start", "dur", "dispatch", "finish").with_row_index("row")
+    stamps = table.select(pl.col("row").cast(pl.UInt32, strict=False)).join(
+        stamps, on="row", how="left", maintain_order="left"
+    )
+    columns = {
+        "begins": whole_numbers(np.cumsum(counts)),
+        "start": rising(table["start"]),
+        "dur": whole_numbers(table["end"] - table["start"]),
+        "kernel": whole_numbers(table["kernel"]),
+        "task": packed(_task_places(table["task"], tasks), "i32"),
+    }
+    if table["block"].null_count() < table.height:
+        columns["block"] = packed(table["block"].fill_null(-1), "i32")
+    for name, wait in (
+        ("before", stamps["start"] - stamps["dispatch"]),
+        ("after", stamps["finish"] - stamps["start"] - stamps["dur"]),
+    ):
+        if wait.null_count() < len(wait):
+            columns[name] = whole_numbers(wait.fill_null(UNTOLD))
+    if "drawn" in table.columns:
+        columns["drawn"] = whole_numbers(table["drawn"])
+    if simulated is not None:
+        columns |= _bodies(table, simulated)
+    return columns
+
+
+def _task_places(column: pl.Series, tasks: pl.Series) -> Ints:
+    """Where each task stands among the known ones, -1 for none."""
+    known = tasks.to_numpy()
+    if len(known) == 0:
+        return np.full(len(column), -1)
+    found = np.searchsorted(known, column.fill_null(known[0]).to_numpy())
+    return np.where(column.is_null().to_numpy(), -1, found)
+
+
+def _bodies(table: pl.DataFrame, simulated: Simulated) -> dict[str, Packed]:
+    """Of each block its class and the line that submits its task."""
+    job, recording = simulated.prepared.job, simulated.prepared.program.recording
+    task, block = (table[name].fill_null(-1).to_numpy() for name in ("task", "block"))
+    site = np.append(np.array([one.site for one in recording.tasks], np.int64), -1)
+    ran = (task >= 0) & (block >= 0)
+    body = np.full(table.height, -1)
+    if ran.any():
+        levels = max(len(job.run) // max(len(simulated.prepared.classes.entries), 1), 1)  # of noise
+        body[ran] = job.block_class[job.first_block[task[ran]] + block[ran]] // levels
+    return {"body": packed(body, "i32"), "site": packed(site[np.where(task >= 0, task, len(site) - 1)], "i32")}
+
+
+def _sites(simulated: Simulated | None) -> list[dict[str, object]]:
+    if simulated is None:
+        return []
+    recording = simulated.prepared.program.recording
+    names = program_files(recording)
+    return [{"file": names[one.file], "line": one.line} for one in recording.sites]
+
+
+def _places_of_lanes(work: Work, lanes: pl.DataFrame) -> Ints:
+    """The place on the page of each lane of the work, -1 for one that is not drawn."""
+    drawn = {lane: place for place, lane in enumerate(lanes["lane"].to_list())}
+    return np.array([drawn.get(lane, -1) for lane in work.lanes["lane"].to_list()], dtype=np.int64)
+
+
+def _bubbles(explained: Explanation, place: Ints, drawn: Drawn) -> dict[str, Packed]:
+    """Idle times by row (the first of their lane), then start."""
+    work, segments = explained.work, explained.bubbles.segments
+    lane = place[places(segments["lane"].to_numpy(), work.lanes["lane"].to_numpy())]
+    first = np.zeros(drawn.lanes.height + 1, np.int64)
+    for n, (where, depth) in enumerate(drawn.rows):
+        if depth == 0:
+            first[where] = n
+    kernels = pl.Enum(work.kernels)
+    table = segments.with_columns(
+        pl.Series("row", np.where(lane < 0, -1, first[lane])),
+        pl.col("reason").cast(pl.String).replace_strict({r: n for n, r in enumerate(REASONS)}, return_dtype=pl.Int64),
+        pl.col("kernel", "blocker").cast(kernels).to_physical().cast(pl.Int64).fill_null(-1),
+    ).filter(pl.col("row") >= 0)
+    if table.height > MOST_SLICES:
+        table = table.top_k(MOST_SLICES, by=pl.col("end") - pl.col("start"))
+    table = table.sort("row", "start")
+    counts = np.bincount(table["row"].to_numpy(), minlength=len(drawn.rows)) if table.height else np.zeros(0, np.int64)
+    begins = np.zeros(len(drawn.rows) + 1, np.int64)
+    begins[1 : len(counts) + 1] = np.cumsum(counts)
+    begins[len(counts) + 1 :] = begins[len(counts)]
+    return {
+        "begins": whole_numbers(begins),
+        "start": rising(table["start"] - work.window[0]),
+        "dur": whole_numbers(table["end"] - table["start"]),
+        "reason": packed(table["reason"], "u8"),
+        "kernel": packed(table["kernel"], "i32"),
+        "blocker": packed(table["blocker"], "i32"),
+    }
+
+
+def _path(explained: Explanation, place: Ints) -> dict[str, Packed]:
+    work, segments = explained.work, explained.path.segments
+    row = segments["row"].to_numpy()
+    return {
+        "lane": packed(np.append(place[work.lane], -1)[row], "i32"),
+        "start": rising(segments["start"] - work.window[0]),
+        "end": rising(segments["end"] - work.window[0]),
+        "part": packed(segments["part"].to_physical(), "u8"),
+        "kernel": whole_numbers(np.append(work.kernel, 0)[row]),
+    }
+
+
+def _edges(explained: Explanation, tasks: pl.Series) -> dict[str, object]:
+    edges = explained.trace.edges.drop_nulls(["src", "dst"])
+    kinds = edges["source"].fill_null("").unique(maintain_order=True).to_list()
+    kind = edges["source"].fill_null("").cast(pl.Enum(kinds)).to_physical() if kinds else edges["source"]
+    return {
+        "kinds": kinds,
+        "src": packed(_task_places(edges["src"], tasks), "i32"),
+        "dst": packed(_task_places(edges["dst"], tasks), "i32"),
+        "kind": packed(kind if kinds else np.zeros(0), "u8"),
+    }

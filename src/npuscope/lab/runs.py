@@ -1,0 +1,91 @@
+"""Runs and documents of the app, from the results that commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from npuscope.analysis.comparison import Comparison
+from npuscope.analysis.diagnosis import Cause, Diagnosis
+from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.ranks import Ranks
+from npuscope.check.checked import Checked
+from npuscope.lab.document import Payload, Run, document
+from npuscope.lab.payload.comparison import comparison
+from npuscope.lab.payload.overview import overview, section
+from npuscope.lab.payload.program import program_panels
+from npuscope.lab.payload.ranks import ranks
+from npuscope.lab.payload.timeline import timeline
+from npuscope.report.anchor import Section
+from npuscope.simulate.run import Simulated
+
+Document = dict[str, object]
+
+
+def run_of(
+    name: str,
+    explained: Explanation,
+    id: str = "0",
+    simulated: Simulated | None = None,
+    wall: object = None,
+    told: str = "",
+    colours: Mapping[str, int] | None = None,
+    first: Sequence[Section] = (),
+    panels: Mapping[str, Payload] | None = None,
+    checked: Checked | None = None,
+) -> Run:
+    """`wall` is an estimate as a dict where the run is predicted; `told` a few words below the name; `colours` gives
+    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads;
+    `checked` is what checks say of a simulated program."""
+    work = explained.work
+    counted = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
+    return {
+        "id": id,
+        "name": name,
+        "told": f"{told}; {counted}" if told else counted,
+        "measured": simulated is None,
+        "wall": work.wall if wall is None else wall,
+        "diagnosis": _diagnosis(explained).as_dict(),
+        "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
+        "panels": {
+            "overview": overview(explained, first),
+            **({} if simulated is None else program_panels(simulated, explained, checked)),
+            **(panels or {}),
+        },
+    }
+
+
+def report_document(name: str, explained: Explanation, links: Sequence[tuple[str, str]] = ()) -> Document:
+    """One measured run."""
+    return document(name, [run_of(name, explained)], links=links)
+
+
+def ranks_document(name: str, found: Ranks, links: Sequence[tuple[str, str]] = ()) -> Document:
+    """Several ranks: each a run, and all of them in a panel."""
+    colours = kernel_places(found.explained)
+    runs = [
+        run_of(part.name, explained, str(number), colours=colours)
+        for number, (part, explained) in enumerate(zip(found.parts, found.explained, strict=True))
+    ]
+    return document(name, runs, {"ranks": ranks(found)}, links=links)
+
+
+def compare_document(names: tuple[str, str], found: Comparison, first: Sequence[Section] = ()) -> Document:
+    """Two runs beside each other on one time axis; `first` comes before what every comparison has."""
+    colours = kernel_places([found.a, found.b])
+    runs = [
+        run_of(name, explained, id, colours=colours)
+        for id, name, explained in zip("AB", names, (found.a, found.b), strict=True)
+    ]
+    title = f"{names[0]} against {names[1]}"
+    return document(title, runs, {"compare": {**comparison(names, found), "first": [section(*one) for one in first]}})
+
+
+def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:
+    """A kernel has one colour on all runs, by the first that has it; those with most core time come first."""
+    kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
+    return {kernel: place for place, kernel in enumerate(kernels)}
+
+
+def _diagnosis(explained: Explanation) -> Diagnosis:
+    verdict, work = explained.verdict, explained.work
+    return Diagnosis((Cause(verdict.bound, verdict.sentence, 1.0),), work.wall, work.window)
