@@ -106,6 +106,7 @@ export const panel = {
     const made = new Memory(box, store, store.run()?.panels.memory ?? store.state.shared.memory);
     let before = store.state.selection;
     return {
+      maps: made.maps,
       update: (/** @type {any} */ state) => { if (state.selection !== before) { before = state.selection; made.follow(state); } },
       destroy: () => made.destroy(),
     };

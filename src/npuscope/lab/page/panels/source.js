@@ -173,7 +173,11 @@ class Source {
 
   /** The lines of what is selected. @param {any} state @param {boolean} follow */
   mark(state, follow = false) {
-    const { selection } = state, body = selection?.kind === "slice" ? selection.body : -1;
+    if (state.selection?.kind === "line" && state.selection.bodies === undefined) { // from a link or another panel
+      const line = this.lines.get(`${state.selection.file}:${state.selection.line}`);
+      if (line) this.store.set({ selection: { ...state.selection, bodies: line.bodies } });
+    }
+    const { selection } = this.store.state, body = selection?.kind === "slice" ? selection.body : -1;
     const mine = body >= 0 ? this.found.lines.filter((/** @type {any} */ line) => line.bodies.includes(body)) : [];
     if (follow && selection?.kind === "slice" && (mine.length || selection.file)) {
       const main = mine.length ? mine.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.core_ns > a.core_ns ? b : a)) : selection;

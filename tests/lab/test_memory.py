@@ -1,9 +1,8 @@
-"""The memory page in a real browser: the map of a function, hover and keys, small and dark, names that are markup."""
+"""The memory panel in a real browser: the map of a function, hover and keys, small and dark, names that are markup."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import pytest
 from browser import chromium, watched_page
 
 from npuscope.check.fit import fits_of
+from npuscope.lab.report_pages import memory_page
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.report.memory_page import MODULES, memory_page
 from tests.report.memory_programs import written
 
 CHIP = chip_to_lower_for("910b1")
 NASTY = "</script><img src=x onerror=alert(1)>"
-PAGE = Path(__file__).resolve().parents[2] / "src" / "npuscope" / "report" / "page"
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +32,11 @@ def made(folder: Path, **constants: Any) -> str:
 
 def opened(page: Any, folder: Path, text: str, chosen: str = "") -> Any:
     (folder / "page.html").write_text(text)
-    page.goto(f"{(folder / 'page.html').as_uri()}#{chosen}")
+    page.goto((folder / "page.html").as_uri())
     page.wait_for_selector("html[data-ready]")
+    if chosen:
+        page.locator("#function").select_option(chosen)
+    page.wait_for_selector(".map svg")
     return page
 
 
@@ -53,20 +54,19 @@ def test_a_reader_finds_what_fills_a_memory(browser: Any, tmp_path: Path) -> Non
         assert mat.locator("g.over").count() >= 1
         over = mat.locator("g.over", has_text="w").first
         over.hover()
-        tip = page.locator(".tip").inner_text()
+        tip = page.locator(".chart-tip").inner_text()
         assert tip.startswith("w [512, 512] BF16\n524,288 B at ")
         assert "made at layer.py:17" in tip
         assert "acc = pl.matmul_acc(acc, x[:, k : k + TK], w[k : k + TK, n : n + TN])" in tip
         assert "in flight, 2 copies" in tip
         assert "ends beyond the 524,288 B there are" in tip
         page.mouse.move(0, 0)
-        assert page.locator(".tip").is_hidden()
+        assert page.locator(".chart-tip").is_hidden()
         # another function by the selector, and by a row of the table
         page.locator("#function").select_option("norm")
         page.locator("#chosen h2", has_text="Vec of the vector core: 16,384 of 188,416 B").wait_for()
         page.locator("tbody tr", has_text="gate_aiv").first.click()
-        page.wait_for_function("document.querySelector('#function').value === 'gate_aiv'")  # follows the address
-        assert "#gate_aiv" in page.url
+        assert page.locator("#function").input_value() == "gate_aiv"
         assert watched.errors == []
         assert [url for url in watched.requests if not url.startswith("file:")] == []
 
@@ -75,7 +75,8 @@ def test_tiles_lie_where_the_plan_puts_them(browser: Any, tmp_path: Path) -> Non
     with watched_page(browser) as watched:
         page = opened(watched.page, tmp_path, made(tmp_path), "gate_aic")
         wrong = page.evaluate(
-            """() => npuscope.maps.flatMap(map => map.shapes.filter(([group]) => group.dataset.storage !== undefined)
+            """() => npuscope.shell.mounted.made.maps
+                .flatMap(map => map.shapes.filter(([group]) => group.dataset.storage !== undefined)
                 .map(([group], n) => [group.querySelector("rect"), map.space.tiles[n], map])
                 .filter(([rect, tile, map]) => Math.abs(rect.y.baseVal.value - map.y(tile.address + tile.bytes)) > 0.01
                   || Math.abs(rect.x.baseVal.value - map.x(tile.first)) > 0.01)
@@ -83,7 +84,7 @@ def test_tiles_lie_where_the_plan_puts_them(browser: Any, tmp_path: Path) -> Non
         )
         assert wrong == []
         # drawn rectangles that are needed at the same time never lie on one another
-        for data in page.evaluate("npuscope.maps.map(map => map.space.tiles)"):
+        for data in page.evaluate("npuscope.shell.mounted.made.maps.map(map => map.space.tiles)"):
             for n, one in enumerate(data):
                 for other in data[n + 1 :]:
                     if one["first"] <= other["last"] and other["first"] <= one["last"]:
@@ -97,7 +98,7 @@ def test_the_ring_is_hatched_at_the_head(browser: Any, tmp_path: Path) -> None:
         ring = page.locator(".map g.ring")
         assert ring.locator("> rect").get_attribute("fill") == "url(#hatch)"
         ring.hover()
-        assert "ring C2V, 2 slots of 16,384" in page.locator(".tip").inner_text()
+        assert "ring C2V, 2 slots of 16,384" in page.locator(".chart-tip").inner_text()
 
 
 def test_keys_go_from_tile_to_tile(browser: Any, tmp_path: Path) -> None:
@@ -105,17 +106,17 @@ def test_keys_go_from_tile_to_tile(browser: Any, tmp_path: Path) -> None:
         page = opened(watched.page, tmp_path, made(tmp_path), "gate_aic")
         assert page.locator(".map").first.locator("g[tabindex='0']").count() == 1  # one stop per map
         page.locator(".map g[tabindex='0']").first.focus()
-        first = page.locator(".tip").inner_text()
+        first = page.locator(".chart-tip").inner_text()
         page.keyboard.press("ArrowRight")
         page.wait_for_timeout(50)  # the page scrolls to it
-        assert page.locator(".tip").is_visible()
-        assert page.locator(".tip").inner_text() != first
+        assert page.locator(".chart-tip").is_visible()
+        assert page.locator(".chart-tip").inner_text() != first
         label = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        assert label.replace(";", "").split() == page.locator(".tip").inner_text().split()
+        assert label.replace(";", "").split() == page.locator(".chart-tip").inner_text().split()
         page.keyboard.press("ArrowLeft")
-        assert page.locator(".tip").inner_text() == first
+        assert page.locator(".chart-tip").inner_text() == first
         page.keyboard.press("Escape")
-        assert page.locator(".tip").is_hidden()
+        assert page.locator(".chart-tip").is_hidden()
 
 
 def test_a_small_screen_has_no_sideways_scroll(browser: Any, tmp_path: Path) -> None:
@@ -150,8 +151,8 @@ def test_source_that_is_markup_is_text(browser: Any, tmp_path: Path) -> None:
     with watched_page(browser) as watched:
         page = opened(watched.page, tmp_path, made(tmp_path, comment=NASTY), "gate_aic")
         page.locator(".map").first.locator("g.tile-box").last.hover()
-        assert NASTY in page.locator(".tip").inner_text()
-        assert page.locator("main img, main script").count() == 0
+        assert NASTY in page.locator(".chart-tip").inner_text()
+        assert page.locator("#app img, #app script").count() == 0
         assert watched.errors == []
 
 
@@ -161,18 +162,6 @@ def test_the_page_is_offline_and_does_not_tell_where_the_file_lies(tmp_path: Pat
     assert str(tmp_path) not in text
     for outside in ("http://", "https://", "src=", "@import", "url(h"):
         assert outside not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
-    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    assert [function["name"] for function in data["programs"][0]["functions"]] == ["gate_aic", "gate_aiv", "norm"]
-
-
-def test_its_modules_share_one_scope_without_a_clash() -> None:
-    names = [
-        name
-        for module in MODULES
-        for name in re.findall(
-            r"^(?:export )?(?:async )?(?:function|class|const|let) (\w+)",
-            (PAGE / f"{module}.js").read_text(),
-            re.MULTILINE,
-        )
-    ]
-    assert sorted(names) == sorted(set(names))
+    data = json.loads(text.split('id="document">')[1].split("</script>")[0])
+    functions = data["shared"]["memory"]["programs"][0]["functions"]
+    assert [function["name"] for function in functions] == ["gate_aic", "gate_aiv", "norm"]
