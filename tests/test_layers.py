@@ -30,6 +30,7 @@ ORDER = [
     "trace",
     "device",
     "analysis",
+    "statistics",
     "forward",
     "ops",
     "tile",
@@ -40,7 +41,6 @@ ORDER = [
     "study",
     "report",
     "lab",
-    "view",
     "cli",
 ]
 ROOMS = {

@@ -231,7 +231,7 @@ def test_nothing_that_fits_is_an_exit_code(add: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("sweep", "add.py", "--set", "ROW=1,2"), "no option, top-level constant or environment variable ROW"),
+        (("sweep", "add.py", "--set", "ROW=1,2"), "no option, constant, field or environment variable ROW"),
         (("sweep", "add.py", "--set", "ROWS=1,,2"), "--set takes NAME=value,value"),
         (("sweep", "add.py", "--set", "ROWS=1", "--set", "ROWS=2"), "--set names ROWS twice"),
         (("sweep", "none.py", "--set", "ROWS=1"), "no such file"),

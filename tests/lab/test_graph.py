@@ -93,7 +93,7 @@ def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, brow
         names = page.locator("svg.graph .node .name").all_text_contents()
         assert sorted(names) == ["<script>a…</script>", "first", "last", "late_seed"]
         assert page.locator("svg.graph path.edge").count() == 3
-        assert "golden: PASS" in page.locator("#panel").inner_text()
+        assert "golden (the numbers it should give): PASS" in page.locator("#panel").inner_text()
         assert NASTY in page.locator("#panel table").first.inner_text()
         assert page.locator("#app script").count() == 0
         assert watched.errors == []

@@ -25,7 +25,8 @@ def run() -> dict[str, object]:
     """k runs 10, 20 and 30 µs on one core and 100 µs on another; other runs once."""
     tasks = [
         Task(1, "k", "AIC_0", 0, 10, 0, 11), Task(2, "k", "AIC_0", 20, 40, 19, 41),
-        Task(3, "k", "AIC_0", 50, 80, 49, 81), Task(4, "k", "AIC_1", 0, 100, 0, 101), Task(5, "other", "AIC_1", 110, 115, 109, 116),
+        Task(3, "k", "AIC_0", 50, 80, 49, 81), Task(4, "k", "AIC_1", 0, 100, 0, 101),
+        Task(5, "other", "AIC_1", 110, 115, 109, 116),
     ]  # fmt: skip
     return report_document("run", analysis.explain(made(tasks, [])))
 

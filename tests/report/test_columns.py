@@ -161,8 +161,8 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     assert "longest µs" in text
     assert gate.split().count("30.000") == 4  # one slice of 30 µs: core, on-core, mean and longest
     assert "| longest µs |" in (tmp_path / "r.md").read_text()
-    data = json.loads((tmp_path / "r.html").read_text().split('id="data">')[1].split("</script>")[0])
-    heads = data["sides"][0]["columns"]["report.kernels"]
+    data = json.loads((tmp_path / "r.html").read_text().split('id="document">')[1].split("</script>")[0])
+    heads = data["runs"][0]["panels"]["overview"]["columns"]["report.kernels"]
     assert {"key": "longest_ns", "title": "longest µs", "show": "ns", "right": True} in heads
-    assert all(row["longest_ns"] > 0 for row in data["sides"][0]["report"]["kernels"])
+    assert all(row["longest_ns"] > 0 for row in data["runs"][0]["panels"]["overview"]["report"]["kernels"])
     assert {row["name"]: row["longest_ns"] for row in told["kernels"]}["gate"] == 30_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from npuscope.errors import BadInput
+from npuscope.tile.script.named import UnknownSetting
 from npuscope.tile.script.run import run_script
-from npuscope.tile.script.settings import UnknownSetting
 
 SCRIPT = """import argparse, os
 import numpy as np

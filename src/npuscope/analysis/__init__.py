@@ -4,7 +4,6 @@ Each question about a `Trace` is one function here; its result prints as a table
 has `frame()` for Polars. docs/metrics.md defines each number with a drawn example.
 """
 
-from npuscope.analysis.budget import gate, read_budget
 from npuscope.analysis.busy_idle import busy, utilisation
 from npuscope.analysis.changes import Change, whatif
 from npuscope.analysis.comparison import compare, trend
@@ -28,9 +27,7 @@ __all__ = [
     "explain",
     "explain_ranks",
     "fan_out",
-    "gate",
     "overlap",
-    "read_budget",
     "scheduling",
     "steps",
     "trend",

@@ -34,8 +34,8 @@ KERNELS = Columns(
     (
         Column("kernel", TEXT, "the operator type where the capture has one, else the kernel's name", json="name"),
         Column("count", COUNT, "slices", of=pl.len()),
-        Column("core_ns", TIME, "sum over cores", of=pl.col("ns").sum()),
-        Column("on_core_ns", TIME, "union: when at least one core ran it", title="on-core"),
+        Column("core_ns", TIME, "added up over all cores", title="core time", explained=True, of=pl.col("ns").sum()),
+        Column("on_core_ns", TIME, "while at least one core ran it", title="on-core time", explained=True),
         Column("mean_ns", MEAN_TIME, "of a slice", of=pl.col("ns").mean()),
         Column("p50_ns", TIME, "half of the slices take at most this", wide=True, of=_quantile(0.5)),
         Column("p95_ns", TIME, "95 % of the slices take at most this", wide=True, of=_quantile(0.95)),

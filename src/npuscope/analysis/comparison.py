@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, duration
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, duration, times
 from npuscope.analysis.hidden_exposed import Overlap, overlap_of
 from npuscope.analysis.likeness import differences
 from npuscope.analysis.matching import Match, match_kernels, places
@@ -23,8 +23,9 @@ from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
 
+SAME = 0.001  # of a time is no difference worth a line
 GAP = (
-    Column("gap_ns", TIME, "B minus A"),
+    Column("gap_ns", TIME, "B minus A", title="B − A", more_is="worse"),
     Column("ratio", RATIO, "B over A; null where A has none", title="B / A"),
 )
 KERNELS = Columns(
@@ -33,13 +34,20 @@ KERNELS = Columns(
     (
         Column("kernel", TEXT, "its name in A, or in B where A has none", json="name"),
         Column("in_b", TEXT, "its names in B, where they are others", title="in B", wide=True, optional=True),
-        Column("rule", TEXT, "how the two were matched: name, given, bare name; gone or new", title="matched by"),
+        Column(
+            "rule",
+            TEXT,
+            "how the two were matched: name, given, bare name; gone or new",
+            title="matched by",
+            optional=True,
+            absent="name",
+        ),
         Column("count_a", COUNT, "slices in A", title="count A"),
         Column("count_b", COUNT, "slices in B", title="count B"),
-        Column("core_a_ns", TIME, "core time in A", title="core A"),
-        Column("core_b_ns", TIME, "core time in B", title="core B"),
-        Column("on_core_a_ns", TIME, "on-core time in A", title="on-core A", wide=True),
-        Column("on_core_b_ns", TIME, "on-core time in B", title="on-core B", wide=True),
+        Column("core_a_ns", TIME, "core time in A", title="core time A"),
+        Column("core_b_ns", TIME, "core time in B", title="core time B"),
+        Column("on_core_a_ns", TIME, "on-core time in A", title="on-core time A", wide=True),
+        Column("on_core_b_ns", TIME, "on-core time in B", title="on-core time B", wide=True),
         Column("mean_a_ns", MEAN_TIME, "of a slice of A", title="mean A", wide=True),
         Column("mean_b_ns", MEAN_TIME, "of a slice of B", title="mean B", wide=True),
         *GAP,
@@ -62,8 +70,8 @@ TREND = Columns(
     (
         Column("trace", TEXT, "its name"),
         Column("wall_ns", TIME, "the window"),
-        Column("core_ns", TIME, "core time of the kernels asked for"),
-        Column("on_core_ns", TIME, "on-core time of the kernels asked for", title="on-core"),
+        Column("core_ns", TIME, "core time of the kernels asked for", title="core time"),
+        Column("on_core_ns", TIME, "on-core time of the kernels asked for", title="on-core time"),
         Column("running", SHARE, "of the window, with any work running"),
         Column("tasks", COUNT, "task records"),
         Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
@@ -94,22 +102,40 @@ class Comparison(Tabular):
     def gaps(self) -> pl.DataFrame:
         """The totals of both sides."""
         of = "" if self.kernels_asked is None else f" of {self.kernels_asked}"
-        told = {"core_ns": f"core time{of}", "on_core_ns": f"on-core time{of}", "wall_ns": "wall"}
+        told = {
+            "core_ns": f"core time{of}, all cores added up",
+            "on_core_ns": f"on-core time{of}, while any core ran",
+            "wall_ns": "wall time, from first start to last end",
+        }
         rows = [(name, told[name], a, b, b - a, b / a if a else None) for name, (a, b) in self.totals.items()]
         words, times = ("metric", "total"), ("a_ns", "b_ns", "gap_ns")
         schema = {**dict.fromkeys(words, pl.String), **dict.fromkeys(times, pl.Int64), "ratio": pl.Float64}
         return pl.DataFrame(rows, schema=schema, orient="row")
 
     def title(self) -> str:
-        (a, b), what = self.totals["on_core_ns"], self.kernels_asked or "all work"
-        ratio = f"{b / a:.2f}x" if a else "–"
-        return f"on-core time of {what}: {duration(a)} → {duration(b)}, {ratio}\n{self.waterfall.title()}"
+        return self.headline(("A", "B"))
+
+    def headline(self, names: tuple[str, str]) -> str:
+        """Which is faster, by how much, and what most of the difference is."""
+        a, b = self.totals["wall_ns"]
+        if not a or not b or abs(b / a - 1) < SAME:
+            return f"{names[0]} and {names[1]} take the same time: {duration(a)} and {duration(b)}"
+        slower = b > a
+        ratio = times(b / a if slower else a / b)
+        is_so = f"is {ratio} {'slower' if slower else 'faster'} than"
+        most = self.waterfall.most(slower)
+        return f"{names[1]} {is_so} {names[0]} ({duration(a)} → {duration(b)}){f': {most}' if most else ''}"
+
+    def changed(self) -> Table:
+        """The kernels whose core time or count differs."""
+        gap = pl.col("gap_ns").abs() > SAME * pl.max_horizontal("core_a_ns", "core_b_ns")
+        return Table(KERNELS, self.kernels.filter(gap | (pl.col("count_a") != pl.col("count_b"))))
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope compare --json` (docs/json.md)."""
         sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
-            "verdicts": [self.a.verdict.sentence, self.b.verdict.sentence],
+            "verdicts": [self.a.diagnosis.verdict.sentence, self.b.diagnosis.verdict.sentence],
             "kernels_asked": self.kernels_asked,
             "totals": {name: list(pair) for name, pair in self.totals.items()},
             **all_rows(self.tables()),
@@ -236,7 +262,7 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
                 "tasks": e.scheduling.tasks,
                 "overhead": e.scheduling.overhead,
                 "in_flight": e.scheduling.in_flight,
-                "bound": e.verdict.bound,
+                "bound": e.diagnosis.bound,
             }
         )
     table = pl.DataFrame(rows, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64})

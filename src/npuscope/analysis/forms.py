@@ -107,7 +107,9 @@ def figures(value: float, most: int | None = None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOTHING if share is None or share != share else f"{share:.1%}"
+    if share is None or share != share:
+        return NOTHING
+    return f"{share:.1%}" if abs(share) < 9.9995 else f"{significant(100 * share)}%"
 
 
 def times(ratio: float | None) -> str:
@@ -191,7 +193,7 @@ BYTES = Form("bytes", "int, bytes", _IN_COLUMN, TRAFFIC)
 ROOM = replace(BYTES, units=CAPACITY)
 FLOPS = Form("flops", "int", _IN_COLUMN, ARITHMETIC)
 SHARE = Form("share", "number, share of 1", _number(percent))
-CHANGE = Form("change", "number, share of 1", _number(lambda value: f"{value:+.1%}"))
+CHANGE = Form("change", "number, share of 1", _number(lambda value: f"{'+' if value >= 0 else ''}{percent(value)}"))
 RATIO = Form("ratio", "number", _number(times))
 FLAG = Form("flag", "bool", lambda value: "yes" if value else "no", right=False)
 LIST = Form("list", "list of strings", _listed, right=False)

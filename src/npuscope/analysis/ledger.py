@@ -33,7 +33,7 @@ LEDGER = Columns(
         Column("part", REASON, "run, or a reason (docs/glossary.md)", title="where core time went"),
         Column("core_ns", TIME, "over all cores", title="all cores"),
         Column("share", SHARE, "of all cores' time", title="share"),
-        Column("path_ns", TIME, "of the window, along the path that decides the end", title="critical path"),
+        Column("path_ns", TIME, "of the window, along the chain that decides the end", title="critical path"),
         Column("path_share", SHARE, "of the window", title="share"),
     ),
 )

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from textwrap import wrap
 
 import polars as pl
 
@@ -19,6 +20,7 @@ from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, Un
 from npuscope.paint import Paint, plain
 
 MOST = 20  # rows printed of a long table
+LEGEND = 110  # characters of a line below a table
 NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")
 
 
@@ -35,6 +37,7 @@ class Column:
     wide: bool = False  # only where there is room: left out of text unless asked for
     only: str = ""  # why only programs get it
     optional: bool = False  # people do not see it where no row has it
+    explained: bool = False  # its heading does not say enough: the meaning stands below the table in text
     absent: str = NOTHING  # what people read where a row has none
     of: pl.Expr | None = field(default=None, compare=False, repr=False)  # how it is computed over the rows it sums up
 
@@ -140,7 +143,7 @@ class Table:
         rows = self.frame.head(self.frame.height if most is None else most)
         return rows.select(one.column.key for one in shown).iter_rows()
 
-    def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain) -> list[str]:
+    def lines(self, most: int = MOST, wide: bool = False, paint: Paint = plain, legend: bool = True) -> list[str]:
         """As aligned text."""
         shown = self.shown(wide)
         rows = [[short(cell) for cell in row] for row in self.cells(most, wide)]
@@ -148,8 +151,13 @@ class Table:
         colours += [[one.colour(v) for one, v in zip(shown, row, strict=True)] for row in self._values(shown, most)]
         lines = aligned([[one.heading for one in shown], *rows], [one.right for one in shown], colours, paint)
         if self.frame.height > most:
-            lines.append(f"  … and {self.frame.height - most:,} more rows")
-        return lines
+            lines.append(paint(f"  … and {self.frame.height - most:,} more rows", "soft"))
+        return [*lines, *(paint(line, "soft") for line in (self._legend(shown) if legend else ()))]
+
+    def _legend(self, shown: Sequence[Shown]) -> list[str]:
+        """What headings mean that do not say it."""
+        said = dict.fromkeys(f"{c.called}: {c.meaning}" for c in (one.column for one in shown) if c.explained)
+        return wrap("; ".join(said), LEGEND, initial_indent="  ", subsequent_indent="  ") if self.frame.height else []
 
     def heads(self) -> list[dict[str, object]]:
         """The columns as page/table.js takes them, beside `rows()`."""
@@ -160,6 +168,7 @@ class Table:
                 "show": one.column.form.name,
                 "right": one.right,
                 "per": one.unit.worth if one.unit else 1,
+                "meaning": one.column.meaning,
                 "words": dict(one.column.form.words),
             }
             for one in self.shown()

@@ -72,6 +72,16 @@ class Waterfall(Tabular):
     def tables(self) -> dict[str, Table]:
         return {"waterfall": Table(BARS, self.bars), "waterfall_kernels": Table(KERNELS, self.kernels)}
 
+    def most(self, slower: bool) -> str:
+        """The largest part that goes with the whole: "+392 µs ready, not handed out yet"; "" where none does."""
+        parts = self.bars.filter((pl.col("ns") > 0) == slower).sort(pl.col("ns").abs(), descending=True)
+        if parts.is_empty():
+            return ""
+        part, ns = parts.row(0)
+        for either in ("more or fewer", "larger or smaller", "slower or faster", "onto or off"):
+            part = part.replace(either, either.split(" or ")[ns < 0])
+        return f"{change_of_time(ns)} {WAIT.show(part)}"
+
     def title(self) -> str:
         a, b = (duration(wall) for wall in self.wall)
         along = "critical paths" if self.kind == "chain" else "timelines, since dependencies are missing"

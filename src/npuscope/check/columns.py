@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from npuscope.analysis.forms import BYTES, COUNT, LIST, TEXT, Form, percent
+from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory.usage import Usage
@@ -117,10 +117,10 @@ MEMORY = Columns(
         Column("kernel", TEXT, "a mixed kernel is two functions, `_aic` and `_aiv`", title="function"),
         Column("launched_as", TEXT, "the kernel's own name", only="the function's name has it"),
         Column("space", TEXT, "Mat, Left, Right, Acc or Vec"),
-        Column("used", BYTES, "in the fullest body"),
-        Column("limit", BYTES, "there are"),
+        Column("used", ROOM, "in the fullest body"),
+        Column("limit", ROOM, "there are"),
         Column("share", Form("share", "number, share of 1", _filled, right=False), "used, of the limit"),
-        Column("ring", BYTES, "at the head, for the ring between the cores; part of `used`", wide=True),
+        Column("ring", ROOM, "at the head, for the ring between the cores; part of `used`", wide=True),
         Column("fits", Form("fits", "bool", _fits, right=False), "whether it does"),
         Column("buffers", replace(LIST, json="list"), "with `--kernel`: its tiles", only="a table of its own"),
     ),
@@ -154,11 +154,11 @@ TILES = Columns(
     "A tile in its buffer, in order of address; JSON has the tiles of a buffer together, with its address and bytes.",
     (
         Column("address", COUNT, "of the buffer"),
-        Column("room", BYTES, "of the buffer", title="buffer"),
+        Column("room", ROOM, "of the buffer", title="buffer"),
         Column("name", TEXT, "the variable", title="tile"),
         Column("shape", Form("shape", "list of int", _shape, right=False), "rows and columns"),
         Column("dtype", TEXT, "of its elements", title="type"),
-        Column("bytes", BYTES, "of the tile"),
+        Column("bytes", ROOM, "of the tile"),
         Column("place", TEXT, "file and line that make it", title="made at"),
         Column("file", TEXT, "that makes it", only="`place` tells it"),
         Column("line", COUNT, "that makes it", only="`place` tells it"),

@@ -21,7 +21,7 @@ def command(
     from pathlib import Path
 
     from npuscope.analysis import explain
-    from npuscope.cli.output import print_report, write_texts
+    from npuscope.cli.output import print_report, print_text, write_texts
     from npuscope.lab.document import page
     from npuscope.lab.runs import report_document
     from npuscope.llm.example import write_config
@@ -41,4 +41,22 @@ def command(
         print_report(report("run", "run", explained))
         if keep is not None:
             write_texts({str(folder / "report.html"): page(report_document("decode run", explained))})
-            print(f"\nkept run, slow_scheduler, kernel_details.csv, qwen3_32b.json and report.html in {folder}")
+        print_text(_next(keep))
+
+
+def _next(kept: str | None) -> str:
+    """What to try now, with the captures where they are kept."""
+    where = kept or "demo_out"
+    lines = [] if kept else [f"  npuscope demo --keep {where}   (keeps the captures, for what follows)"]
+    lines += [
+        f"  npuscope report {where}/run --html report.html   (the same as a page to click through)",
+        f"  npuscope compare {where}/run {where}/slow_scheduler   (what got slower)",
+        f"  npuscope whatif {where}/run   (what each change would buy)",
+        f"  npuscope forward {where}/kernel_details.csv   (forward passes of a serving trace)",
+        "  npuscope simulate models/qwen3_14b/decode_layer.py   (a kernel on a model of the chip)",
+        "  npuscope --help   (all commands, by question)",
+    ]
+    kept_told = (
+        f"Kept in {kept}: run, slow_scheduler, kernel_details.csv, qwen3_32b.json, report.html.\n" if kept else ""
+    )
+    return "\n".join(["", f"{kept_told}What to try next:", *lines])

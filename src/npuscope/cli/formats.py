@@ -23,9 +23,9 @@ READS = (
 def command() -> None:
     from npuscope.trace.writers import FORMATS
 
-    print("reads, told by content; gzip and zstd files as they are:")
+    print("Reads, whatever the file is called; also packed with gzip or zstd:")
     for name, what in READS:
         print(f"  {name:<16} {what}")
-    print("writes:")
+    print("Writes:")
     for name, what in FORMATS.items():
         print(f"  {name:<16} {what}")

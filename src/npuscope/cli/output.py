@@ -46,10 +46,12 @@ WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of th
 AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
 
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=value: an option, constant or variable of the program.")
+    list[str] | None, typer.Option("--set", help="NAME=value: an option, constant, field (MODEL.tiles.tk) or variable.")
 ]
 
 StepOption = Annotated[list[int] | None, typer.Option("--step", help="Only these steps; may be repeated.")]
+
+StepsFlag = Annotated[bool, typer.Option("--steps", help="Every step of a capture is a run of its own.")]
 
 RankOption = Annotated[
     int | None,
@@ -200,6 +202,11 @@ def pairs_of(options: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def _is_name(text: str) -> bool:
+    """Whether it names something of a program: `TILE`, or a field such as `MODEL.tiles.tk`."""
+    return all(word.isidentifier() for word in text.split("."))
+
+
 def settings_of(options: list[str]) -> dict[str, str]:
     """`--set NAME=value` as a mapping."""
     from npuscope.errors import NpuscopeError
@@ -207,7 +214,7 @@ def settings_of(options: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in options:
         name, _, value = text.partition("=")
-        if not name.isidentifier() or not value:
+        if not _is_name(name) or not value:
             raise NpuscopeError(f"--set takes NAME=value, not '{text}'")
         if name in found:
             raise NpuscopeError(f"--set names {name} twice")
@@ -225,7 +232,7 @@ def values_of(options: list[str], option: str) -> dict[str, list[str]]:
     for text in options:
         name, _, values = text.partition("=")
         listed = [value.strip() for value in re.split(r",(?![^(\[]*[)\]])", values)]
-        if not name.isidentifier() or not all(listed):
+        if not _is_name(name) or not all(listed):
             raise NpuscopeError(f"{option} takes NAME=value,value, not '{text}'")
         if name in found or len(set(listed)) < len(listed):
             raise NpuscopeError(f"{option} names {name if name in found else 'a value of ' + name} twice")

@@ -32,7 +32,7 @@ def memory_page(file: str, device: Device, fits: Sequence[Fit]) -> str:
 def graph_page(file: str, passed: bool | None, drawn: Sequence[tuple[Recording, Graph, GraphCounts]]) -> str:
     """The graph and the counts of each program that a script ran."""
     programs = [graph_of(recording, graph, more=_counted(counts)) for recording, graph, counts in drawn]
-    told = f"golden: {VERDICTS[passed]}"
+    told = f"golden (the numbers it should give): {VERDICTS[passed]}"
     data = document(f"Graph of {file.rpartition('/')[2]}", [], {"graph": {"programs": programs, "told": told}})
     return page(data, "`npuscope graph` prints the same as text.")
 

@@ -30,14 +30,20 @@ ROLES = Columns(
         Column("count", COUNT, "calls"),
         Column("each_ns", MEAN_TIME, "of a call"),
         Column("total_ns", TIME, "of all calls"),
-        Column("efficiency", SHARE, "the chip's limit over the time", title="of limit"),
+        Column("efficiency", SHARE, "the least time the chip needs, over the time", title="of limit", explained=True),
         Column("source", TEXT, "where the time comes from: MEASURED, INTERPOLATED, ANALYTIC or UNKNOWN"),
-        Column("extrapolated", FLAG, "outside the sizes that its family was calibrated on", title="outside its range"),
+        Column(
+            "extrapolated",
+            FLAG,
+            "outside the sizes that its family was calibrated on",
+            title="outside its range",
+            explained=True,
+        ),
     ),
 )
 UNKNOWN = Columns(
     "predict.unknown",
-    "Kernels without a price.",
+    "Kernels whose time is not known.",
     (
         Column("role", TEXT, "what they do in the model"),
         Column("kernel", TEXT, "their type"),
@@ -174,13 +180,13 @@ class Prediction(Tabular):
     def confidence(self) -> list[str]:
         """How much of the time is calibrated, extrapolated, at the limit, and not known, in sentences."""
         total = self.total_ns or 1
-        parts = [f"{s} {n:,} calls, {percent(ns / total)} of the time" for s, (n, ns) in self.by_source().items()]
+        parts = [f"{s} {percent(ns / total)} of the time ({n:,} calls)" for s, (n, ns) in self.by_source().items()]
         told = [f"Sources: {'; '.join(parts)}."]
         calls, ns = self.extrapolated
         if calls:
             told.append(f"Outside the calibrated range: {calls:,} calls, {percent(ns / total)} of the time.")
         if self.unknown:
-            told.append(f"{self.unknown:,} kernels have no price and are not in the sum.")
+            told.append(f"{self.unknown:,} kernels have no known time and are not in the sum.")
         return told
 
 

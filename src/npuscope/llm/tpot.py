@@ -15,7 +15,7 @@ import polars as pl
 
 from npuscope import progress
 from npuscope.analysis.areas import Rules
-from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT, significant
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
@@ -147,7 +147,7 @@ class Tpot(Tabular):
     def title(self) -> str:
         d, layers = self.decoding, "" if self.layers is None else f", layers {self.layers}"
         return (
-            f"{self.model}: {self.mean('ms'):.3f} ms/token simulated on {self.device}; batch {d.batch}, "
+            f"{self.model}: {significant(self.mean('ms'))} ms/token simulated on {self.device}; batch {d.batch}, "
             f"context {d.context:,} to {d.context + d.tokens:,}{layers}"
         )
 

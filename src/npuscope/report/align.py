@@ -7,19 +7,20 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.forms import duration, percent
+from npuscope.analysis.forms import duration, percent, sentence_start, times
 from npuscope.forward.align.alignment import Alignment, Scope
 from npuscope.report.charts.ribbons import ribbons_chart
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 
-FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 12, 8, 5, 8, 10
+FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 8, 6, 3, 5, 10
 
 
 def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[Part]:
     """A prediction beside a measured pass."""
     tables = a.tables()
-    yield Heading(f"{names[0]} against {names[1]}", 1)
-    yield Say(a.verdict(), strong=True)
+    yield Heading(f"{names[0]} against {names[1]}", 1, In.POSTED)
+    yield Say(sentence_start(a.verdict()), strong=True)
+    yield Say(f"{names[0]} against {names[1]}", where=In.TEXT)
     yield Chart(ribbons_chart(a))
     yield Notes(_metrics(a))
     yield Heading("Families", where=In.POSTED)
@@ -39,7 +40,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
     if a.layers.height > 1:
         yield Heading(f"Layers with the largest errors ({a.layer_source})")
         by_error = a.layers.sort(pl.col("error_ns").abs(), descending=True)
-        yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide)
+        yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide, legend=False)
     for what, name, found in (("Missing from", "missing", a.missing), ("Extra in", "extra", a.extra)):
         if found.height:
             yield Heading(f"{what} the prediction: {found.height:,} calls")
@@ -49,19 +50,18 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
 
 
 def _metrics(a: Alignment) -> list[str]:
-    """M6 both ways, M1 to M5 where they are told."""
+    """Predicted over measured, and the metrics M1 to M6 where they can be computed."""
     m = a.metrics
-    honest = "–" if a.m6_honest is None else f"{a.m6_honest:.4f}"
-    m6 = "–" if m.m6 is None else f"{m.m6:.4f}"
     window = "both from the first to the last call they share" if a.ordered else "all of both sides"
     lines = [
-        f"honest M6 {honest}: union of predicted time {duration(a.predicted.window_ns)} over union of measured "
-        f"device time {duration(a.measured.window_ns)}, {window}",
-        f"M6 as published {m6}: {duration(m.m6_numerator_ns)} over {duration(m.m6_denominator_ns)}",
+        f"predicted over measured, nothing counted twice: {times(a.m6_honest)} ({duration(a.predicted.window_ns)} over "
+        f"{duration(a.measured.window_ns)} with the device busy; {window})",
+        f"M6, as the tool that defines it counts: {times(m.m6)} "
+        f"({duration(m.m6_numerator_ns)} over {duration(m.m6_denominator_ns)})",
     ]
     told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
             if getattr(m, name) is not None]  # fmt: skip
-    return [*lines, ", ".join(told)] if told else lines
+    return [*lines, f"{', '.join(told)} (docs/align.md says what M1 to M6 are)"] if told else lines
 
 
 def _notes(a: Alignment) -> list[str]:
@@ -97,7 +97,9 @@ def _scope_notes(name: str, scope: Scope) -> list[str]:
         calls, ns = getattr(scope, side)
         if ns:
             where = "before the first" if side == "before" else "after the last"
-            found.append(f"the {name} has {calls:,} calls, {duration(ns)}, {where} shared call: not in honest M6")
+            found.append(
+                f"the {name} has {calls:,} calls, {duration(ns)}, {where} shared call: not in predicted over measured"
+            )
     found += [
         f"the {name} has {rows:,} rows, {duration(ns)}, left out: {reason}"
         for reason, (rows, ns) in scope.left_out.items()

@@ -70,6 +70,7 @@ class Rows:
     page: int = MOST_ON_A_PAGE
     wide: bool = False
     where: In = In.ALL
+    legend: bool = True  # else a table above it has said what headings mean
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _lines(part: Part, paint: Paint) -> list[str]:
         case Notes(lines, mark):
             return [f"  {mark}{printable(line)}" for line in lines]
         case Rows(table):
-            return table.lines(part.text, part.wide, paint)
+            return table.lines(part.text, part.wide, paint, part.legend)
         case Chart() | Marked():
             return []
 

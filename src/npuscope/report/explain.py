@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.budget import Gate
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
+from npuscope.report.causes import causes
+from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
+from npuscope.statistics.gate import Gate
 
 KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
 
@@ -26,7 +29,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield Say(str(e.verdict), strong=True)
+    yield from causes(e.diagnosis)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
@@ -109,18 +112,18 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     what = "all work" if c.kernels_asked is None else c.kernels_asked
     yield Heading(f"{a} against {b}", 1, In.POSTED)
     yield Say(f"A = {a}, B = {b}; totals are of {what}.", where=In.POSTED)
-    yield Say(f"A {a}: {c.a.verdict}", where=In.TEXT)
-    yield Say(f"B {b}: {c.b.verdict}", where=In.TEXT)
+    yield Say(c.headline(names), strong=True)
+    yield Notes([f"A, {a}: {c.a.diagnosis.verdict}", f"B, {b}: {c.b.diagnosis.verdict}"], where=In.TEXT)
     yield Heading("Summary", where=In.POSTED)
     yield Rows(tables["gaps"])
-    yield Notes([f"A: {c.a.verdict}", f"B: {c.b.verdict}"], where=In.POSTED)
+    yield Notes([f"A: {c.a.diagnosis.verdict}", f"B: {c.b.diagnosis.verdict}"], where=In.POSTED)
     yield Heading("Where the gap comes from", where=In.POSTED)
     yield Heading(c.waterfall.title(), where=In.TEXT)
-    yield Rows(tables["waterfall"])
+    yield Rows(replace(tables["waterfall"], frame=c.waterfall.bars.filter(pl.col("ns") != 0)))
     yield Say(f"{c.waterfall.title()}; the parts add up exactly.", where=In.POSTED)
     yield Rows(tables["waterfall_kernels"], markdown=POSTED_KERNELS, where=In.POSTED)
     yield Heading("Kernels", where=In.POSTED)
-    yield Rows(tables["kernels"], KERNELS, POSTED_KERNELS, wide=wide)
+    yield from _kernels(c, wide)
     for letter, found in zip("AB", c.overlaps, strict=True):
         if found is not None:
             yield from _overlap(f"Hidden and exposed in {letter}", found)
@@ -129,6 +132,18 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Notes(unlike)
     if not unlike:
         yield Say("Nothing found that differs.", where=In.POSTED)
+
+
+def _kernels(c: Comparison, wide: bool) -> Iterator[Part]:
+    """The kernels that differ; all of them where every column is asked for."""
+    shown = c.tables()["kernels"] if wide else c.changed()
+    if shown.frame.is_empty():
+        yield Say("All kernels have the same count and core time in both.")
+        return
+    by_name = pl.when(pl.col("rule") != "name").then("rule")  # nearly all are matched by name
+    yield Rows(replace(shown, frame=shown.frame.with_columns(rule=by_name)), KERNELS, POSTED_KERNELS, wide=wide)
+    if same := c.kernels.height - shown.frame.height:
+        yield Say(f"{many(same, 'kernel')} with the same count and core time in both; --wide lists all.")
 
 
 def trend(table: pl.DataFrame, kernels: str | None) -> Iterator[Part]:

@@ -37,7 +37,8 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     name = f"rank {rank.rank}, {rank.path}" if several else rank.path
     passes, about = rank.passes, rank.about
     count = many(passes.frame.height, "forward pass", "forward passes")
-    yield Heading(f"{name}: {count}, told apart by {about['rule']}; layers by {short(str(about['anchor']), 80)}")
+    yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
+    yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
     yield Chart(passes_chart(passes.frame))
     yield Rows(passes, MOST_PASSES, POSTED_PASSES, wide=wide)
     flags = _flags(rank)
@@ -45,6 +46,17 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     yield Notes([*flags[:MOST_FLAGS], *more])
     if rank.statistics is not None:
         yield from _statistics(rank.statistics, wide)
+
+
+def _typical(passes: pl.DataFrame) -> str:
+    """How many are clean, and what those take."""
+    clean = passes.filter(pl.col("complete") & ~pl.col("disturbed"))
+    if clean.is_empty():
+        return ", none of them whole and undisturbed" if passes.height else ""
+    phase = clean.group_by("phase").len().sort("len", "phase", descending=[True, False])["phase"][0]
+    spans = clean.filter(pl.col("phase") == phase)["span_ns"]
+    how_many = "" if clean.height == passes.height else f", {clean.height:,} of them whole and undisturbed"
+    return f"{how_many}; {phase} takes {duration(float(np.median(spans.to_numpy())))} (median)"
 
 
 def _flags(rank: RankPasses) -> list[str]:
@@ -85,6 +97,6 @@ def _layers(layers: pl.DataFrame) -> Iterator[str]:
     odd = layers.filter("odd")
     for layer, p50, name, above in odd.select("layer", "p50_ns", "farthest", "farthest_ns").iter_rows():
         why = f"{short(name)} takes {duration(above)} more than in other layers"
-        yield f"layer {layer} is odd: {duration(p50)}; {why}"
+        yield f"layer {layer} stands out: {duration(p50)}; {why}"
     if odd.is_empty():
         yield "no layer stands out"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.doctor import Diagnosis
+from npuscope.analysis.forms import duration, sentence_start
 from npuscope.analysis.summary import Summary
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 
 ACCOUNT = (
-    ("merged", "became part of"),
+    ("merged", "joined"),
     ("marked", "marked"),
     ("repaired", "repaired"),
     ("dropped", "left out"),
@@ -23,17 +24,17 @@ def info(path: str, summary: Summary, diagnosis: Diagnosis) -> Iterator[Part]:
     lanes = ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items())
     tasks = f"{summary.slices:,} from {summary.records:,} records, {summary.tasks:,} of them device tasks"
     rows = {
-        "device": summary.device or "not told",
+        "device": summary.device or "not recorded",
         "lanes": lanes or "none",
         "ranks": f"{len(summary.ranks)}" if len(summary.ranks) > 1 else "",
         "slices": tasks,
-        "window": f"{summary.window_ns / 1000:,.3f} µs from {summary.start_ns} ns",
+        "window": f"{duration(summary.window_ns)}, from {summary.start_ns} ns of its clock",
         "kernels": f"{summary.kernels:,}",
         "steps": f"{summary.steps} ({_range(summary.step_ids)})" if summary.steps else "none marked",
-        "edges": f"{summary.edges:,}",
+        "links": f"{summary.edges:,} from one slice to another (dependencies, launches)" if summary.edges else "none",
         "counters": f"{summary.counters.height:,} with {summary.samples:,} samples" if summary.counters.height else "",
     }
-    yield Heading(f"{path}: {summary.format}")
+    yield Heading(f"{path}: {summary.format}, {duration(summary.window_ns)} with {summary.slices:,} slices")
     yield Notes([f"{name:<8} {value}" for name, value in rows.items() if value])
     if summary.top_kernels:
         yield Rows(summary.tables()["top_kernels"])
@@ -55,8 +56,8 @@ def info(path: str, summary: Summary, diagnosis: Diagnosis) -> Iterator[Part]:
 
 def doctor(path: str, format: str, slices: int, diagnosis: Diagnosis) -> Iterator[Part]:
     """What `npuscope doctor` prints of the capture at `path`."""
+    yield Say(sentence_start(diagnosis.verdict), strong=True)
     yield Say(f"{path}: {format}, {slices:,} slices")
-    yield Say(diagnosis.verdict)
     for finding in diagnosis.findings:
         yield Heading(f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]")
         yield Notes([*([f"e.g. {finding.example}"] if finding.example else []), finding.effect])

@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from npuscope.analysis.forms import capacity, percent
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
 from npuscope.report.counted import many
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.tile.record.names import short_name
+
+MOST = 20  # rows of text
 
 
 def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wide: bool = False) -> Iterator[Part]:
     """All programs of a file, one after the other; with `tiles` what fills each memory."""
     for fit in fits:
         functions = many(len({usage.function for usage in fit.used}), "function")
-        over = len(fit.errors)
-        told = f"{over} of their memories {'is' if over == 1 else 'are'} too small" if over else "everything fits"
-        yield Say(f"{file}: {program_name(fit)} on {device}, {functions} with memory on chip: {told}")
+        yield Say(_headline(fit), strong=True, kind="error" if fit.errors else "")
+        yield Say(f"{file}: {program_name(fit)} on {device}, {functions} with memory on chip")
         if fit.used:
-            by_fit = sorted(fit.used, key=lambda usage: usage.space.fits)
-            yield Rows(table_of(MEMORY, map(usage_row, by_fit)), len(by_fit), wide=wide)
+            by_fit = sorted(fit.used, key=lambda usage: -usage.share)
+            table = table_of(MEMORY, map(usage_row, by_fit))
+            shown = table if fit.errors else replace(table, frame=table.frame.drop("fits"))
+            yield Rows(shown, len(by_fit) if wide or tiles else MOST, wide=wide)
+            if len(by_fit) > MOST and not (wide or tiles):
+                yield Say("--wide shows all, --kernel NAME the tiles that fill it.", where=In.TEXT)
         for usage in fit.used if tiles else ():
             yield from _tiles(usage, fit, wide)
         for error in fit.errors:
             change = f"\n    + {error.change}" if error.change else ""
             yield Heading(f"{place_of(error)}: error: {error.message} [{error.id}]\n    fix: {error.fix}{change}")
+
+
+def _headline(fit: Fit) -> str:
+    """Whether it fits, and where it is tightest."""
+    if not fit.used:
+        return "fits: no function keeps anything in memory on chip"
+    fullest = max(fit.used, key=lambda usage: usage.share)
+    where = f"{fullest.space.space} {percent(fullest.share)} ({fullest.function})"
+    over = len(fit.errors)
+    if not over:
+        return f"fits: the fullest memory is {where}"
+    return f"does not fit: {over} {'memory is' if over == 1 else 'memories are'} too small, worst {where}"
 
 
 def program_name(fit: Fit) -> str:
@@ -38,7 +57,7 @@ def _tiles(usage: Usage, fit: Fit, wide: bool) -> Iterator[Part]:
     space = usage.space
     bodies = sum(body.kernel == usage.body.kernel for body in fit.bodies)
     which = f", the fullest of {bodies} bodies" if bodies > 1 else ""
-    yield Heading(f"{usage.function} {space.space}: {space.used:,} of {space.limit:,} bytes{which}")
+    yield Heading(f"{usage.function} {space.space}: {capacity(space.used)} of {capacity(space.limit)}{which}")
     if space.reserved:
         yield Heading(f"  at its head, always: {ring(usage)}")
     table = tile_table(usage, fit.program)
@@ -49,7 +68,7 @@ def _tiles(usage: Usage, fit: Fit, wide: bool) -> Iterator[Part]:
 def ring(usage: Usage) -> str:
     """What the head of a space is reserved for."""
     rings = [ring for ring in usage.body.lowered.rings if ring.space == usage.space.space]
-    return ", ".join(f"ring {ring.direction}, {ring.slots} slots of {ring.slot:,}" for ring in rings)
+    return ", ".join(f"ring {ring.direction}, {ring.slots} slots of {capacity(ring.slot)}" for ring in rings)
 
 
 def shallow(usage: Usage) -> list[str]:

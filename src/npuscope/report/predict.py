@@ -6,13 +6,18 @@ from collections.abc import Iterator
 
 from npuscope.analysis.forms import duration
 from npuscope.llm.prediction import Prediction
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
+
+MOST = 20  # rows of text
 
 
 def predict(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
     tables = prediction.tables()
     yield Say(_headline(prediction), strong=True)
-    yield Rows(tables["roles"], tables["roles"].frame.height, wide=wide)
+    roles = tables["roles"]
+    yield Rows(roles, roles.frame.height if wide else MOST, wide=wide)
+    if roles.frame.height > MOST and not wide:
+        yield Say("--wide shows all.", where=In.TEXT)
     for sentence in prediction.confidence():
         yield Say(sentence)
     yield Notes([f"{n}x {kernel} ({role}): {why}" for role, kernel, n, why in tables["unknown"].frame.iter_rows()])
@@ -27,5 +32,5 @@ def _headline(prediction: Prediction) -> str:
     how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
     time = f"{duration(prediction.total_ns)} in {len(prediction.kernels):,} kernels"
     told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
-    told += f", without {prediction.unknown:,} that have no price" if prediction.unknown else ""
+    told += f", without {prediction.unknown:,} whose time is not known" if prediction.unknown else ""
     return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"

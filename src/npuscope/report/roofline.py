@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import percent
+from npuscope.analysis.forms import percent, sentence_start
 from npuscope.forward.roofline import Roofline
 from npuscope.report.charts.roofline import roofline_chart
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
@@ -19,14 +19,14 @@ NEEDS = {
 
 def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     """The capture at `path`."""
-    per = "µs are per step" if r.steps else "the capture marks no steps: µs are of the whole of it"
+    per = "times are per step" if r.steps else "the capture marks no steps: times are of the whole of it"
     chosen = "--device" if r.chosen_by == "given" else r.chosen_by
     counted = f"{int(r.calls['count'].sum()):,} calls of {r.calls.height:,} kinds"
     steps = f" in {r.steps} steps" if r.steps else ""
     tables = r.tables()
     yield Heading(f"Roofline: {path}", 1, In.POSTED)
+    yield Say(sentence_start(r.sentence()), strong=True)
     yield Say(f"{path}: {counted}{steps}; device by {chosen}")
-    yield Say(r.sentence(), strong=True)
     drawing = roofline_chart(r)
     yield Chart(drawing)
     if drawing is None:
@@ -34,9 +34,9 @@ def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     yield Heading(f"Farthest from the chip's limits ({per}; mean and limit are of one call)")
     yield Rows(r.of_priced(), MOST, MOST, wide=wide)
     yield Heading("By family")
-    yield Rows(tables["families"], wide=wide)
+    yield Rows(tables["families"], wide=wide, legend=False)
     if tables["unknown"].frame.height:
-        yield Heading(f"Without a price: {percent(1 - r.priced_share)} of the time")
+        yield Heading(f"No known limit: {percent(1 - r.priced_share)} of the time")
         yield Rows(tables["unknown"], wide=wide)
     yield Notes(_remarks(r), "note: ")
 
@@ -44,7 +44,9 @@ def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
 def _remarks(r: Roofline) -> list[str]:
     """What a reader should know of the numbers."""
     reasons = r.unknown()["why"].to_list()
-    found = [f"{need} prices more" for why, need in NEEDS.items() if any(w.startswith(why) for w in reasons)]
+    found = [
+        f"{need} gives more kernels a limit" for why, need in NEEDS.items() if any(w.startswith(why) for w in reasons)
+    ]
     if not r.above.is_empty():
         names = ", ".join(r.above["kernel"].unique(maintain_order=True).head(4))
         found.append(
@@ -52,5 +54,5 @@ def _remarks(r: Roofline) -> list[str]:
             "or the work is less than the shapes say"
         )
     if r.left_out:
-        found.append(f"{r.left_out:,} rows that tell another row's work again are left out")
+        found.append(f"{r.left_out:,} rows that list another row's work a second time are left out")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npuscope.analysis.forms import levels
+from npuscope.analysis.forms import levels, significant
 from npuscope.llm.tpot import Tpot
 from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
 from npuscope.report.charts.history import history_chart, likely
@@ -21,7 +21,9 @@ def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
     yield Heading(result.title())
     yield Rows(result.basis().facts(), text=100)
     yield Heading(
-        "groups per layer" if result.layers is not None else "groups per step (the program takes no --layers)"
+        "groups (tasks) per layer"
+        if result.layers is not None
+        else "groups (tasks) per step: the program takes no --layers"
     )
     yield Rows(tables["group_table"])
     yield Heading(_interpolated(result))
@@ -50,7 +52,8 @@ def since(known: Sequence[Entry], entry: Entry) -> str:
     if a in LIMITS and b in LIMITS and old > 0 and new > 0:  # an older version did not tell it
         sure = f", faster with a probability of {chance_told(against(old, new, a, b))}"
     trend = levels(value / (max(values) or 1.0) for value in values)
-    return f"Since {commit_told(before[-1])}: {old:,.3f} → {new:,.3f} ms/token{change}{sure}; runs so far {trend}"
+    moved = f"{significant(old)} → {significant(new)} ms/token{change}{sure}"
+    return f"Since {commit_told(before[-1])}: {moved}; runs so far {trend}"
 
 
 def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
@@ -68,5 +71,5 @@ def _verdict(entries: Sequence[Entry]) -> str:
         return "Nothing measured yet."
     told, run = max(series(entries).items(), key=lambda one: len(one[1]))
     first, last = (ms_of(entry) for _, entry in (run[0], run[-1]))
-    change = f", {last / first - 1:+.1%} since {first:,.3f}" if len(run) > 1 and first else ""
-    return f"{last:,.3f} ms/token{likely(run[-1][1])}{change} ({told})."
+    change = f", {last / first - 1:+.1%} since {significant(first)}" if len(run) > 1 and first else ""
+    return f"{significant(last)} ms/token{likely(run[-1][1])}{change} ({told})."

@@ -27,7 +27,7 @@ from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusa
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.study.results import Fullest, Outcome, kept
 from npuscope.tile.record.rings import ring_sizes
-from npuscope.tile.script.settings import UnknownSetting
+from npuscope.tile.script.named import UnknownSetting
 from npuscope.tile.script.surroundings import Surroundings, heard
 
 

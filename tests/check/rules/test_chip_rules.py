@@ -155,3 +155,117 @@ def test_a_hard_barrier_needs_every_core() -> None:
         assert error.id == "syncall-occupancy"
         assert told in error.message
         assert "pl.spmd(48, sync_start=True)" in error.fix
+
+
+def test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones() -> None:
+    """An agent's kernel died of this in the compiler: TCVT has no UINT32 to FP32."""
+
+    @pl.jit
+    def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="ranks"):
+            y[:, :] = pl.cast(x[:, :], pl.FP32)  # no such cast
+        return y
+
+    @pl.jit
+    def mended(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="ranks"):
+            y[:, :] = pl.cast(pl.reinterpret_view(x[:, :], pl.INT32), pl.FP32)
+        return y
+
+    here = test_unsigned_words_cannot_be_cast_and_their_bits_can_be_read_as_signed_ones
+    for chip in ("910b1", "950"):
+        [error] = errors(kernel, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip)
+        assert (error.id, error.line) == ("illegal-cast", line_of(here, "no such cast"))
+        assert "from UINT32 to FP32" in error.message
+        assert "pl.reinterpret_view(x, pl.INT32)" in error.fix
+        assert errors(mended, tensor((8, 64), "UINT32"), tensor((8, 64), "FP32"), chip=chip) == []
+
+
+def test_casts_that_are_chains_are_legal() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="quantised"):
+            y[:, :] = pl.cast(x[:, :], pl.INT8)  # BF16 to FP32 to FP16 to INT8
+        return y
+
+    assert errors(kernel, tensor((8, 64), "BF16"), tensor((8, 64), "INT8")) == []
+
+
+def test_an_accumulator_does_not_go_straight_to_the_vector_unit() -> None:
+    """Another death in the compiler: no move from Acc to Vec on the 910B; a chip with a ring on chip has it."""
+
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, one: pl.Out[pl.Tensor], both: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+            product = pl.matmul(x[:, :], w[:, :])
+            tile = pl.move(product, target_memory=pl.MemorySpace.Vec)  # straight
+            one[:, :] = pl.add(tile, 1.0)
+        return one, both
+
+    [error] = errors(kernel, *operands())
+    here = test_an_accumulator_does_not_go_straight_to_the_vector_unit
+    assert (error.id, error.line) == ("illegal-move", line_of(here, "# straight"))
+    assert "Acc to Vec" in error.message
+    assert "Leave the memory space out" in error.fix
+    assert errors(kernel, *operands(), chip="950") == []
+
+
+def test_a_loop_cannot_carry_a_tile_that_changes_its_shape() -> None:
+    """The third: a move between tiles of different shape."""
+
+    @pl.jit
+    def halved(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="halved"):
+            rows = x[:, :]
+            for _ in pl.range(2):
+                rows = pl.add(rows[0:8, :], 1.0)  # half as many
+            y[0:8, :] = rows
+        return y
+
+    @pl.jit
+    def other_type(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="halved"):
+            rows = x[0:8, :]
+            for i in pl.range(2):
+                if i == 0:
+                    rows = pl.cast(rows, pl.BF16)  # not what it was
+            y[0:8, :] = pl.cast(rows, pl.FP32)
+        return y
+
+    @pl.jit
+    def mended(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="halved"):
+            rows = x[0:8, :]
+            for _ in pl.range(2):
+                rows = pl.add(rows, 1.0)
+                part = x[0:16, :]  # a name that no turn leaves to the next may hold anything
+                part = pl.add(part[0:8, :], 1.0)
+                rows = pl.add(rows, part)
+            y[0:8, :] = rows
+        return y
+
+    here = test_a_loop_cannot_carry_a_tile_that_changes_its_shape
+    given = tensor((16, 64), "FP32"), tensor((16, 64), "FP32")
+    [error] = errors(halved, *given)
+    assert (error.id, error.line) == ("unequal-move", line_of(here, "half as many"))
+    assert error.message.startswith("rows is [8, 64] FP32 here and [16, 64] FP32 on line")
+    assert "name of its own" in error.fix
+    [error] = errors(other_type, *given)
+    assert (error.id, error.line) == ("unequal-move", line_of(here, "not what it was"))
+    assert errors(mended, *given) == []
+
+
+def test_two_branches_leave_tiles_of_one_shape() -> None:
+    @pl.jit
+    def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+        for row in pl.parallel(0, 32, 16):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="either"):
+                if row == 0:  # noqa: SIM108
+                    rows = x[0:16, :]
+                else:
+                    rows = x[16:24, :]  # the other
+                y[0:8, :] = rows[0:8, :]
+        return y
+
+    [error] = errors(kernel, tensor((32, 64), "FP32"), tensor((32, 64), "FP32"))
+    assert (error.id, error.line) == ("unequal-move", line_of(test_two_branches_leave_tiles_of_one_shape, "the other"))

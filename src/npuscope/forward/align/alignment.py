@@ -89,14 +89,13 @@ class Alignment(Tabular):
         return self.verdict()
 
     def verdict(self) -> str:
-        """One paragraph: totals, the honest ratio, what cancels."""
+        """One paragraph: totals, what has no partner, what cancels."""
         a, b, c = self.predicted, self.measured, self.cancelling
-        ratio = "not defined: no call is on both sides" if self.m6_honest is None else f"{self.m6_honest:.3f}"
         share = f" ({c.net_ns / b.sum_ns:+.1%})" if b.sum_ns else ""
         text = (
             f"predicted {duration(a.sum_ns)} against {duration(b.sum_ns)} measured{share}; "
             f"{self.pairs.height:,} of {b.calls:,} measured calls matched, {self.missing.height:,} missing from the "
-            f"prediction, {self.extra.height:,} extra in it; honest ratio {ratio}"
+            f"prediction, {self.extra.height:,} extra in it"
         )
         if c.cancels_ns > WORTH_A_WORD * b.sum_ns:
             pair = c.pairs[0]

@@ -20,7 +20,9 @@ BY = (
     Column("absolute_ns", TIME, "errors of single calls without their signs, added up", wide=True),
     ERROR,
     Column("matched_error", CHANGE, "the error of matched calls, of their measured time", wide=True),
-    Column("cancelled_ns", TIME, "what cancels inside", title="cancels inside"),
+    Column(
+        "cancelled_ns", TIME, "too long and too short, which cancel inside the row", title="cancels", explained=True
+    ),
 )
 FAMILIES = Columns(
     "align.family_table",
@@ -29,9 +31,18 @@ FAMILIES = Columns(
         Column("family", TEXT, "its name"),
         *BY,
         Column("comm", FLAG, "whether it has collectives", wide=True),
-        Column("stable_ns", TIME, "collectives without waiting; null where not told", optional=True),
-        Column("wait_ns", TIME, "waiting in collectives; null where not told", optional=True, wide=True),
-        Column("error_stable", CHANGE, "predicted against the stable time", title="to stable", optional=True),
+        Column(
+            "stable_ns",
+            TIME,
+            "collectives without waiting for other ranks",
+            title="without waits",
+            optional=True,
+            explained=True,
+        ),
+        Column("wait_ns", TIME, "waiting in collectives; null where not known", optional=True, wide=True),
+        Column(
+            "error_stable", CHANGE, "predicted against the time without waits", title="error to that", optional=True
+        ),
     ),
 )
 LAYER = Column("layer", COUNT, "its number; null is what lies outside", absent="outside")
@@ -64,7 +75,7 @@ COMMUNICATION = Columns(
         Column("calls", COUNT, "alike"),
         Column("measured_ns", TIME, "of all of them"),
         Column("median_ns", TIME, "of one"),
-        Column("stable_ns", TIME, "without waiting; null for fewer than three"),
+        Column("stable_ns", TIME, "without waiting; null for fewer than three", title="without waits"),
         Column("wait_ns", TIME, "the rest: waiting for other ranks", title="waiting"),
     ),
 )

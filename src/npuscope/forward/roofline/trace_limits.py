@@ -13,7 +13,20 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from npuscope import device as devices
-from npuscope.analysis.forms import COUNT, FLAG, LIST, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
+from npuscope.analysis.forms import (
+    BYTES,
+    COUNT,
+    FLAG,
+    FLOPS,
+    LIST,
+    MEAN_TIME,
+    NUMBER,
+    SHARE,
+    TEXT,
+    TIME,
+    duration,
+    percent,
+)
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.errors import NpuscopeError
@@ -28,7 +41,7 @@ CALLS: dict[str, type[pl.DataType]] = {
     "why": pl.String,
 }  # fmt: skip
 PER_STEP = Column("calls", NUMBER, "per step; of the capture where it marks no steps")
-OF_LIMIT = Column("efficiency", SHARE, "the limit over the measured time", title="of limit")
+OF_LIMIT = Column("efficiency", SHARE, "limit over measured time", title="of limit", explained=True)
 KERNELS = Columns(
     "roofline.kernels",
     "A distinct call, the largest loss first, those without a price last; people see those that have one.",
@@ -41,12 +54,12 @@ KERNELS = Columns(
         PER_STEP,
         Column("measured_ns", TIME, "of all calls", wide=True),
         Column("mean_ns", MEAN_TIME, "of one call"),
-        Column("flops", COUNT, "of one call", title="FLOP", wide=True),
-        Column("bytes", COUNT, "of one call; of a collective the message", wide=True),
-        Column("limit_ns", MEAN_TIME, "the least time the chip needs for one call"),
+        Column("flops", FLOPS, "of one call", title="work", wide=True),
+        Column("bytes", BYTES, "of one call; of a collective the message", title="moves", wide=True),
+        Column("limit_ns", MEAN_TIME, "the least time the chip needs", explained=True),
         Column("bound", TEXT, "cube, vector, memory or link"),
         OF_LIMIT,
-        Column("lost_ns", MEAN_TIME, "measured beyond the limit, per step"),
+        Column("lost_ns", MEAN_TIME, "measured beyond the limit, per step", title="lost", explained=True),
         Column("floor", FLAG, "`limit_ns` is of its tensors' bytes and its work is not known", only="it has no price"),
         Column("why", TEXT, "why it has no price, or what the price rests on", only="the table of reasons tells it"),
     ),
@@ -59,7 +72,7 @@ FAMILIES = Columns(
         Column("count", COUNT, "calls in the capture", wide=True),
         PER_STEP,
         Column("step_ns", MEAN_TIME, "measured, per step", title="time"),
-        Column("priced", SHARE, "of that time"),
+        Column("priced", SHARE, "of that time", title="limit known"),
         Column("limit_ns", MEAN_TIME, "of what is priced, per step"),
         Column("lost_ns", MEAN_TIME, "measured beyond the limits, per step"),
         OF_LIMIT,
@@ -186,13 +199,13 @@ class Roofline(Tabular):
     def sentence(self) -> str:
         """The answer in one line."""
         if self.efficiency is None:
-            return f"{self.device.title}: none of the kernel time can be priced"
+            return f"no kernel of this capture has a known limit on {self.device.title}"
         per = "per step" if self.steps else "in the capture"
         together = f", {self.captured_ranks} ranks together" if self.captured_ranks > 1 else ""
         lost = duration(self.lost_ns)
         return (
-            f"{self.device.title}: {percent(self.priced_share)} of the kernel time is priced, at "
-            f"{percent(self.efficiency)} of what the chip can do; {lost} {per} above its limits{together}"
+            f"kernels run at {percent(self.efficiency)} of the chip's limits and lose {lost} {per}{together} "
+            f"({percent(self.priced_share)} of their time has a known limit on {self.device.title})"
         )
 
     def title(self) -> str:

@@ -39,11 +39,11 @@ export function facts(columns, row) {
     element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)))));
 }
 
-// Columns come from Python: {key, title, show, right}. `dots` colours cells by key; `picked` is called with a chosen row.
+// Columns come from Python: {key, title, show, right, per, words, meaning}: `per` is the heading's unit. `dots` colours cells by key; `picked` is called with a chosen row.
 /** @param {any[]} columns @param {any[]} rows @param {{sorted?: string | null, falling?: boolean, picked?: ((row: any) => void) | null, dots?: Record<string, (row: any) => string>, most?: number}} options */
 export function sortable(columns, rows, { sorted = null, falling = true, picked = null, dots = {}, most = 2000 } = {}) {
   const body = element("tbody");
-  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0" }, column.title));
+  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0", title: column.meaning ?? null }, column.title));
   /** @type {string | null} */
   let key = sorted;
   let down = falling;

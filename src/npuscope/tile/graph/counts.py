@@ -16,7 +16,13 @@ from npuscope.tile.record.summary import COUNTS, NAME, OPS, UNIT, WORK, RunWork,
 
 SUMS = ("tasks", "blocks", "flops", "gm_read", "gm_written", "waits")
 AREA = Column("area", TEXT, "its part of the model, by name; no work where it has none")
-WAITS = Column("waits", COUNT, "edges into its tasks without those of allocations")
+WAITS = Column("waits", COUNT, "tasks that its tasks wait for, each counted once per waiting task", explained=True)
+ORIGIN_WORDS = {
+    "creator": "on the task that made a tensor",
+    "raw": "on a task that wrote what is read",
+    "waw": "on a task that wrote what is written again",
+    "explicit": "declared in the program",
+}
 KERNELS = Columns(
     "graph.kernels",
     "A kernel, in order of its first task; an object by name.",
@@ -43,8 +49,8 @@ class GraphCounts(Tabular):
         return {"kernels": Table(KERNELS, self.kernels), "areas": Table(AREAS, self.areas)}
 
     def title(self) -> str:
-        told = ", ".join(f"{count:,} {origin}" for origin, count in self.edges.items())
-        return f"{self.work.title()}\nedges: {told}; allocations: {self.allocations:,}"
+        told = [f"{count:,} {ORIGIN_WORDS[origin]}" for origin, count in self.edges.items() if count]
+        return f"{self.work.title()}\ndependencies between tasks: {', '.join(told) or 'none'}"
 
     def as_dict(self) -> dict[str, object]:
         """The JSON contract of `npuscope graph` without `passed`."""

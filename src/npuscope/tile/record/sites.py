@@ -17,7 +17,8 @@ from npuscope.tile.record.model import Site
 _HERE = str(Path(__file__).resolve().parents[2])  # npuscope itself
 _MODELS = str(FOLDER)  # programs to run as the user's own, also where they are installed with npuscope
 # Where Python and what is installed beside it live: never the user's own code.
-LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+_INSTALLED = {place for place in sys.path if place.endswith(("site-packages", "dist-packages"))}  # also of other users
+LIBRARY = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}, *_INSTALLED)
 _SITES: list[Site] = []
 _BY_PLACE: dict[tuple[int, int], int] = {}
 _BY_SITE: dict[Site, int] = {}
@@ -34,7 +35,12 @@ def is_users(file: str) -> bool:
     """Whether a file or folder is neither npuscope's nor installed."""
     if file.startswith(_MODELS):
         return True
-    return bool(file) and not is_ours(file) and not file.startswith(LIBRARY)
+    return bool(file) and not is_ours(file) and not is_installed(file)
+
+
+def is_installed(place: str) -> bool:
+    """Whether a file or folder is Python's own or of a package that was installed, here or in another environment."""
+    return place.startswith(LIBRARY) or not {"site-packages", "dist-packages"}.isdisjoint(Path(place).parts)
 
 
 def _is_ours(code: CodeType) -> bool:

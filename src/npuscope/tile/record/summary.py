@@ -13,7 +13,7 @@ from math import prod
 
 import polars as pl
 
-from npuscope.analysis.forms import BYTES, COUNT, TEXT
+from npuscope.analysis.forms import BYTES, COUNT, FLOPS, TEXT, arithmetic, traffic
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Core, Recording
@@ -24,9 +24,9 @@ COUNTS = (
     Column("blocks", COUNT, "that run"),
 )
 WORK = (
-    Column("flops", COUNT, "of all blocks", title="FLOP"),
-    Column("gm_read", BYTES, "read from GM", title="GM read"),
-    Column("gm_written", BYTES, "written to GM", title="GM written"),
+    Column("flops", FLOPS, "of all blocks", title="work"),
+    Column("gm_read", BYTES, "from global memory (GM)", title="reads", explained=True),
+    Column("gm_written", BYTES, "to global memory (GM)", title="writes", explained=True),
 )
 UNIT = Column("unit", TEXT, "AIC, AIV, MIX or none")
 OPS = Column("ops", COUNT, "as executed in all blocks", wide=True)
@@ -81,8 +81,8 @@ class RunWork(Tabular):
     def title(self) -> str:
         return (
             f"{_many(self.tasks, 'task')} with {_many(self.blocks, 'block')} of {_many(len(self.kernels), 'kernel')}: "
-            f"{self.flops:,} FLOPs, "
-            f"{self.gm_read:,} bytes read from GM, {self.gm_written:,} written"
+            f"{arithmetic(self.flops)}, {traffic(self.gm_read)} read from global memory, "
+            f"{traffic(self.gm_written)} written"
         )
 
     def as_dict(self) -> dict[str, object]:

@@ -86,7 +86,7 @@ def _run(
     printed = io.StringIO()
     code: int | None = None
     failure = ""
-    given = Settings(settings or {})
+    given = Settings(settings or {}, file)
     with contextlib.ExitStack() as stack:
         if not echo:
             stack.enter_context(contextlib.redirect_stdout(printed))
@@ -98,8 +98,8 @@ def _run(
         stack.enter_context(given.given())
         given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
-            if settings:
-                given.run(file)
+            if given.rewrites:
+                given.run()
             else:
                 runpy.run_path(str(file), run_name="__main__")
         except SystemExit as stop:
@@ -112,7 +112,7 @@ def _run(
                 raise told from error
             code, failure = 1, str(told)
     if runs or results or code is None:
-        given.check(file)
+        given.check()
     if not runs and not results:
         if code is None:
             raise BadInput("the script ran no tile program", path=path, remedy="It must call a @pl.jit function.")

@@ -5,7 +5,9 @@ A setting reaches a script in every way that it has for it:
                  1, true, yes, on and off for 0, false, no, off
   a constant     a top-level `MLP_TN = 128` of the file itself, whose value is replaced before it runs
   the environment variable MLP_TN
-A name that the script has none of is an error.
+Where it has none of these, a setting is looked for in the modules of the user's own that the script imports, in
+classes and in the objects made of them (`QWEN3.tiles.tk`, `Tiles.tk`, `tk`; npuscope.tile.script.named has the rules).
+A name that the script has none of is refused before it runs.
 """
 
 from __future__ import annotations
@@ -20,38 +22,46 @@ from pathlib import Path
 from types import ModuleType
 
 from npuscope.errors import BadInput
+from npuscope.tile.script.named import OFF, ON, meant, unknown, value_for
+from npuscope.tile.script.observed import current_reads
+from npuscope.tile.script.places import places_of
+from npuscope.tile.script.replaced import HELPER, Replacement, helper_for, modules_replaced, replaced, watching
 
-ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-
-
-class UnknownSetting(BadInput):
-    """A name that a script has no use for."""
+IN_TEXT = ("constant", "default", "field", "jit")
 
 
 class Settings:
-    """Values by name, and which of them a script has had a use for so far."""
+    """Values by name for one script, and which of them it has had a use for so far."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], file: Path) -> None:
         self.values = dict(values)
+        self.file = file
         self.used: set[str] = set()
         self.asked: set[str] = set()  # variables that the environment was asked for
-        self.offered: dict[str, None] = {}  # names that the script would have had a use for
+        observed = current_reads() is not None
+        self.places = places_of(file) if values or observed else None
+        self.replacements = watching(self.places.places) if self.places and observed else []
+        for name, text in self.values.items():
+            for place in meant(name, self.places, file) if self.places else ():
+                if place.kind in IN_TEXT:
+                    self.used.add(name)
+                    self.replacements.append(Replacement(place, value_for(place, text, name)))
 
-    def check(self, file: Path) -> None:
+    @property
+    def rewrites(self) -> bool:
+        """Whether the script's own text is to be replaced, so that Python cannot run the file as it is."""
+        return self.places is not None
+
+    def check(self) -> None:
         """Refuses names that nothing came of."""
         idle = [name for name in self.values if name not in self.used | self.asked]
-        if idle:
-            known = ", ".join(self.offered) or "none"
-            raise UnknownSetting(
-                f"it has no option, top-level constant or environment variable {', '.join(idle)}",
-                path=file,
-                remedy=f"Its options and constants are: {known}.",
-            )
+        if idle and self.places:
+            raise unknown(idle, self.places, self.file)
 
     @contextmanager
     def given(self) -> Iterator[None]:
-        """Options and environment variables, for what runs inside the block."""
-        if not self.values:
+        """Options, environment variables and values of modules, for what runs inside the block."""
+        if self.places is None:
             yield
             return
         parse: Callable[..., object] = argparse.ArgumentParser.parse_known_args
@@ -62,16 +72,17 @@ class Settings:
             return parse(parser, self.arguments(parser, sys.argv[1:] if args is None else args), *rest, **named)
 
         argparse.ArgumentParser.parse_known_args = parse_with  # type: ignore[method-assign, assignment]
-        os.environ.update(self.values)  # whoever runs a script leaves the environment as it was
+        os.environ.update({name: text for name, text in self.values.items() if name.isidentifier()})
+        own = str(self.file.resolve())
         try:
-            yield
-        finally:
+            with modules_replaced([one for one in self.replacements if one.place.file != own], self.places.files):
+                yield
+        finally:  # whoever runs a script leaves the environment as it was
             argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign, assignment]
 
     def arguments(self, parser: argparse.ArgumentParser, args: Sequence[str]) -> list[str]:
         """The arguments with those that settings stand for, after the others, so that they count."""
         options = {option: action for action in parser._actions for option in action.option_strings}
-        self.offered |= {option: None for option in options if option.startswith("--") and option != "--help"}
         added = []
         for name, value in self.values.items():
             for option in (f"--{name.lower().replace('_', '-')}", f"--{name.lower()}"):
@@ -82,22 +93,18 @@ class Settings:
         end = list(args).index("--") if "--" in args else len(args)
         return [*args[:end], *added, *args[end:]]
 
-    def run(self, file: Path) -> None:
-        """The file as `__main__`, its constants replaced."""
-        tree = ast.parse(file.read_bytes(), str(file))
-        for node in tree.body:
-            for target, value in _assigned(node):
-                self.offered[target.id] = None
-                if target.id in self.values:
-                    self.used.add(target.id)
-                    new = ast.Constant(_value(self.values[target.id]))  # type: ignore[arg-type]
-                    _replace(node, value, ast.copy_location(new, value))
+    def run(self) -> None:
+        """The file as `__main__`, its values replaced."""
+        own = str(self.file.resolve())
+        mine = [one for one in self.replacements if one.place.file == own]
+        tree = replaced(ast.parse(self.file.read_bytes(), str(self.file)), mine)
         module = ModuleType("__main__")
-        module.__dict__.update(__file__=str(file), __package__="", __spec__=None, __builtins__=__builtins__)
+        module.__dict__.update(__file__=str(self.file), __package__="", __spec__=None, __builtins__=__builtins__)
+        module.__dict__[HELPER] = helper_for(mine)
         before = sys.modules["__main__"]
         sys.modules["__main__"] = module
         try:
-            exec(compile(tree, str(file), "exec"), module.__dict__)
+            exec(compile(tree, str(self.file), "exec"), module.__dict__)
         finally:
             sys.modules["__main__"] = before
 
@@ -112,36 +119,3 @@ def _words(option: str, action: argparse.Action, value: str) -> list[str]:
     if isinstance(action, argparse.BooleanOptionalAction):
         return [option if on else f"--no-{option[2:]}"]
     return [option] if on else []
-
-
-def _value(text: str) -> object:
-    """A number, a tuple or the like as Python reads it; else the text itself."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _assigned(node: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
-    """Names that a top-level statement gives a value, one by one also in `M, N = 512, 512`."""
-    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-        return [(node.target, node.value)]
-    if not isinstance(node, ast.Assign):
-        return []
-    found = []
-    for target in node.targets:
-        if isinstance(target, ast.Name):
-            found.append((target, node.value))
-        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            pairs = zip(target.elts, node.value.elts, strict=False)
-            found += [(one, value) for one, value in pairs if isinstance(one, ast.Name)]
-    return found
-
-
-def _replace(node: ast.stmt, old: ast.expr, new: ast.expr) -> None:
-    assert isinstance(node, ast.Assign | ast.AnnAssign)
-    if node.value is old:
-        node.value = new
-    else:
-        assert isinstance(node.value, ast.Tuple)
-        node.value.elts = [new if one is old else one for one in node.value.elts]

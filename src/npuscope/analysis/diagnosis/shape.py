@@ -9,6 +9,25 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
+KINDS = {
+    "core": "kernels run nearly all the time: only faster kernels, or fewer, help",
+    "bandwidth": "kernels run nearly all the time, and mostly move data",
+    "communication": "communication that no compute hides",
+    "copy": "copies that neither compute nor communication hides",
+    "dispatch": "tasks that could run wait for the scheduler",
+    "dependency": "tasks wait for one another while cores are free",
+    "gap": "cores or the device stand still for a moment between one piece of work and the next",
+    "width": "cores have nothing to do before their first task, after their last, or at all",
+    "tail": "one last task runs alone",
+    "launch": "the host launches kernels more slowly than the device runs them",
+    "host": "the host stands still, or does something else, and the device with it",
+    "step": "some steps take much longer than the others",
+    "rank": "ranks wait for one that comes late",
+    "unrecorded": "work that was launched waits although nothing recorded runs",
+    "outside": "idle time that belongs to no pass: a stray kernel stretches the window",
+    "unknown": "the capture does not tell",
+}
+
 
 class Span(NamedTuple):
     """A stretch of the timeline that shows a cause, in nanoseconds; `lane` is None where it is of all lanes."""
@@ -59,11 +78,16 @@ class Diagnosis:
     def verdict(self) -> Cause:
         return self.causes[0]
 
+    @property
+    def bound(self) -> str:
+        """The kind of the first cause."""
+        return self.verdict.kind
+
     def as_dict(self) -> dict[str, object]:
         """The part of every JSON output that diagnoses (docs/json.md)."""
         return {
             "verdict": self.verdict.sentence,
-            "bound": self.verdict.kind,
+            "bound": self.bound,
             "wall_ns": self.wall_ns,
             "window": list(self.window),
             "causes": [asdict(cause) | {"where": [list(span) for span in cause.where]} for cause in self.causes],

@@ -1,0 +1,299 @@
+"""What a setting can reach in a program, found in its text without running it.
+
+option      `--mlp-tn` of an argparse parser
+constant    `MLP_TN = 128` at the top of a file, or in a function around kernels
+default     a field's default in a class: `tk: int = 64` of a dataclass, `TILE = 64` of any class
+field       of an object that a file makes at its top: `QWEN3.tiles.tk` of `QWEN3 = Model(tiles=Tiles(tk=64))`
+jit         an option of a kernel's decorator: `@pl.jit(auto_scope=False)`
+variable    of the environment
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from npuscope.tile.script.own_files import OwnFile, own_files
+
+Kind = Literal["option", "constant", "default", "field", "jit", "variable"]
+UNTOLD: Any = type("Untold", (), {"__repr__": lambda self: "UNTOLD"})()  # a value that is not in the text
+DEEP = 6  # configurations inside configurations
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of them: its full name, where it stands, its value as the text has it.
+
+    `target` is the name in the file that is assigned (`owner` the class or function around it), `path` the fields below
+    it. `taken` tells of a field that its class's default decides, of a default that some object takes it.
+    """
+
+    name: str
+    kind: Kind
+    file: str
+    line: int
+    value: object = UNTOLD
+    choices: tuple[object, ...] = ()
+    module: str = ""
+    owner: str = ""
+    target: str = ""
+    path: tuple[str, ...] = ()
+    taken: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its name with the module that it stands in."""
+        short = self.module.rpartition(".")[2]
+        return (*([short] if short else []), *self.name.split("."))
+
+
+@dataclass(frozen=True)
+class Places:
+    """All of a program's. `computed`: it makes names of options or variables as it runs, so there may be more."""
+
+    places: tuple[Place, ...]
+    files: tuple[str, ...]
+    computed: bool
+
+
+@dataclass(frozen=True)
+class _Class:
+    name: str
+    module: OwnFile
+    fields: dict[str, tuple[int, ast.expr | None]]
+    is_data: bool
+
+
+@dataclass
+class _Found:
+    places: list[Place] = field(default_factory=list)
+    taken: set[tuple[str, str]] = field(default_factory=set)  # (class, field) whose default an object has
+    computed: bool = False
+
+
+def places_of(script: str | Path) -> Places:
+    """Everything that a setting can reach in a script and in the modules of the user's own that it imports."""
+    files = own_files(Path(script))
+    classes = {cls.name: cls for file in files for cls in _classes(file)}
+    found = _Found()
+    for file in files:
+        _constants(file, classes, found)
+        _jit_options(file, found)
+        _outside(file, found)
+    for cls in classes.values():
+        _defaults(cls, found)
+    return Places(tuple(found.places), tuple(str(file.path) for file in files), found.computed)
+
+
+def literal(node: ast.expr | None) -> object:
+    """A value as the text has it, UNTOLD for what must be computed."""
+    try:
+        return UNTOLD if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return UNTOLD
+
+
+def assigned(node: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
+    """Names that a statement gives a value, one by one also in `M, N = 512, 512`."""
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return [(node.target, node.value)]
+    if not isinstance(node, ast.Assign):
+        return []
+    found = []
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            found.append((target, node.value))
+        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            pairs = zip(target.elts, node.value.elts, strict=False)
+            found += [(one, value) for one, value in pairs if isinstance(one, ast.Name)]
+    return found
+
+
+def is_of_language(function: ast.FunctionDef) -> bool:
+    """Whether a decorator of the language stands on it: its text is read again, so that nothing in it is replaced."""
+    return any(_root(decorator) in ("pl", "pypto", "language", "jit") for decorator in function.decorator_list)
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Call | ast.Attribute):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _classes(file: OwnFile) -> Iterator[_Class]:
+    for node in file.tree.body:
+        if not isinstance(node, ast.ClassDef) or any("Enum" in ast.dump(base) for base in node.bases):
+            continue
+        is_data = any("dataclass" in ast.dump(decorator) for decorator in node.decorator_list)
+        is_data = is_data or any(_root(base) == "NamedTuple" for base in node.bases)
+        fields: dict[str, tuple[int, ast.expr | None]] = {}
+        for line in node.body:
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                fields[line.target.id] = (line.lineno, line.value)
+            elif not is_data:
+                fields |= {name.id: (line.lineno, value) for name, value in assigned(line)}
+        yield _Class(node.name, file, fields, is_data)
+
+
+def default_of(value: ast.expr | None) -> ast.expr | None:
+    """What stands for a field's default: `64`, or the 64 of `field(default=64)`."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field":
+        return next((word.value for word in value.keywords if word.arg == "default"), None)
+    return value
+
+
+def _defaults(cls: _Class, found: _Found) -> None:
+    for name, (line, value) in cls.fields.items():
+        told = default_of(value)
+        if told is None or literal(told) is UNTOLD:
+            continue
+        where = str(cls.module.path), line
+        taken = (cls.name, name) in found.taken
+        found.places.append(
+            Place(
+                f"{cls.name}.{name}", "default", *where, literal(told), (), cls.module.module, cls.name, name, (), taken
+            )
+        )
+
+
+def _constants(file: OwnFile, classes: dict[str, _Class], found: _Found) -> None:
+    seen: set[str] = set()
+    objects: dict[str, ast.expr] = {}
+    for node in file.tree.body:
+        for target, value in assigned(node):
+            if target.id in seen:
+                continue
+            seen.add(target.id)
+            objects[target.id] = value
+            where = str(file.path), node.lineno
+            found.places.append(Place(target.id, "constant", *where, literal(value), (), file.module, "", target.id))
+            for path, line, told, taken in _fields(value, classes, objects, found):
+                name = ".".join([target.id, *path])
+                at = str(file.path), line if line else node.lineno
+                found.places.append(Place(name, "field", *at, told, (), file.module, "", target.id, path, taken))
+        if isinstance(node, ast.FunctionDef) and not is_of_language(node):
+            for statement in node.body:
+                for target, value in assigned(statement):
+                    if target.id.isupper() and literal(value) is not UNTOLD:
+                        where = str(file.path), statement.lineno
+                        name = f"{node.name}.{target.id}"
+                        found.places.append(
+                            Place(name, "constant", *where, literal(value), (), file.module, node.name, target.id)
+                        )
+
+
+_Field = tuple[tuple[str, ...], int, object, bool]
+
+
+def _fields(
+    value: ast.expr, classes: dict[str, _Class], objects: dict[str, ast.expr], found: _Found, depth: int = 0
+) -> Iterator[_Field]:
+    """The fields of an object that an expression makes, those inside its fields too; line 0 for a class's default."""
+    if not isinstance(value, ast.Call) or depth > DEEP:
+        return
+    called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    if called == "replace" and value.args:  # of an object made above, with some of it changed
+        first = value.args[0]
+        before = objects.get(first.id) if isinstance(first, ast.Name) else None
+        given = {word.arg: word.value for word in value.keywords if word.arg}
+        for path, line, told, taken in _fields(before, classes, objects, found, depth + 1) if before else ():
+            if path[0] not in given:
+                yield path, line, told, taken
+            elif len(path) == 1:
+                yield path, given[path[0]].lineno, literal(given[path[0]]), False
+        return
+    cls = classes.get(called)
+    if cls is None or not cls.is_data or any(isinstance(one, ast.Starred) for one in value.args):
+        return
+    given = dict(zip(cls.fields, value.args, strict=False))
+    given |= {word.arg: word.value for word in value.keywords if word.arg}
+    whole = all(word.arg for word in value.keywords)
+    for name, (_, default) in cls.fields.items():
+        own = given.get(name)
+        part = own if own is not None else default_of(default)
+        taken = own is None and part is not None and whole
+        if taken:
+            found.taken.add((cls.name, name))
+        line = own.lineno if own is not None else 0
+        if part is None:
+            continue
+        yield (name,), line, literal(part), taken
+        for path, below, told, deeper in _fields(part, classes, objects, found, depth + 1):
+            yield (name, *path), below if own is not None else 0, told, deeper
+
+
+def _jit_options(file: OwnFile, found: _Found) -> None:
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.FunctionDef) or not is_of_language(node):
+            continue
+        for decorator in node.decorator_list:
+            for word in decorator.keywords if isinstance(decorator, ast.Call) else ():
+                told = literal(word.value)
+                if word.arg and told is not UNTOLD:
+                    name = f"{node.name}.{word.arg}"
+                    where = str(file.path), word.value.lineno
+                    found.places.append(Place(name, "jit", *where, told, (), file.module, node.name, word.arg))
+
+
+def _outside(file: OwnFile, found: _Found) -> None:
+    """Options of parsers and variables of the environment, and whether some names are made as the program runs."""
+    literals: set[int] = set()
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called == "add_argument":
+                _option(node, file, found)
+            elif called == "getenv" or (called in ("get", "setdefault", "pop") and _is_environ(node.func)):
+                _variable(node.args[:1], node.lineno, file, found)
+                literals |= {id(part) for part in ast.walk(node.func)}
+        elif isinstance(node, ast.Subscript) and _is_environ_itself(node.value):
+            if isinstance(node.ctx, ast.Load):
+                _variable([node.slice], node.lineno, file, found)
+            literals |= {id(part) for part in ast.walk(node.value)}
+        elif isinstance(node, ast.Compare) and any(_is_environ_itself(side) for side in node.comparators):
+            _variable([node.left], node.lineno, file, found)
+            literals |= {id(part) for side in node.comparators for part in ast.walk(side)}
+        elif isinstance(node, ast.Attribute | ast.Name) and _is_environ_itself(node) and id(node) not in literals:
+            found.computed = True  # handed on, or walked through
+
+
+def _option(node: ast.Call, file: OwnFile, found: _Found) -> None:
+    names = [literal(argument) for argument in node.args]
+    if any(name is UNTOLD for name in names) or not names or any(not word.arg for word in node.keywords):
+        found.computed = True
+        return
+    long = next((str(name) for name in names if str(name).startswith("--")), None)
+    if long is None:
+        return
+    words = {word.arg: word.value for word in node.keywords}
+    action = literal(words.get("action"))
+    switch = action in ("store_true", "store_false") or "BooleanOptional" in ast.dump(words.get("action", node.func))
+    value = False if action == "store_true" else True if action == "store_false" else literal(words.get("default"))
+    choices = literal(words.get("choices"))
+    listed: tuple[object, ...] = (False, True) if switch else ()
+    if isinstance(choices, list | tuple | set | frozenset):
+        listed = tuple(choices)
+    name = long[2:].replace("-", "_")
+    where = str(file.path), node.lineno
+    found.places.append(Place(name, "option", *where, value, listed, file.module, "", long))
+
+
+def _variable(names: Sequence[ast.expr], line: int, file: OwnFile, found: _Found) -> None:
+    told = literal(names[0]) if names else UNTOLD
+    if not isinstance(told, str):
+        found.computed = True
+    elif not any(place.kind == "variable" and place.name == told for place in found.places):
+        found.places.append(Place(told, "variable", str(file.path), line, UNTOLD, (), file.module, "", told))
+
+
+def _is_environ(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and _is_environ_itself(node.value)
+
+
+def _is_environ_itself(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "environ") or (
+        isinstance(node, ast.Name) and node.id == "environ"
+    )
