@@ -14,6 +14,7 @@ from npuscope.analysis import explain
 from npuscope.check.checked import check
 from npuscope.device.chip import load
 from npuscope.lab.document import document
+from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.file_names import file_names
 from npuscope.lab.payload.source import source
 from npuscope.lab.runs import run_of
@@ -39,7 +40,9 @@ def layer(folder: Path, **constants: Any) -> Simulated:
 def page_of(folder: Path, **constants: Any) -> dict[str, object]:
     simulated = layer(folder, **constants)
     checked = check(simulated.prepared.program)
-    return document("layer", [run_of("layer.py", explain(simulated.trace), simulated=simulated, checked=checked)])
+    explained = explain(simulated.trace)
+    panels = dict(panels_of(simulated, explained, checked))
+    return document("layer", [run_of("layer.py", explained, simulated=simulated, panels=panels)])
 
 
 def test_lines_of_the_page_add_up_to_what_was_simulated(tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.ranks import Ranks
-from npuscope.check.checked import Checked
 from npuscope.lab.document import Payload, Run, document
 from npuscope.lab.payload.comparison import comparison
 from npuscope.lab.payload.overview import overview, section
-from npuscope.lab.payload.program import program_panels
 from npuscope.lab.payload.ranks import ranks
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
@@ -31,13 +29,11 @@ def run_of(
     colours: Mapping[str, int] | None = None,
     first: Sequence[Section] = (),
     panels: Mapping[str, Payload] | None = None,
-    checked: Checked | None = None,
     diagnosis: Diagnosis | None = None,
 ) -> Run:
     """`wall` is an estimate as a dict where the run is predicted; `told` a few words below the name; `colours` gives
     kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads;
-    `checked` is what checks say of a simulated program; `diagnosis` is one that knows more than the trace tells, as a
-    simulation's does."""
+    `diagnosis` is one that knows more than the trace tells, as a simulation's does."""
     work = explained.work
     counted = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
     return {
@@ -48,11 +44,7 @@ def run_of(
         "wall": work.wall if wall is None else wall,
         "diagnosis": (diagnosis or explained.diagnosis).as_dict(),
         "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
-        "panels": {
-            "overview": overview(explained, first),
-            **({} if simulated is None else program_panels(simulated, explained, checked)),
-            **(panels or {}),
-        },
+        "panels": {"overview": overview(explained, first), **(panels or {})},
     }
 
 
