@@ -130,7 +130,7 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
 
 
 def simulate_dict(told: Told) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated, anchored = told.simulated, told.anchored
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {
