@@ -58,7 +58,7 @@ def perform(job: Job) -> Made:
     made = Made(job.id, as_json(run), wall, verdict, None, sources)
     if job.early:
         _send(job.early, made)
-    panels = dict(panels_of(simulated, check(simulated.prepared.program), Path(job.file)))
+    panels = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
     panels["knobs"] = knobs_payload(job, seen)
     return Made(
         job.id, b"" if job.early else made.run, wall, verdict, None, sources, as_json(panels), _pickled(simulated.trace)
