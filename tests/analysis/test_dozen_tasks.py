@@ -1,4 +1,4 @@
-"""The dozen tasks drawn in docs/metrics.md, every number derived by hand (microseconds, two cube and two vector cores).
+"""The dozen tasks drawn in numbers.md, every number derived by hand (microseconds, two cube and two vector cores).
 
 AIC_0  q_proj 0–10           qk 25–35          sv 47–57   up 60–70        down 81–95
 AIC_1  k_proj 0–14   gate 20–50                           out_proj 61–75
@@ -40,7 +40,7 @@ def test_busy_and_idle(trace: Trace) -> None:
     assert busy.core_ns == 129 * US
 
 
-# per lane: C0's gaps are 10–25, 35–47, 57–60, 70–81 and 95–100, and so on; see docs/metrics.md
+# per lane: C0's gaps are 10–25, 35–47, 57–60, 70–81 and 95–100, and so on; see docs/understand/numbers.md
 IDLE = {
     "AIC_0": {"starved": 5 + 3 + 4, "dispatch": (2 + 1) + 1 + 2 + 1, "dependency": 5 + 6 + 4, "FIN": 3, "pickup": 4,
               "edge": 5},

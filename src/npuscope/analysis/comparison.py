@@ -132,7 +132,7 @@ class Comparison(Tabular):
         return Table(KERNELS, self.kernels.filter(gap | (pl.col("count_a") != pl.col("count_b"))))
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope compare --json` (docs/json.md)."""
+        """The contract of `npuscope compare --json` (docs/reference/json.md)."""
         sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
             "diagnoses": [side.diagnosis.as_dict() for side in (self.a, self.b)],

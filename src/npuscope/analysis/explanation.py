@@ -33,7 +33,7 @@ from npuscope.analysis.work import Work
 from npuscope.trace.core import Trace
 
 KERNELS = busy_idle.KERNELS.plus(
-    Column("area", TEXT, "its part of the model (docs/metrics.md)", wide=True),
+    Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
     place="report.kernels",
 )
@@ -86,7 +86,7 @@ class Explanation(Tabular):
         return f"{self.diagnosis.verdict}\n{self.busy.title()}"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope report --json` (docs/json.md)."""
+        """The contract of `npuscope report --json` (docs/reference/json.md)."""
         tables = self.tables()
         return {
             "format": self.trace.meta.format,

@@ -1,6 +1,6 @@
 """Bubbles: every idle nanosecond of every core lane with exactly one reason.
 
-A gap before a slice is cut at the stamps of that slice's task, in this order (docs/metrics.md draws it):
+A gap before a slice is cut at the stamps of that slice's task, in this order (docs/understand/numbers.md draws it):
 
 * before a lane's first slice and after its last: edge;
 * until the last producer ended: dependency while a producer ran, else dispatch if other work of this unit was

@@ -121,7 +121,7 @@ class Ranks(Tabular):
         return f"{self.diagnosis.verdict}\n{self.overview}\n{self.waits.title()}"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope report --json` for several ranks (docs/json.md)."""
+        """The contract of `npuscope report --json` for several ranks (docs/reference/json.md)."""
         each = zip(self.parts, self.explained, strict=True)
         meta = self.trace.meta
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from npuscope.analysis.busy_idle import busy_of
@@ -112,11 +112,6 @@ def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
     return estimate_told(_wall(simulated, anchored).times(1e-3), "µs")
 
 
-def diagnosed(explained: Explanation, diagnosis: Diagnosis) -> Explanation:
-    """An explained simulation with what the simulator knows of its causes."""
-    return replace(explained, diagnosis=diagnosis)
-
-
 def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
     """The wall in nanoseconds with its interval."""
     wall = _wall(simulated, anchored)
@@ -130,7 +125,7 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
 
 
 def simulate_dict(told: Told) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated, anchored = told.simulated, told.anchored
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {

@@ -84,7 +84,7 @@ class Diagnosis:
         return self.verdict.kind
 
     def as_dict(self) -> dict[str, object]:
-        """The part of every JSON output that diagnoses (docs/json.md)."""
+        """The part of every JSON output that diagnoses (docs/reference/json.md)."""
         return {
             "verdict": self.verdict.sentence,
             "bound": self.bound,
