@@ -72,7 +72,8 @@ def command(
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.search import space_of
     from npuscope.study.tune import GOALS, found_space, tune
-    from npuscope.study.variants import Variant, simulated
+    from npuscope.study.variant import Variant
+    from npuscope.study.variants import simulated
     from npuscope.tile.script.named import meant
     from npuscope.tile.script.places import places_of
 

@@ -20,7 +20,8 @@ from npuscope.study.knobs import Knob, knobs_of
 from npuscope.study.pool import Pool
 from npuscope.study.results import Outcome, kept
 from npuscope.study.search import Goals, Point, Search, Space, front, space_of
-from npuscope.study.variants import Variant, outcome
+from npuscope.study.variant import Variant
+from npuscope.study.variants import outcome
 from npuscope.tile.script.run import run_script
 
 GOALS = ("memory", "tasks")  # what may be held against time
