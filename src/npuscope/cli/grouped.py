@@ -23,6 +23,7 @@ from npuscope.cli import (
     forward,
     gate,
     graph,
+    history,
     info,
     memory,
     models,
@@ -40,7 +41,7 @@ from npuscope.cli import (
 )
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, view, compare, gate, forward, roofline, align),
+    "Explain a trace": (report, view, compare, gate, history, forward, roofline, align),
     "Try a change without the chip": (
         whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),

@@ -59,7 +59,7 @@ class Variant:
         """Equal for variants that are told alike; what they take from around them is known when they have run."""
         own = Path(self.file)
         rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
-        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
+        rest = (own_source(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
         footing = self.footing and (self.footing.factors.key, self.footing.wall_ns, self.footing.bound)
         return _hash(own.name, own.read_bytes(), rest, footing)
 
@@ -73,7 +73,7 @@ def _hash(*facts: object) -> str:
 
 
 @cache
-def _npuscope() -> str:
+def own_source() -> str:
     """npuscope as it is here, be it a checkout between two versions."""
     own = Path(npuscope.__file__).parent
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(own.rglob("*.py")))).hexdigest()
