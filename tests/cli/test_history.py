@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from add_program import ADD
 from command import npuscope
-from test_rank import ADD
-from test_several_runs import write_runs
+from noisy_runs import write_runs
 
 
 @pytest.fixture
