@@ -29,7 +29,6 @@ def test_a_folder_of_runs_says_what_changed_and_who_did_it(measured: Path, tmp_p
     assert "rev4" in told.stdout.splitlines()[0]
     assert "make tiles larger" in told.stdout
     page = (tmp_path / "plot.html").read_text()
-    assert "<svg" in page
     assert "MatMulV2 changed with rev4" in page
     data = json.loads(npuscope("history", measured, "--json").stdout)
     kernel = [row for row in data["changes"] if row["series"] == "MatMulV2"]

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from npuscope.cli import app
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.study.results import Outcome, kept
-from npuscope.study.variants import Variant, outcomes
+from npuscope.study.variant import Variant
+from npuscope.study.variants import outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 NUMBERS = ",".join(map(str, range(20)))

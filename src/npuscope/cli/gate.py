@@ -11,9 +11,9 @@ Examples:
 
   npuscope gate folder_of_runs --budget budget.toml --baseline other_folder --md comment.md
 
-  npuscope gate run1 run2 run3 --history runs   (against the runs since the last change; docs/regressions.md)
+  npuscope gate run1 run2 run3 --history runs   (against the runs since the last change; docs/howto/history.md)
 
-Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/gate.md).
+Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/howto/ci.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Examples:
 
-  npuscope history runs   (a folder per commit with its runs; docs/regressions.md)
+  npuscope history runs   (a folder per commit with its runs; docs/howto/history.md)
 
   npuscope history runs --kernels attention --plot history.html
 
@@ -54,7 +54,7 @@ def command(
 
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.report.document import as_page
+    from npuscope.lab.report_pages import parts_page
     from npuscope.report.history import history as report
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.commits import simulate_commits
@@ -77,7 +77,7 @@ def command(
             chip_to_time(device)  # refused before anything is unpacked
             simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
         found = _read(folder, threshold, kernels)
-        written = write_reports({plot: lambda: as_page("History", report(folder, found))})
+        written = write_reports({plot: lambda: parts_page("History", "history", report(folder, found))})
     if json:
         print_json(found.as_dict())
     else:

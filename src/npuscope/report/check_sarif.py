@@ -25,7 +25,11 @@ def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     """One run with all programs; paths are relative to the folder the command runs in."""
     told = [(f.finding, cost_text(f.finding.waste, f.seconds)) for checked in checks for f in checked.findings]
     told += [(finding, "") for checked in checks for finding in (*checked.errors, *map(race_finding, checked.races))]
-    described = [_rule(rule) for rule in rules]
+    return sarif(told, [sarif_rule(rule) for rule in rules])
+
+
+def sarif(told: Sequence[tuple[Finding, str]], described: Sequence[dict[str, object]]) -> str:
+    """Findings with what they cost in words, and the rules that they are of."""
     index = {rule["id"]: number for number, rule in enumerate(described)}
     tool = {"name": "npuscope", "version": __version__, "rules": described}
     run = {
@@ -37,7 +41,7 @@ def check_sarif(checks: Sequence[Checked], rules: Sequence[Rule]) -> str:
     return dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(rule: Rule) -> dict[str, object]:
+def sarif_rule(rule: Rule) -> dict[str, object]:
     return {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.table import Table
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.history import Band, Line, Point, plot
+from npuscope.report.charts.spec import Spec, axis
+from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.several import faster_or_slower
 from npuscope.statistics.history import COMMITS, WALL, History, Series
 
@@ -20,7 +20,7 @@ def history(name: str, found: History, wide: bool = False) -> Iterator[Part]:
     yield Heading(f"History: {name}", 1, In.POSTED)
     yield Say(headline(found), strong=True)
     yield Notes(_basis(found))
-    yield Drawing(plot(_lines(found), [one.revision for one in found.commits], _UNIT, from_zero=False))
+    yield Chart(_chart(found))
     if tables["changes"].frame.height:
         yield Heading("Changes", where=In.POSTED)
         yield Rows(tables["changes"], CHANGES, wide=wide)
@@ -34,9 +34,6 @@ def history(name: str, found: History, wide: bool = False) -> Iterator[Part]:
         yield Rows(Table(COMMITS, broken.drop("wall_ns", "runs")), SERIES)
     yield Heading("Commits", where=In.POSTED)
     yield Rows(tables["commits"], where=In.POSTED)
-
-
-_UNIT = "times what it took at first"
 
 
 def headline(found: History) -> str:
@@ -80,21 +77,35 @@ def _basis(found: History) -> list[str]:
     return told
 
 
-def _lines(found: History) -> list[Line]:
-    """Those that changed, then the largest, each as a multiple of its first typical time."""
+def _chart(found: History) -> Spec:
+    """Those that changed, then the largest, each as a multiple of its first typical time, with its noise band."""
     order = sorted(found.series, key=lambda one: (one.name != WALL, not one.changes))
-    return [_line(one, found) for one in order[:DRAWN]]
+    return {
+        "chart": "lines",
+        "title": "Times over commits, each against what it took at first",
+        "x": {"title": "commit", "labels": [one.revision for one in found.commits]},
+        "y": axis("times what it took at first", "number"),
+        "series": [_line(one, found) for one in order[:DRAWN]],
+        "note": "" if found.exact else "Bars are noise bands: 95 of 100 single runs lie in them until the next change.",
+    }
 
 
-def _line(one: Series, found: History) -> Line:
+def _line(one: Series, found: History) -> dict[str, object]:
     stretches = one.stretches
     first = stretches[0].typical_ns
-    points = [
-        Point(place, time / first, f"{one.name}: {duration(time)} at {found.commits[place].revision}")
-        for place, time in zip(one.at, one.times, strict=True)
-    ]
-    bands = [Band(s.first, s.last, s.low_ns / first, s.high_ns / first) for s in stretches if s.high_ns > s.low_ns]
-    return Line(one.name, points, bands, [change.at for change in one.changes])
+    began = [change.at for change in one.changes]
+    points = []
+    for place, time in zip(one.at, one.times, strict=True):
+        stretch = next(s for s in stretches if s.first <= place <= s.last)
+        known = stretch.high_ns > stretch.low_ns
+        commit = found.commits[place]
+        told = [f"{one.name}: {duration(time)}", *filter(None, (commit.subject,))]
+        told += [f"{one.name} changed with {commit.revision}"] if place in began else []
+        points.append({
+            "x": place, "y": time / first, "low": stretch.low_ns / first if known else None,
+            "high": stretch.high_ns / first if known else None, "name": commit.revision, "told": told,
+        })  # fmt: skip
+    return {"name": one.name, "points": points, "joined": True}
 
 
 def _counted(count: int, what: str) -> str:

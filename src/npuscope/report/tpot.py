@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from npuscope.analysis.forms import levels, significant
 from npuscope.llm.tpot import Tpot
-from npuscope.llm.tpot_history import Entry, commit_told, history_table, interval_of, ms_of, series, settings_told
-from npuscope.report.document import Drawing, Heading, Notes, Part, Rows, Say
-from npuscope.report.drawings.history import Line, Point, plot
+from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
+from npuscope.report.charts.history import history_chart, likely
+from npuscope.report.document import Chart, Heading, Notes, Part, Rows, Say
 from npuscope.simulate.bound import LIMITS
-from npuscope.simulate.estimate_forms import chance_told, three
+from npuscope.simulate.estimate_forms import chance_told
 from npuscope.simulate.uncertainty import against
 
 RUNS = 40  # of a history, drawn in a line
@@ -60,28 +60,9 @@ def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
     """A history file over commits."""
     yield Heading(f"Time per token: {name}", 1)
     yield Say(_verdict(entries), strong=True)
-    yield Drawing(plot(_lines(entries), [commit_told(entry) for entry in entries], "ms per token"))
+    yield Chart(history_chart(entries))
     yield Heading("Runs")
     yield Rows(history_table(entries))
-
-
-def _lines(entries: Sequence[Entry]) -> list[Line]:
-    """A line per model and settings."""
-    lines = []
-    for told, run in series(entries).items():
-        points = []
-        for place, entry in run:
-            where = f"at {commit_told(entry)}, {entry.get('date', '')}: {told}"
-            what = f"{ms_of(entry):,.3f} ms/token{likely(entry)} {where}"
-            points.append(Point(place, ms_of(entry), what, interval_of(entry)))
-        lines.append(Line(told, points))
-    return lines
-
-
-def likely(entry: Entry) -> str:
-    """The interval of an entry that has one."""
-    found = interval_of(entry)
-    return "" if found is None else f" (80 %: {three(found[0])} to {three(found[1])})"
 
 
 def _verdict(entries: Sequence[Entry]) -> str:

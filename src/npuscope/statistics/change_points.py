@@ -2,7 +2,7 @@
 
 ruptures' PELT proposes places; a rank test by permutation decides which are no noise, the largest step first.
 PELT alone raises a false alarm in 13 to 95 of 100 series of 20 to 40 runs without a change, depending on the noise and
-its penalty; with the test it is 5, and what it finds is the same (benchmarks/statistics.py, docs/noise.md).
+its penalty; with the test it is 5, and what it finds is the same (benchmarks/statistics.py, docs/understand/noise.md).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def read_history(path: str | Path) -> Kept:
     if not found:
         raise BadInput(
             "no history: neither folders of runs nor *.jsonl files", path=path,
-            remedy="Make a folder per commit and put its runs there (docs/regressions.md).",
+            remedy="Make a folder per commit and put its runs there (docs/howto/history.md).",
         )  # fmt: skip
     exact = bool(lines) and not folders and all(line.simulated for line in lines)
     return Kept(_ordered(found, order, place / ORDER), exact)

@@ -19,7 +19,8 @@ from npuscope.analysis.work import Work
 from npuscope.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.statistics.history_folder import ORDER, Line, append_line, read_lines
 from npuscope.statistics.runs import run_of
-from npuscope.study.variants import Variant, own_source, simulated
+from npuscope.study.variant import Variant, own_source
+from npuscope.study.variants import simulated
 
 KEPT = "simulated.jsonl"
 
