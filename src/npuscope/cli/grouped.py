@@ -23,6 +23,7 @@ from npuscope.cli import (
     forward,
     gate,
     graph,
+    history,
     info,
     judge,
     lab,
@@ -43,7 +44,7 @@ from npuscope.cli import (
 )
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
+    "Explain a trace": (report, lab, view, compare, gate, history, forward, roofline, align),
     "Try a change without the chip": (
         judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
     ),
