@@ -1,4 +1,4 @@
-"""The server driven by the protocol's own client: every tool, structured answers, errors, budgets, progress, cancelling;
+"""The server driven by the protocol's own client: every tool, schemas, errors, budgets, progress, cancelling;
 and an agent that improves a slow kernel by reading nothing but what the tools return."""
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_every_tool_is_listed_with_schemas_and_answers() -> None:
 
 
 def test_captures_are_explained_and_compared(small: dict[str, Path]) -> None:
-    capture = str(small["swimlane"])
+    capture = str(next(path for name, path in small.items() if "swimlane" in name))
 
     async def story(client: Client) -> None:
         told = await answer(client, "explain", path=capture, budget=2048)
@@ -159,7 +159,7 @@ def test_a_call_that_is_cancelled_ends_and_the_next_is_answered() -> None:
 
 
 def test_a_small_agent_improves_a_slow_kernel_by_what_the_tools_say() -> None:
-    """It knows nothing of kernels: it applies the changed line that a finding brings, and for tasks that could be blocks
+    """It knows nothing of kernels: it applies the line that a finding brings, and for tasks that could be blocks
     the form that the guide shows; it keeps what the judge calls faster."""
 
     async def story(client: Client) -> None:
