@@ -233,6 +233,7 @@ def missing() -> Response:
 
 async def streamed(session: Session) -> AsyncIterator[bytes]:
     """Events as browsers read them, with a sign of life now and then."""
+    yield b"retry: 500\n\n"  # milliseconds until a page that lost touch asks again
     events = session.events()
     following: asyncio.Task[object] | None = None
     try:

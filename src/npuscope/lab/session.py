@@ -65,6 +65,7 @@ class Session:
         self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
         self._pool: Pool | None = None
         self._running: dict[str, Handle[Made]] = {}  # by version
+        self._saves = 0
         self._saved: str | None = None  # the version of the newest save, while it is being made
         self._asked: Mapping[str, str] = {}  # texts of the newest save
         self._folder = ""
@@ -93,7 +94,10 @@ class Session:
         assert self.subject is not None
         if self._saved is not None:  # nobody waits for it any more
             self._drop(self._saved)
-        self._saved = self._begin(dict(self.subject.settings), "", "save")
+        else:
+            self._saves += 1
+        self._asked = {}  # known when it is read: until then any change is one
+        self._saved = self._begin(dict(self.subject.settings), f"save {self._saves}", "save")
         return self._saved
 
     def turn(self, settings: Mapping[str, str]) -> str:
@@ -107,7 +111,7 @@ class Session:
         assert self.subject is not None
         assert self._pool is not None
         subject, id = self.subject, self.versions.next_id()
-        version = Version(id, name or f"save {id}", time.time(), dict(settings))
+        version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
         job = Job(
             id, version.name, subject.file, subject.argv, tuple(settings.items()), subject.device, subject.program,

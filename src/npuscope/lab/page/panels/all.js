@@ -3,6 +3,8 @@
 import { panel as overview } from "./overview.js";
 import { panel as compare } from "./compare.js";
 import { panel as ranks } from "./ranks.js";
+import { panel as versions } from "./versions.js";
+import { panel as knobs } from "./knobs.js";
 
 /** @type {import("../types").Panel[]} */
-export const PANELS = [compare, ranks, overview];
+export const PANELS = [versions, knobs, compare, ranks, overview];
