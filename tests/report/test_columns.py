@@ -123,14 +123,15 @@ def test_only_documents_and_pages_of_docs_write_tables() -> None:
             assert "<table" not in path.read_text(), path
 
 
-def test_the_page_of_columns_is_the_declarations() -> None:
-    written = (ROOT / "docs/columns.md").read_text()
-    assert written == columns_page(), "write it anew: python -m npuscope.report.columns_page > docs/columns.md"
+def test_the_page_of_columns_has_every_declared_table() -> None:
+    page = columns_page()
+    for columns in declared():
+        assert all(f"`{column.name}`" in page for column in columns), columns.place
 
 
 def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
-    """As docs/architecture.md tells it, on a copy of the package."""
-    recipe = (ROOT / "docs/architecture.md").read_text()
+    """As docs/howto/extend.md tells it, on a copy of the package."""
+    recipe = (ROOT / "docs/howto/extend.md").read_text()
     line = next(line for line in recipe.splitlines() if line.strip().startswith('Column("longest_ns"'))
     shutil.copytree(ROOT / "src/npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
     file = tmp_path / "npuscope/analysis/busy_idle.py"

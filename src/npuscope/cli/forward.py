@@ -14,7 +14,7 @@ Examples:
 
   npuscope forward kernel_details.csv --perfetto layers.pftrace
 
-Passes that are incomplete or disturbed are exported only if --select names them (docs/forward.md).
+Passes that are incomplete or disturbed are exported only if --select names them (docs/howto/forward.md).
 """
 
 from __future__ import annotations

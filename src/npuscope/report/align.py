@@ -61,7 +61,7 @@ def _metrics(a: Alignment) -> list[str]:
     ]
     told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
             if getattr(m, name) is not None]  # fmt: skip
-    return [*lines, f"{', '.join(told)} (docs/align.md says what M1 to M6 are)"] if told else lines
+    return [*lines, f"{', '.join(told)} (docs/howto/align.md says what M1 to M6 are)"] if told else lines
 
 
 def _notes(a: Alignment) -> list[str]:
