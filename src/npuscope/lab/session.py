@@ -29,6 +29,7 @@ B = TypeVar("B")
 Event = dict[str, object]
 WARM = ("npuscope.study.warm", "npuscope.lab.job")
 LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
+FIRST_S = 600.0  # for the first run, which may have to compile the simulator
 MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew
 WORKERS = 2
 
@@ -118,7 +119,8 @@ class Session:
             f"{self._folder}/early",
         )  # fmt: skip
         self.tell({"type": "working", "what": what, "version": version.as_dict()})
-        handle = self._pool.ask(perform, job, self.limits)
+        limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
+        handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
         _then(handle, partial(self._done, id))
         return id
