@@ -73,12 +73,13 @@ def command(
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lab.document import document, page
-    from npuscope.lab.runs import run_of
+    from npuscope.lab.panels import panels_of
+    from npuscope.lab.runs import report_document, run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, wall_dict
+    from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
     from npuscope.simulate.diagnosis import diagnosis_of
@@ -115,9 +116,9 @@ def command(
             if out is not None:
                 block.trace().write(out, target)
             found = block_diagnosis(block)
-            run = partial(run_of, f"{file}: {pipes}", diagnosis=found)
+            name = f"{file}: {pipes}"
             written = write_reports(
-                {html: lambda: page(document(f"{file}: {pipes}", [run(diagnosed(explain(block.trace()), found))]))}
+                {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=found)))}
             )
             if json:
                 print_json(pipes_dict(file, block, found))
@@ -132,11 +133,12 @@ def command(
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
         findings = check(subject, CheckOptions(races=False)).findings if report else ()
-        diagnosis = diagnosis_of(simulated, prices_of(simulated, [one.finding for one in findings]))
+        prices = prices_of(simulated, [one.finding for one in findings])
+        diagnosis = diagnosis_of(simulated, prices)
         cores = 3 * simulated.prepared.machine.clusters
 
         def explained_run() -> Explanation:
-            return diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+            return explain(simulated.trace, cores=cores, diagnosis=diagnosis)
 
         explained = explained_run() if report and not json else None
         told = Told(file, simulated, diagnosis, explained, anchored)
@@ -144,8 +146,14 @@ def command(
             simulated.trace.write(out, target)
         first = sections(anchored) if anchored else []
         wall = wall_dict(simulated, anchored)
-        run = partial(run_of, file, simulated=simulated, wall=wall, first=first, diagnosis=diagnosis)
-        written = write_reports({html: lambda: page(document(file, [run(explained or explained_run())]))})
+        run = partial(run_of, file, simulated=simulated, wall=wall, first=first)
+
+        def run_page() -> str:
+            why = explained or explained_run()
+            panels = dict(panels_of(simulated, why, check(subject), prices if findings else None))
+            return page(document(file, [run(why, panels=panels)]))
+
+        written = write_reports({html: run_page})
     written = [*([out] if out else []), *written]
     if json:
         print_json(simulate_dict(told))

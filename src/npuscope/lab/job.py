@@ -30,12 +30,13 @@ from npuscope.report.simulate import wall_dict
 from npuscope.simulate.programs import chip_to_time, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.study.knobs import knobs_in
+from npuscope.surroundings import Surroundings
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
 from npuscope.tile.script.run import run_script
-from npuscope.tile.script.surroundings import Surroundings, heard
+from npuscope.tile.script.surroundings import heard
 from npuscope.trace.core import Trace
 
 
@@ -58,7 +59,7 @@ def perform(job: Job) -> Made:
     made = Made(job.id, as_json(run), wall, verdict, None, sources)
     if job.early:
         _send(job.early, made)
-    panels = dict(panels_of(simulated, check(simulated.prepared.program), Path(job.file)))
+    panels = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
     panels["knobs"] = knobs_payload(job, seen)
     return Made(
         job.id, b"" if job.early else made.run, wall, verdict, None, sources, as_json(panels), _pickled(simulated.trace)
