@@ -13,8 +13,4 @@ import { panel as versions } from "./versions.js";
 import { panel as knobs } from "./knobs.js";
 
 /** @type {import("../types").Panel[]} */
-<<<<<<< HEAD
-export const PANELS = [versions, knobs, compare, ranks, overview];
-=======
-export const PANELS = [source, inside, kernels, memory, graph, compare, ranks, ...reports, overview];
->>>>>>> main
+export const PANELS = [source, inside, kernels, memory, graph, versions, knobs, compare, ranks, ...reports, overview];
