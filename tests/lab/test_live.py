@@ -166,8 +166,9 @@ def test_turning_a_knob_simulates_the_variant_and_leaves_the_file_alone(
     running: tuple[Lab, Listener], program: Path
 ) -> None:
     found, listener = running
-    knobs = {knob["name"]: knob for knob in found.get("panels/1.json").json()["knobs"]["knobs"]}
+    knobs = {knob["name"]: knob for knob in found.get("panels/1.json").json()["panels"]["knobs"]["knobs"]}
     assert knobs["TILE"]["values"] == [16, 32, 64, 128, 256]
+    assert {"source", "inside", "memory", "graph"} <= set(found.get("run/1.json").json()["panels"])
     id = found.post("knob", {"settings": {"TILE": 128}}).json()["id"]
     turned = listener.until("version", id=id)["version"]
     assert (turned["name"], turned["settings"], turned["saved"]) == ("TILE=128", {"TILE": "128"}, False)

@@ -192,7 +192,9 @@ def run_json(version: Version) -> bytes:
     run = orjson.loads(version.made.run)
     run["name"] = version.name
     if version.made.panels:
-        run["panels"] |= orjson.loads(version.made.panels)
+        later = orjson.loads(version.made.panels)
+        run["panels"] |= later["panels"]
+        run["diagnosis"] = later["diagnosis"]
     return orjson.dumps(run)
 
 

@@ -141,9 +141,12 @@ export class Live {
   async panels(id) {
     const run = this.held(id);
     if (!run || run.panels.knobs !== undefined) return;
-    Object.assign(run.panels, await unpackAll(await asked(`panels/${id}.json`)));
+    const later = await unpackAll(await asked(`panels/${id}.json`));
+    Object.assign(run.panels, later.panels);
+    run.diagnosis = later.diagnosis;
     run.expected = [];
     this.now({});
+    this.redraw();
   }
 
   // ---- what panels ask for

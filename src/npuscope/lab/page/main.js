@@ -18,7 +18,7 @@ async function main() {
   document.getElementById("app")?.append(shell.box);
   shell.start();
   Object.assign(globalThis, { npuscope: { store, shell } });
-  if (data.live) new Live(store, shell.status, () => shell.drawHead()).start();
+  if (data.live) new Live(store, shell.status, () => { shell.drawHead(); shell.diagnosis.draw(); }).start();
   document.documentElement.dataset.ready = "true";
 }
 
