@@ -10,6 +10,7 @@ import contextlib
 import pickle
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -44,7 +45,7 @@ from npuscope.trace.core import Trace
 
 
 def perform(job: Job) -> Made:
-    """Runs the program. The answer has all but the run, which was sent before."""
+    """Runs the program. The answer has what was not sent before."""
     sources = _sources(Path(job.file))
     with heard() as around, reads() as seen:
         try:
@@ -59,13 +60,11 @@ def perform(job: Job) -> Made:
     wall = wall_dict(simulated)
     run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
     verdict = explained.diagnosis.verdict.sentence
-    made = Made(job.id, as_json(run), wall, verdict, None, sources)
+    made = Made(job.id, as_json(run), wall, verdict, None, sources, trace=_pickled(simulated.trace))
     if job.early:
         _send(job.early, made)
-    later = _later(job, simulated, explained, seen)
-    return Made(
-        job.id, b"" if job.early else made.run, wall, verdict, None, sources, as_json(later), _pickled(simulated.trace)
-    )
+    later = as_json(_later(job, simulated, explained, seen))
+    return replace(made, panels=later) if not job.early else Made(job.id, sources=sources, panels=later)
 
 
 def _later(job: Job, simulated: Simulated, explained: Explanation, seen: Reads) -> dict[str, object]:
