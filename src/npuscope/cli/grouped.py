@@ -38,6 +38,7 @@ from npuscope.cli import (
     simulate,
     sweep,
     tpot,
+    tune,
     view,
     whatif,
 )
@@ -45,7 +46,7 @@ from npuscope.cli import (
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Explain a trace": (report, lab, view, compare, gate, history, forward, roofline, align),
     "Try a change without the chip": (
-        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
+        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
     ),
     "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip
