@@ -84,9 +84,7 @@ def test_who_comes_last_makes_the_others_wait(tmp_path: Path) -> None:
     assert waits.last == {"rank 0": 0, "rank 1": 1, "rank 2": 2}
     assert waits.wait_ns == {"rank 0": 41_000, "rank 1": 19_000, "rank 2": 8_000}
     assert (waits.matched, waits.left_out) == (3, 1)
-    assert waits.title().startswith(
-        "rank 2 makes the others wait 50.000 µs in all: it comes last in 2 of 3 collectives"
-    )
+    assert waits.title().startswith("rank 2 makes the others wait 50 µs in all: it comes last in 2 of 3 collectives")
 
 
 def test_groups_of_ranks_do_not_wait_for_one_another(tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def test_every_form_of_the_report_tells_it(two: Path, tmp_path: Path) -> None:
     for told in (text, posted.read_text()):
         assert "exposed communication 50.0% of the window in the mean, worst 60.0% (rank 0)" in told
         assert "communication-bound: exposed communication is 60.0% of the window" in told
-        assert "rank 1 makes the others wait 20.000 µs" in told
+        assert "rank 1 makes the others wait 20 µs" in told
     assert '"exposed_ns":60000' in page.read_text()
     told = json.loads(command.npuscope("report", two, "--json").stdout)
     assert [row["exposed_ns"] for row in told["ranks"]["table"]] == [60_000, 40_000]

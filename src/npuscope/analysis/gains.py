@@ -19,9 +19,11 @@ GAINS = Columns(
         Column("kind", TEXT, "kernel, dependency, scheduler, memory or finding"),
         Column("what", TEXT, "what is changed"),
         Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
-        Column("half_ns", TIME, "the wall with half of it; null where half means nothing", title="at half"),
-        Column("nothing_ns", TIME, "the wall without it", title="at nothing"),
-        Column("gain_ns", TIME, "what of the wall it takes away"),
+        Column(
+            "half_ns", TIME, "the wall with half of it; null where half means nothing", scale="wall", title="at half"
+        ),
+        Column("nothing_ns", TIME, "the wall without it", scale="wall", title="at nothing"),
+        Column("gain_ns", TIME, "what of the wall it takes away", scale="wall"),
         Column("gain", SHARE, "the same as a share of the wall", title="share"),
     ),
 )
