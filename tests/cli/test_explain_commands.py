@@ -158,7 +158,7 @@ def test_gate_passes_fails_and_posts_a_table(run: Path, tmp_path: Path) -> None:
     told = npuscope("gate", slower, "--budget", budget, "--baseline", run, "--md", tmp_path / "gate.md")
     assert told.returncode == 1
     assert "### gate FAILED: 1 of 1 limits" in told.stdout
-    assert "| core_us of down | 21 | at most +10.0% | 14 | +50.0% | 5.0% | FAIL |" in (tmp_path / "gate.md").read_text()
+    assert "| core_us of down | 21 | at most +10.0% | 14 | +50.0% | 7.3% | FAIL |" in (tmp_path / "gate.md").read_text()
     assert json.loads(npuscope("gate", run, "--budget", budget, "--baseline", run, "--json").stdout)["passed"] is True
 
 

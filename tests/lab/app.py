@@ -48,5 +48,11 @@ def click(page: Any, moment_us: float, lane: str, view: int = 0) -> None:
     drawn(page)
 
 
+def until(page: Any, condition: str) -> None:
+    """Waits for an expression to hold; the page's policy forbids playwright's own way, which evaluates text."""
+    while not page.evaluate(condition):
+        page.wait_for_timeout(20)
+
+
 def state(page: Any, key: str) -> Any:
     return page.evaluate(f"npuscope.store.state.{key}")

@@ -14,7 +14,7 @@ from npuscope.device.chip import load
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX
 from npuscope.simulate.run import Simulated, simulate
-from npuscope.simulate.whatif import COSTS, whatif_each
+from npuscope.simulate.whatif import COSTS, THREADS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, without
 from npuscope.tile.script.run import run_script
 
@@ -83,7 +83,7 @@ def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base)
     by_name = found(gains)
-    others = {"submit", "all of the scheduler", "HBM shared by blocks", PRODUCERS}
+    others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", PRODUCERS}
     assert {"long", "last", *COSTS, *others} == by_name.keys()
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)

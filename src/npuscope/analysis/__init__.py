@@ -1,10 +1,9 @@
 """One question per module: a pure function from a Trace to a small typed result.
 
 Each question about a `Trace` is one function here; its result prints as a table, shows as one in a notebook, and
-has `frame()` for Polars. docs/metrics.md defines each number with a drawn example.
+has `frame()` for Polars. docs/understand/numbers.md defines each number with a drawn example.
 """
 
-from npuscope.analysis.budget import gate, read_budget
 from npuscope.analysis.busy_idle import busy, utilisation
 from npuscope.analysis.changes import Change, whatif
 from npuscope.analysis.comparison import compare, trend
@@ -28,9 +27,7 @@ __all__ = [
     "explain",
     "explain_ranks",
     "fan_out",
-    "gate",
     "overlap",
-    "read_budget",
     "scheduling",
     "steps",
     "trend",

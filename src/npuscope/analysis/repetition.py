@@ -119,6 +119,14 @@ def steps(trace: Trace) -> Steps:
 
 def steps_of(work: Work) -> Steps:
     """As `steps`, for work already prepared."""
+    rows, source = in_steps(work)
+    known = rows.filter(pl.col("step").is_not_null())
+    table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)
+    return Steps(table, source, _layers(known, table), rows.height - known.height)
+
+
+def in_steps(work: Work) -> tuple[pl.DataFrame, str]:
+    """The device's rows of the window with the step each is in, null for none; and who says so, as `Steps.source`."""
     rows = _all_rows(work)
     source = "column"
     if rows["step"].null_count() == rows.height:
@@ -130,9 +138,7 @@ def steps_of(work: Work) -> Steps:
         source = "repetition" if cuts is not None else "none"
         if cuts is not None:
             rows = rows.with_columns(_numbered(cuts, order))
-    known = rows.filter(pl.col("step").is_not_null())
-    table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)
-    return Steps(table, source, _layers(known, table), rows.height - known.height)
+    return rows, source
 
 
 def _told(work: Work) -> pl.DataFrame:

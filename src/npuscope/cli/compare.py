@@ -1,10 +1,17 @@
 """Compare traces: what got slower or faster, and where.
 
-Two in detail, with the difference split into its causes; three and more as a trend.
+Two in detail, with the difference split into its causes; several runs against several, told from noise; three and more
+as a trend.
 
 Examples:
 
   npuscope compare before.json after.json
+
+  npuscope compare before1 before2 before3 vs after1 after2 after3   (faster, slower or undecided at 95 %)
+
+  npuscope compare folder_of_runs vs other_folder --html gap.html
+
+  npuscope compare before.csv after.csv --steps   (the steps of each capture are its runs)
 
   npuscope compare cce.json pypto.json --kernels 'attention|fa_fused' --html gap.html
 
@@ -17,7 +24,7 @@ Examples:
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,17 +35,28 @@ from npuscope.cli.output import (
     MdFile,
     RankOption,
     StepOption,
+    StepsFlag,
     WideFlag,
     print_json,
     print_report,
 )
 from npuscope.cli.progress_bar import progress_bar
 
+if TYPE_CHECKING:
+    from npuscope.analysis.comparison import Comparison
+    from npuscope.statistics.several import SeveralRuns
+
+VERSUS = "vs"
+
 
 def command(
-    paths: Annotated[list[str], typer.Argument(help="Captures: A and B, or three and more.", metavar="A B [C…]")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Captures: A and B; A… vs B…; or three and more.", metavar="A B | A… vs B… | A B C…"),
+    ],
     kernels: KernelsRegex = None,
     step: StepOption = None,
+    steps: StepsFlag = False,
     rank: RankOption = None,
     match: Annotated[list[str] | None, typer.Option(help="A kernel of A and its name in B, as A=B.")] = None,
     html: HtmlFile = None,
@@ -55,11 +73,21 @@ def command(
     from npuscope.report import explain as reports
     from npuscope.report.document import as_markdown
 
+    pairs = pairs_of(match or [], "--match")
+    if VERSUS in paths or steps:
+        if step:
+            raise NpuscopeError("--step names single steps, and this compares many", remedy="Leave it out.")
+        sides = _sides(paths)
+        check_outputs([*sides[0], *sides[1]], html, md)
+        _compare_several(sides, kernels, pairs, steps, rank, html, md, wide, json)
+        return
     if len(paths) < 2:
         raise NpuscopeError("comparing needs at least two captures")
     if len(paths) > 2 and (html is not None or md is not None):
-        raise NpuscopeError("--html and --md are for two captures; three and more give a trend table")
-    pairs = pairs_of(match or [], "--match")
+        remedy = f"Several runs of two sides are told apart by '{VERSUS}': A1 A2 {VERSUS} B1 B2."
+        raise NpuscopeError(
+            "--html and --md are for two captures or two sides; three and more captures give a trend", remedy=remedy
+        )
     check_outputs(paths, html, md)
     names = names_of(paths)
     with progress_bar():
@@ -85,3 +113,69 @@ def command(
         print_json(result.as_dict())
     else:
         print_report(reports.compare(both, result, wide), written)
+
+
+def _sides(paths: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before `vs` and after it; two captures need none."""
+    from npuscope.errors import NpuscopeError
+
+    if paths.count(VERSUS) == 0 and len(paths) == 2:
+        return [paths[0]], [paths[1]]
+    if paths.count(VERSUS) != 1:
+        raise NpuscopeError("two sides are needed", remedy=f"Put one '{VERSUS}' between the runs of A and those of B.")
+    at = paths.index(VERSUS)
+    if not paths[:at] or not paths[at + 1 :]:
+        raise NpuscopeError(f"nothing stands {'before' if at == 0 else 'after'} '{VERSUS}'", remedy="Name runs there.")
+    return paths[:at], paths[at + 1 :]
+
+
+def _compare_several(
+    sides: tuple[list[str], list[str]],
+    kernels: str | None,
+    pairs: dict[str, str],
+    steps: bool,
+    rank: int | None,
+    html: str | None,
+    md: str | None,
+    wide: bool,
+    json: bool,
+) -> None:
+    from npuscope.cli.output import names_of, reproduce, write_reports
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.report.document import as_markdown
+    from npuscope.report.several import several
+    from npuscope.statistics.runs import read_runs
+    from npuscope.statistics.several import compare_runs
+
+    with progress_bar():
+        a, b = (read_runs(side, steps, rank) for side in sides)
+        found = compare_runs(a, b, kernels, pairs, steps)
+        middle = None if steps else _middle(found, kernels, pairs, rank)
+        all_names = names_of([*sides[0], *sides[1]])
+        names = _told(all_names[: len(sides[0])]), _told(all_names[len(sides[0]) :])
+        written = write_reports(
+            {
+                html: lambda: parts_page("Several runs", "several", several(names, found, middle)),
+                md: lambda: as_markdown(several(names, found, middle), reproduce()),
+            }
+        )
+    if json:
+        print_json({**found.as_dict(), "middle_runs": None if middle is None else middle.as_dict()})
+    else:
+        shown = None if found.total.verdict == "undecided" else middle
+        print_report(several(names, found, shown, wide), written)
+
+
+def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank: int | None) -> Comparison:
+    """The runs in the middle of both sides, compared in detail."""
+    from npuscope.analysis import explain_ranks
+    from npuscope.analysis.comparison import compare_explained
+    from npuscope.cli.output import read_steps
+
+    ranks = [explain_ranks(read_steps(run.name, None, rank=rank)) for run in found.middle]
+    a, b = (one.explained[one.slowest] for one in ranks)
+    return compare_explained(a, b, kernels, pairs)
+
+
+def _told(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,6 +1,7 @@
 """Hold captures against a budget, for continuous integration.
 
-Exit code 1 where a limit is broken, and a Markdown table for a pull request.
+Prints a Markdown table for a pull request. Exit code 0: every limit is kept, or is broken by no more than noise
+(undecided). 1: a limit is broken. 2: something cannot be read. 3: with --strict, a limit is undecided.
 
 Examples:
 
@@ -8,9 +9,9 @@ Examples:
 
   npuscope gate run1 run2 run3 --budget budget.toml --baseline main1 --baseline main2 --baseline main3
 
-  npuscope gate run --budget budget.toml --md comment.md
+  npuscope gate folder_of_runs --budget budget.toml --baseline other_folder --md comment.md
 
-Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/gate.md).
+Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/howto/ci.md).
 """
 
 from __future__ import annotations
@@ -24,22 +25,27 @@ from npuscope.cli.progress_bar import progress_bar
 
 
 def command(
-    paths: Annotated[list[str], typer.Argument(help="Captures of the run.", metavar="TRACE…")],
+    paths: Annotated[list[str], typer.Argument(help="Captures of the run, or folders of them.", metavar="TRACE…")],
     budget: Annotated[str, typer.Option(help="The budget, a TOML file.")],
-    baseline: Annotated[list[str] | None, typer.Option(help="A capture to compare with; may be repeated.")] = None,
+    baseline: Annotated[
+        list[str] | None, typer.Option(help="A capture to compare with, or a folder of them; may be repeated.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 where a limit is undecided.")] = False,
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis import gate, read_budget
     from npuscope.cli.output import check_outputs, write_texts
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import gate as report
+    from npuscope.statistics import gate, read_budget
+    from npuscope.statistics.runs import run_paths
     from npuscope.trace import read
 
     check_outputs([*paths, *(baseline or []), budget], md)
     limits = read_budget(budget)
     with progress_bar():
-        result = gate([read(path) for path in paths], limits, [read(path) for path in baseline or []])
+        run, before = ([read(one) for path in side for one in run_paths(path)] for side in (paths, baseline or []))
+        result = gate(run, limits, before)
     text = as_markdown(report(result))
     if md is not None:
         write_texts({md: text})
@@ -49,3 +55,5 @@ def command(
         print(text, end="")
     if not result.passed:
         raise typer.Exit(1)
+    if strict and result.undecided:
+        raise typer.Exit(3)

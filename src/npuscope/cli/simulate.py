@@ -66,21 +66,27 @@ def command(
     from functools import partial
 
     from npuscope.analysis import explain
+    from npuscope.analysis.explanation import Explanation
+    from npuscope.check.checked import CheckOptions, check
     from npuscope.check.run import unfit
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lab.document import document, page
-    from npuscope.lab.runs import report_document, run_of
+    from npuscope.lab.panels import panels_of
+    from npuscope.lab.runs import run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import refused, refused_dict, simulate_dict, wall_dict
+    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
+    from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.inside import inside
+    from npuscope.simulate.inside_bound import block_diagnosis
     from npuscope.simulate.jitter import with_jitter
+    from npuscope.simulate.priced import prices_of
     from npuscope.simulate.programs import chip_to_time, program_of
     from npuscope.simulate.run import simulate
     from npuscope.trace.writers import check_target
@@ -109,11 +115,15 @@ def command(
             block = inside(simulated, pipes)
             if out is not None:
                 block.trace().write(out, target)
-            written = write_reports({html: lambda: page(report_document(f"{file}: {pipes}", explain(block.trace())))})
+            found = block_diagnosis(block)
+            run = partial(run_of, f"{file}: {pipes}", diagnosis=found)
+            written = write_reports(
+                {html: lambda: page(document(f"{file}: {pipes}", [run(diagnosed(explain(block.trace()), found))]))}
+            )
             if json:
-                print_json(pipes_dict(file, block))
+                print_json(pipes_dict(file, block, found))
             else:
-                print_report(pipes_report(file, block), [*([out] if out else []), *written])
+                print_report(pipes_report(file, block, found), [*([out] if out else []), *written])
             return
         anchored = None
         if measured is not None:
@@ -122,15 +132,30 @@ def command(
             simulated = anchored.prediction.run
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
-        explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+        findings = check(subject, CheckOptions(races=False)).findings if report else ()
+        prices = prices_of(simulated, [one.finding for one in findings])
+        diagnosis = diagnosis_of(simulated, prices)
+        cores = 3 * simulated.prepared.machine.clusters
+
+        def explained_run() -> Explanation:
+            return diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+
+        explained = explained_run() if report and not json else None
+        told = Told(file, simulated, diagnosis, explained, anchored)
         if out is not None:
             simulated.trace.write(out, target)
         first = sections(anchored) if anchored else []
         wall = wall_dict(simulated, anchored)
-        run = partial(run_of, file, explained, simulated=simulated, wall=wall, first=first)
-        written = write_reports({html: lambda: page(document(file, [run()]))})
+        run = partial(run_of, file, simulated=simulated, wall=wall, first=first, diagnosis=diagnosis)
+
+        def run_page() -> str:
+            why = explained or explained_run()
+            panels = dict(panels_of(simulated, why, check(subject), prices if findings else None))
+            return page(document(file, [run(why, panels=panels)]))
+
+        written = write_reports({html: run_page})
     written = [*([out] if out else []), *written]
     if json:
-        print_json(simulate_dict(file, simulated, explained.busy, anchored))
+        print_json(simulate_dict(told))
     else:
-        print_report(simulate_report(file, simulated, explained, not report, wide, anchored), written)
+        print_report(simulate_report(told, wide), written)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.diagnosis import Cause, Diagnosis
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
@@ -29,9 +29,11 @@ def run_of(
     colours: Mapping[str, int] | None = None,
     first: Sequence[Section] = (),
     panels: Mapping[str, Payload] | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Run:
     """`wall` is an estimate as a dict where the run is predicted; `told` a few words below the name; `colours` gives
-    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads."""
+    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads;
+    `diagnosis` is one that knows more than the trace tells, as a simulation's does."""
     work = explained.work
     counted = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
     return {
@@ -40,7 +42,7 @@ def run_of(
         "told": f"{told}; {counted}" if told else counted,
         "measured": simulated is None,
         "wall": work.wall if wall is None else wall,
-        "diagnosis": _diagnosis(explained).as_dict(),
+        "diagnosis": (diagnosis or explained.diagnosis).as_dict(),
         "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
         "panels": {"overview": overview(explained, first), **(panels or {})},
     }
@@ -76,8 +78,3 @@ def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:
     """A kernel has one colour on all runs, by the first that has it; those with most core time come first."""
     kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
     return {kernel: place for place, kernel in enumerate(kernels)}
-
-
-def _diagnosis(explained: Explanation) -> Diagnosis:
-    verdict, work = explained.verdict, explained.work
-    return Diagnosis((Cause(verdict.bound, verdict.sentence, 1.0),), work.wall, work.window)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.forms import duration, levels
 from npuscope.analysis.table import aligned, all_rows
 from npuscope.report.counted import many
-from npuscope.report.document import Heading, Part, Rows, Say
+from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.simulate.inside import Inside
 
 WAITS = 10  # rows shown
 COLUMNS = 80  # of the drawing
 
 
-def pipes(file: str, block: Inside) -> Iterator[Part]:
+def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
     """What `npuscope simulate --pipes` prints."""
     of = f"one of {block.blocks:,} alike of {many(block.all_blocks, 'block')}"
     memory = f"memory {block.slow:.2f}x as slow as alone on the chip" if block.slow > 1.005 else "memory as alone"
@@ -23,6 +24,8 @@ def pipes(file: str, block: Inside) -> Iterator[Part]:
         f"{file}: {block.kernel}, {of}: {duration(block.timing.duration)}, {memory}, "
         f"{many(len(block.lane.pipe), 'instruction')}"
     )
+    yield Say(found.verdict.sentence, strong=True)
+    yield Notes([*found.verdict.evidence, found.verdict.remedy])
     yield Rows(tables["pipes"])
     drawn = aligned([(name, levels(shares)) for name, shares in block.over_time(COLUMNS).items()], (False, False))
     yield Heading(f"how busy over time, a column is {duration(block.timing.duration / COLUMNS)}")
@@ -32,11 +35,12 @@ def pipes(file: str, block: Inside) -> Iterator[Part]:
         yield Rows(tables["waits"], WAITS)
 
 
-def pipes_dict(file: str, block: Inside) -> dict[str, object]:
-    """The contract of `npuscope simulate --pipes --json` (docs/json.md)."""
+def pipes_dict(file: str, block: Inside, found: Diagnosis) -> dict[str, object]:
+    """The contract of `npuscope simulate --pipes --json` (docs/reference/json.md)."""
     return {
         "file": file,
         "kernel": block.kernel,
+        **found.as_dict(),
         "blocks": block.all_blocks,
         "duration_ns": block.timing.duration,
         "slow": block.slow,

@@ -1,62 +1,104 @@
-"""A simulated run as a report: the headline, then what the report of any trace says."""
+"""A simulated run as a report: how long, why, how sure, and where the time of cores went."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from npuscope.analysis.busy_idle import Busy
+from npuscope.analysis.busy_idle import busy_of
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import duration
+from npuscope.analysis.table import Table
+from npuscope.analysis.work import Work
 from npuscope.check.findings import Finding
 from npuscope.report import anchor as anchor_report
 from npuscope.report import noticed
 from npuscope.report.anchor import Anchored
+from npuscope.report.causes import WORTH_A_LINE, causes
 from npuscope.report.check_text import finding_lines
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
-from npuscope.report.explain import report
+from npuscope.report.explain import BLOCKERS, KERNELS, headline
+from npuscope.simulate.bound import Bound
 from npuscope.simulate.certainty import certainty_of
 from npuscope.simulate.estimate_forms import basis_told, estimate_told, interval_told
 from npuscope.simulate.per_kernel import per_kernel
 from npuscope.simulate.run import Simulated
+from npuscope.simulate.shares import told_share
 from npuscope.simulate.uncertainty import Estimate, time_after, time_estimate
 
 
-def simulate(
-    file: str,
-    simulated: Simulated,
-    explained: Explanation,
-    brief: bool = False,
-    wide: bool = False,
-    anchored: Anchored | None = None,
-) -> Iterator[Part]:
-    """What `npuscope simulate` prints; `brief` is --no-report, `anchored` what --measured adds."""
-    job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
-    wall, kernel = _wall(simulated, anchored), time_estimate(1.0, "kernel", bound.name)
+@dataclass(frozen=True)
+class Told:
+    """What there is to tell of a simulated run; `explained` is left out where only times are asked for."""
+
+    file: str
+    simulated: Simulated
+    diagnosis: Diagnosis
+    explained: Explanation | None = None
+    anchored: Anchored | None = None  # what --measured adds
+
+    @cached_property
+    def kernels(self) -> Table:
+        busy = busy_of(Work.of(self.simulated.trace)) if self.explained is None else self.explained.busy
+        return per_kernel(self.simulated, busy, self.anchored.prediction.spread() if self.anchored else None)
+
+
+def simulate(told: Told, wide: bool = False) -> Iterator[Part]:
+    """What `npuscope simulate` prints."""
+    simulated, anchored, explained = told.simulated, told.anchored, told.explained
+    job, program = simulated.prepared.job, simulated.prepared.program
     counts = f"{many(len(job.shape), 'task')}, {many(len(job.block_class), 'block')}"
     how = "simulated" if anchored is None else "simulated on top of a capture"
-    where = f"{file}: {program.recording.program} on {program.device.name}, {how}"
-    shares = ", ".join(f"{name} {share:.1%}" for name, share in bound.shares.items() if share >= 0.001)
-    waited = f"the orchestrator waited {duration(round(bound.ring_wait_ns))} for room in its rings"
-    yield Heading(f"{where}: {wall_told(simulated, anchored)}, {counts}\n{bound}")
+    where = f"{told.file}: {program.recording.program} on {program.device.name}, {how}"
+    yield Heading(f"{where}: {wall_told(simulated, anchored)}, {counts}")
+    yield from causes(told.diagnosis)
+    yield Heading("The run:")
     yield Notes(
         [
-            f"what limited it: {shares}",
-            f"busy: cube {bound.cube_busy:.1%}, vector {bound.vector_busy:.1%}, "
-            f"scheduler {bound.scheduler_busy:.1%}, orchestrator {bound.orchestrator_busy:.1%}",
-            *([waited] if bound.ring_wait_ns >= 1 else []),
-            str(certainty_of(simulated)),
-            *(_basis(wall, kernel, bound.name) if anchored is None else ()),
+            _busy(simulated.bound),
+            *(headline(explained)[1:] if explained else ()),  # without the window: it is the wall
+            *_how_sure(simulated, anchored, wide),
             *noticed.notes([program.recording]),
             *noticed.findings([(program.recording, notice) for notice in simulated.grave]),
         ]
     )
     if anchored is not None:
         yield from anchor_report.prediction(anchored, wide)
-    if brief:
-        yield Rows(per_kernel(simulated, explained.busy, anchored.prediction.spread() if anchored else None), wide=wide)
-    else:
-        yield from report(file, file, explained, wide)
+    if explained is None:
+        yield Rows(told.kernels, wide=wide)
+        return
+    yield Rows(explained.tables()["kernels"], KERNELS, wide=wide)
+    yield Rows(explained.scheduling.tables()["ledger"])
+    yield Notes(explained.bubbles.sentences(BLOCKERS))
+    yield Notes(explained.notes, "note: ")
+
+
+def _busy(bound: Bound) -> str:
+    units = {
+        "cube cores": bound.cube_busy,
+        "vector cores": bound.vector_busy,
+        "scheduler threads": bound.scheduler_busy,
+        "orchestrator": bound.orchestrator_busy,
+    }
+    return "busy: " + ", ".join(f"{name} {told_share(share)}" for name, share in units.items())
+
+
+def _how_sure(simulated: Simulated, anchored: Anchored | None, wide: bool) -> list[str]:
+    """What the interval means; a guess that moves the wall; with --wide what the time rests on, too."""
+    limit, sure = simulated.bound.name, certainty_of(simulated)
+    lines = []
+    if anchored is None:
+        wall, kernel = _wall(simulated, None), time_estimate(1.0, "kernel", limit)
+        lines += [basis_told(wall.basis, wall.coverage, interval_told(kernel))]
+    if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
+        lines.append(str(sure.guess))
+    if wide:
+        lines.append(str(sure))
+        shares = ", ".join(f"{name} {told_share(share)}" for name, share in simulated.bound.shares.items() if share)
+        lines.append(f"what limited it: {shares}")
+    return lines
 
 
 def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
@@ -65,14 +107,14 @@ def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
     return time_estimate(simulated.wall_ns, "wall", simulated.bound.name)
 
 
-def _basis(wall: Estimate, kernel: Estimate, bound: str) -> list[str]:
-    told = f"a kernel's time: measured ones are {interval_told(kernel)} times what is said here"
-    return [basis_told(wall.basis, wall.coverage, bound), told]
-
-
 def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
     """The wall with its interval."""
     return estimate_told(_wall(simulated, anchored).times(1e-3), "µs")
+
+
+def diagnosed(explained: Explanation, diagnosis: Diagnosis) -> Explanation:
+    """An explained simulation with what the simulator knows of its causes."""
+    return replace(explained, diagnosis=diagnosis)
 
 
 def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
@@ -87,19 +129,20 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
     yield Say("\n".join(line for error in errors for line in finding_lines(error)))
 
 
-def simulate_dict(file: str, simulated: Simulated, busy: Busy, anchored: Anchored | None = None) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` (docs/json.md)."""
+def simulate_dict(told: Told) -> dict[str, object]:
+    """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
+    simulated, anchored = told.simulated, told.anchored
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {
-        "file": file,
+        "file": told.file,
         "program": program.recording.program,
         "device": program.device.name,
-        "wall_ns": simulated.wall_ns,
+        **told.diagnosis.as_dict(),
         "wall_interval_ns": _wall(simulated, anchored).as_dict(),
         "tasks": len(job.shape),
         "blocks": len(job.block_class),
-        "bound": bound.name,
-        "bound_shares": bound.shares,
+        "limit": bound.name,
+        "limit_shares": bound.shares,
         "busy": {
             "cube": bound.cube_busy,
             "vector": bound.vector_busy,
@@ -109,7 +152,7 @@ def simulate_dict(file: str, simulated: Simulated, busy: Busy, anchored: Anchore
         "ring_wait_ns": round(bound.ring_wait_ns),
         "constants": certainty_of(simulated).as_dict(),
         **noticed.noticed_dict(program.recording, simulated.noticed),
-        "per_kernel": per_kernel(simulated, busy, anchored.prediction.spread() if anchored else None).rows(),
+        "per_kernel": told.kernels.rows(),
         **({} if anchored is None else {"anchor": anchor_report.prediction_dict(anchored)}),
     }
 

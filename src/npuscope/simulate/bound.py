@@ -13,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from npuscope.simulate.chip.job import AIC, AIV, MIX, POLLED, Floats, Ints, Job, Machine, Times
 
+Bools = npt.NDArray[np.bool_]
 FULL = 0.9  # of the cores of a kind
 LIMITS = ("memory", "cube", "vector", "scheduler", "orchestrator", "dependency")
 
@@ -32,23 +34,29 @@ class Bound:
     orchestrator_busy: float
     ring_wait_ns: float  # that the orchestrator waited for room in a ring
 
-    def __str__(self) -> str:
-        told = {
-            "memory": "HBM is at its limit",
-            "cube": "the cube cores are full",
-            "vector": "the vector cores are full",
-            "scheduler": "blocks that could run wait for the scheduler",
-            "orchestrator": "tasks that could run are not submitted yet",
-            "dependency": "nothing else can start before running blocks end",
-        }
-        return f"{self.name}-bound: {told[self.name]} {self.shares[self.name]:.1%} of the time"
+
+@dataclass(frozen=True)
+class Stretches:
+    """The run cut where its limit may change: between `edges[n]` and `edges[n + 1]` it is `LIMITS[which[n]]`."""
+
+    edges: Floats
+    which: Ints
+
+    @property
+    def spans(self) -> Floats:
+        length: Floats = np.diff(self.edges)
+        return length
+
+    def joined(self, limit: str) -> list[tuple[float, float]]:
+        """The stretches of one limit, neighbours as one."""
+        mine = np.concatenate([[False], self.which == LIMITS.index(limit), [False]])
+        turns = np.flatnonzero(mine[1:] != mine[:-1])
+        return [(float(self.edges[a]), float(self.edges[b])) for a, b in turns.reshape(-1, 2).tolist()]
 
 
-def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
-    """The limit of every moment from 0 to `wall`, added up."""
-    shape = job.shape[job.task_of]
-    cube, vector = (shape == AIC) | (shape == MIX), (shape == AIV) | (shape == MIX)
-    each = np.where(shape == MIX, 2.0, 1.0)
+def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> Stretches:
+    """The limit of every moment from 0 to `wall`."""
+    cube, vector, each = _cores(job)
     draws = job.draws[job.block_class, 0] if len(job.block_class) else np.zeros(0)
     ended = _last_end_of_producers(job, times)
     could = np.maximum(ended, times.submitted)[job.task_of]  # of each block
@@ -73,9 +81,20 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
         level(could, times.start, np.ones(len(could))) > 0.5,
         level(ended, times.submitted, ones) > 0.5,
     )
-    span = np.diff(edges)
-    which = np.select(holds, range(len(holds)), len(holds))
-    sums = np.bincount(which, span, minlength=len(LIMITS)) / wall if wall > 0 else np.zeros(len(LIMITS))
+    return Stretches(edges, np.select(holds, range(len(holds)), len(holds)).astype(np.int64))
+
+
+def _cores(job: Job) -> tuple[Bools, Bools, Floats]:
+    """Of each block whether it holds a cube core, whether vector cores, and how many of them."""
+    shape = job.shape[job.task_of]
+    return (shape == AIC) | (shape == MIX), (shape == AIV) | (shape == MIX), np.where(shape == MIX, 2.0, 1.0)
+
+
+def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
+    """The limits of all moments added up."""
+    cube, vector, each = _cores(job)
+    found = stretches_of(job, machine, times, wall)
+    sums = np.bincount(found.which, found.spans, minlength=len(LIMITS)) / wall if wall > 0 else np.zeros(len(LIMITS))
     shares = {name: float(share) for name, share in zip(LIMITS, sums, strict=True)}
     run = times.end - times.start
     whole = max(wall, 1e-9)

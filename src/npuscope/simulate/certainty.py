@@ -21,6 +21,7 @@ from npuscope.simulate.chip.job import COMPLETED, DISPATCHED, POLLED, Floats, Jo
 from npuscope.simulate.chip.prepare import COSTS, Prepared, submit_costs
 from npuscope.simulate.core.costs import NS, confidence
 from npuscope.simulate.run import Simulated, run
+from npuscope.simulate.shares import told_share
 
 CONFIDENCES = ("measured", "documented", "fitted", "guessed")
 TRIED = 5  # guesses that are tried
@@ -69,12 +70,17 @@ class Guess:
     half: float | None = None
     more: float | None = None
 
+    @property
+    def moves(self) -> float:
+        """The share of the wall that half of it more or less moves; 0 where that was not tried."""
+        return max(abs(wall - 1) for wall in (self.half or 1.0, self.more or 1.0))
+
     def __str__(self) -> str:
-        name = f"{self.part.what} ({self.part.place}, {self.part.share:.1%})"
+        name = f"{self.part.what} ({self.part.place})"
         if self.half is None or self.more is None:
-            return f"the largest guess is {name}"
-        moves = f"{self.half - 1:+.1%} or {self.more - 1:+.1%}"
-        return f"the guess that matters most is {name}: 50 % less or more of it moves the wall by {moves}"
+            return f"the largest guess is what {name} costs: {told_share(self.part.share)} of the time"
+        moved = f"half as much or half as much again moves the wall by up to {told_share(self.moves)}"
+        return f"what {name} costs is a guess: {moved}"
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,8 @@ class Certainty:
         return {name: sum(one.share for one in self.parts if one.confidence == name) for name in CONFIDENCES}
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {share:.1%}" for name, share in self.shares.items() if share >= 0.0005)
-        return f"rests on constants: {told or 'none'}" + (f"; {self.guess}" if self.guess else "")
+        told = ", ".join(f"{told_share(share)} {name}" for name, share in self.shares.items() if share >= 0.0005)
+        return f"the time rests on constants of the chip's file: {told or 'none'}"
 
     def as_dict(self) -> dict[str, object]:
         """Part of the JSON contract of `npuscope simulate`."""

@@ -65,11 +65,9 @@ COMPARED = Form("text", "object", _compared)  # as Against.as_dict() has it
 SPAN = Form("text", "[low, high], ns", _span, TIMES)
 
 
-def basis_told(one: Basis, coverage: float, asked: str) -> str:
-    """What the interval means and where it comes from; `asked` is the bound of the run."""
-    what = {"wall": "walls", "kernel": "kernels", "any": "walls and kernels"}[one.quantity]
-    of = f"{asked}-bound runs" if one.bound else f"runs with any bound (too few are {asked}-bound)"
+def basis_told(one: Basis, coverage: float, kernel: str) -> str:
+    """What the interval means; `kernel` is the interval of a kernel's time as multiples of it."""
     return (
-        f"the interval: measured times lie in it {coverage * 100:.0f} % of the time, "
-        f"by {one.rows} published {what} of {one.commits} commits, {of}"
+        f"how sure: of {one.rows} published times that were predicted like this, {coverage * 100:.0f} % lie in such an "
+        f"interval; a single kernel may take {kernel} times what is said here"
     )

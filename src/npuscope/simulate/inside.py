@@ -165,7 +165,7 @@ def inside(simulated: Simulated, kernel: str) -> Inside:
     kinds = job.block_class[rows]
     kind = int(np.argmax(np.bincount(kinds, run)))
     of_kind = kinds == kind
-    number, share = simulated.prepared.classes.entries[kind]
+    number, share = simulated.prepared.kind_of(kind)
     slow = float(np.interp(np.mean(run[of_kind]), job.run[kind], SLOW))
     stream = simulated.prepared.classes.streams[number]
     timing, lane = trace_block(stream, slow, share=share / STEPS)

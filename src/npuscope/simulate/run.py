@@ -52,7 +52,7 @@ class Simulated:
     @cached_property
     def trace(self) -> Trace:
         """The run as a real capture would have it."""
-        return trace_of(self.prepared, self.times)
+        return trace_of(self.prepared, self.times, self.wall_ns)
 
     @cached_property
     def bound(self) -> Bound:

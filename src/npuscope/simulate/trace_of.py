@@ -39,13 +39,15 @@ FORMAT = "simulated"
 Kernels: TypeAlias = tuple[pl.Series, Ints]  # of each task its kernel's name and number
 
 
-def trace_of(prepared: Prepared, times: Times) -> Trace:
+def trace_of(prepared: Prepared, times: Times, wall_ns: int) -> Trace:
+    """The run from the first submission until the last end was seen, so that its window is the wall time."""
     machine, job = prepared.machine, prepared.job
     recording = prepared.program.recording
     slices = slices_of(prepared, times)
     notes: dict[str, object] = {
         "program": recording.program,
         "num_cores": 3 * machine.clusters,
+        "window_ns": [0, wall_ns],
         "whole_graph": True,  # where there are no edges, nobody waits for anybody
     }
     counters = counters_of(job, machine, times)

@@ -49,15 +49,14 @@ class Owners:
         self.bytes: dict[str, int] = {}
         for kernel, ids in self.tasks.items():
             numbers, counts = np.unique(job.block_class[np.isin(job.task_of, ids)], return_counts=True)
-            streams = [classes.streams[classes.entries[number][0]] for number in numbers.tolist()]
+            streams = [classes.streams[prepared.kind_of(number)[0]] for number in numbers.tolist()]
             self.classes[kernel], self.blocks[kernel] = numbers, int(np.sum(counts))
             moved = ((s.read + s.written) * n for s, n in zip(streams, counts.tolist(), strict=True))
             self.bytes[kernel] = sum(moved)
 
     def memory(self, number: int) -> float:
         """The share of a block of a class that its busiest memory pipe works."""
-        classes = self.prepared.classes
-        timing = classes.timed[classes.entries[number], 1.0]
+        timing = self.prepared.classes.timed[self.prepared.kind_of(number), 1.0]
         return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
 
 

@@ -28,6 +28,17 @@ export function reasonColor(reason) {
   return REASONS[reason] ?? MERGED;
 }
 
+/** How strong the colour of idle time is: nothing to do and nothing to say are faint. @param {string} reason */
+export function strength(reason) {
+  return reason === "edge" ? 0.12 : reason === "starved" ? 0.28 : 0.45;
+}
+
+/** The colour of idle time on a ground. @param {string} reason @param {number[]} ground @returns {[number, number, number]} */
+export function softened(reason, ground) {
+  const share = strength(reason), color = rgb(reasonColor(reason));
+  return /** @type {[number, number, number]} */ (color.map((part, n) => Math.round(part * share + ground[n] * (1 - share))));
+}
+
 /** @param {string} name */
 export function themed(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

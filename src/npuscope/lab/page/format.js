@@ -14,6 +14,12 @@ export function figures(value) {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/** The same without zeros at the end. @param {number} value */
+export function three(value) {
+  const text = figures(value);
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
 /** A time with the unit that fits, as `duration` of analysis/forms.py. @param {number} ns */
 export function time(ns) {
   let value = ns, unit = "ns";
@@ -22,8 +28,14 @@ export function time(ns) {
     value /= 1000;
     unit = larger;
   }
-  const text = figures(value);
-  return `${text.includes(".") ? text.replace(/\.?0+$/, "") : text} ${unit}`;
+  return `${three(value)} ${unit}`;
+}
+
+/** A moment on an axis whose marks are so far apart: no digit is lost that tells two marks apart. @param {number} ns @param {number} step */
+export function moment(ns, step) {
+  const [unit, size] = /** @type {[string, number]} */ (ns >= 1e9 ? ["s", 1e9] : ns >= 1e6 ? ["ms", 1e6] : ns >= 1e3 ? ["µs", 1e3] : ["ns", 1]);
+  const digits = Math.max(Math.ceil(Math.log10(size / step) - 1e-9), 0);
+  return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: Math.min(digits, 6), maximumFractionDigits: Math.min(digits, 6) })} ${unit}`;
 }
 
 /** @param {number | null | undefined} share */
@@ -66,11 +78,15 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** What does not fit is left out of the end. @param {string} text @param {number} most */
+export function clippedEnd(text, most) {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
 // What does not fit is left out of the middle, since many names begin alike.
 /** @param {string} text @param {number} most */
 export function clipped(text, most) {
   if (text.length <= most) return text;
-  if (most < 10) return `${text.slice(0, most - 1)}…`; // too little room for both ends
   const end = Math.floor((most - 1) / 2);
   return `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}`;
 }

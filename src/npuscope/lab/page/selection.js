@@ -1,6 +1,6 @@
 // What is selected, in full: a slice with all that is told of it, a range with its totals, a kernel, a task.
 
-import { element, fill, micros, time, whole } from "./format.js";
+import { element, fill, micros, three, time, whole } from "./format.js";
 import { kernelColor, reasonColor } from "./colors.js";
 import { endOf } from "./timeline/overlays.js";
 import { counterMean } from "./timeline/counters.js";
@@ -53,7 +53,7 @@ export class SelectionBox {
     const model = modelOf(run), { slices, timeline } = model, i = selection.slice, row = model.rowOf(i), place = slices.task[i];
     const told = (/** @type {import("./types").Column | undefined} */ column) => (column === undefined || column[i] === UNTOLD ? null : `${micros(column[i])} µs`);
     const facts = timeline.facts.map(fact => /** @type {[string, string | null]} */ ([fact.name, factTold(fact, i)]));
-    const counters = timeline.counters.map(counter => /** @type {[string, string | null]} */ ([counter.name, mean(counter, slices.start[i], slices.start[i] + slices.dur[i])]));
+    const counters = timeline.counters.filter(counter => counter.most !== 0).map(counter => /** @type {[string, string | null]} */ ([counter.name, mean(counter, slices.start[i], slices.start[i] + slices.dur[i])]));
     const source = selection.file === null ? null : element("button", { class: "plain source", onclick: () => this.toSource(selection) }, `${selection.file.split("/").at(-1)}:${selection.line}`);
     const many = slices.drawn && slices.drawn[i] > 1;
     return [
@@ -153,5 +153,5 @@ function factTold(fact, i) {
 /** @param {import("./types").CounterTrack} counter @param {number} from @param {number} to */
 function mean(counter, from, to) {
   const value = counterMean(counter, from, to);
-  return value === null ? null : Number(value.toPrecision(3)).toLocaleString("en-US");
+  return value === null ? null : three(value);
 }

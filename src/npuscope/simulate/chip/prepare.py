@@ -10,7 +10,7 @@ import numpy as np
 from npuscope.device.chip import Device
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.simulate.chip.block_classes import BlockClasses
+from npuscope.simulate.chip.block_classes import BlockClasses, BlockKind
 from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE, SLOW, Floats, Ints, Job, Machine
 from npuscope.simulate.chip.ring_arrays import rings_of
 from npuscope.simulate.core.costs import NS
@@ -46,6 +46,11 @@ class Prepared:
     classes: BlockClasses
     job: Job
     machine: Machine
+
+    def kind_of(self, number: int) -> BlockKind:
+        """The kind of block that a class of the job is of; with noise a kind has several classes, side by side."""
+        entries = self.classes.entries
+        return entries[number // (len(self.job.run) // len(entries))]
 
 
 def prepare(program: Program) -> Prepared:

@@ -2,6 +2,7 @@
 
 import { lowerBound } from "./model.js";
 import { themed } from "../colors.js";
+import { three } from "../format.js";
 
 /** @param {import("../types").CounterTrack} counter @param {number} moment */
 export function counterAt(counter, moment) {
@@ -38,5 +39,5 @@ export function paintCounter(view, paper, track) {
   }
   paper.lineTo(left + wide, ground); paper.closePath(); paper.fill();
   paper.fillStyle = themed("--soft"); paper.font = "10px system-ui, sans-serif"; paper.textBaseline = "top";
-  paper.fillText(`most ${Number(most.toPrecision(3)).toLocaleString("en-US")}`, left + 4, top);
+  paper.fillText(`most ${three(most)}`, left + 4, top);
 }

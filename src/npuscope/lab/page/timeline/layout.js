@@ -2,7 +2,7 @@
 
 /** @typedef {{kind: "group" | "lane" | "row" | "unused" | "counter", top: number, height: number, id: string, row: number, name: string, place: number}} Track */
 
-const HEAD = 20, COUNTER = 34, LOW = 13, HIGH = 22;
+const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22;
 
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
@@ -24,9 +24,10 @@ export function layoutOf(timeline, folded, counters) {
   });
   const busy = timeline.lanes.filter(lane => lane.used).length;
   const high = busy <= 24 ? HIGH : busy <= 40 ? 17 : LOW;
-  if (counters && timeline.counters.length) {
-    add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters (${timeline.counters.length})`, place: -1 });
-    if (!isFolded.has("counters")) timeline.counters.forEach((track, place) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
+  const told = timeline.counters.map((track, place) => ({ track, place })).filter(one => one.track.most !== 0);
+  if (counters && told.length) {
+    add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${told.length}`, place: -1 });
+    if (!isFolded.has("counters")) told.forEach(({ track, place }) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
   }
   for (const [unit, rows] of groups) {
     const lanes = new Set(rows.map(row => timeline.rows[row][0])), used = [...lanes].filter(lane => timeline.lanes[lane].used).length;

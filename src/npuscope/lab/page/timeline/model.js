@@ -124,6 +124,19 @@ export class Model {
     };
   }
 
+  /** The slice of this run that is most like one of another: the same kernel, task and block, else kernel and block, else -1. @param {import("../types").Selection & {kind: "slice"}} other */
+  alike(other) {
+    const place = this.timeline.kernels.indexOf(other.kernel), { kernel, task, block } = this.slices;
+    let best = -1, score = -1;
+    for (let i = 0; place >= 0 && i < kernel.length; i++) {
+      if (kernel[i] !== place) continue;
+      const sameTask = task[i] >= 0 && this.timeline.tasks[task[i]] === other.task, sameBlock = (block ? block[i] : -1) === (other.block ?? -1);
+      const points = (sameTask ? 2 : 0) + (sameBlock ? 1 : 0);
+      if (points > score) { best = i; score = points; if (points === 3) break; }
+    }
+    return best;
+  }
+
   /** The slices whose kernel has the text in its name, by start. @param {string} text */
   search(text) {
     const wanted = text.trim().toLowerCase();

@@ -1,7 +1,7 @@
 // The timeline's pane: tools, legend, minimap, and one view or two on one time axis.
 
 import { element } from "../format.js";
-import { reasonColor } from "../colors.js";
+import { reasonColor, strength } from "../colors.js";
 import { Model } from "./model.js";
 import { View } from "./view.js";
 import { Minimap } from "./minimap.js";
@@ -53,6 +53,7 @@ export class Pane {
   }
 
   build() {
+    const tops = this.views.map(view => view.box.scrollTop);
     for (const view of this.views) view.destroy();
     const { store } = this, runs = [store.run(), store.beside()].filter(run => run !== null && run !== undefined);
     this.views = runs.map(run => new View(modelOf(/** @type {any} */ (run)), store));
@@ -60,12 +61,24 @@ export class Pane {
       this.views.length > 1 ? element("div", { class: "view-name" }, `${"AB"[n]} ${view.model.run.name}`) : null, view.box)));
     this.place.classList.toggle("pair", this.views.length > 1);
     for (const view of this.views) listen(view, this);
-    const full = store.full(), [start, end] = store.state.window;
-    if (end > full[1] || end - start <= 1) store.set({ window: full });
+    this.views.forEach((view, n) => { view.box.scrollTop = tops[n] ?? tops[0] ?? 0; });
+    this.keepPlace();
     this.search.again();
+    if (this.views.length === 0) return; // a document about no run
     this.minimap.build(modelOf(store.run()));
     this.drawLegend();
     this.draw();
+  }
+
+  /** The window and the selected slice stay what they were, as far as the run shown now has them. */
+  keepPlace() {
+    const { store } = this, full = store.full(), { window, selection } = store.state, was = this.full ?? full;
+    this.full = full;
+    if ((window[0] === was[0] && window[1] === was[1]) || window[1] - window[0] <= 1) store.set({ window: full });
+    else show(store, ...window);
+    if (selection?.kind !== "slice" || this.views.some(view => view.model.run.id === selection.run)) return;
+    const slice = this.views[0]?.model.alike(selection) ?? -1;
+    store.set({ selection: slice < 0 ? null : this.views[0].model.selection(slice) });
   }
 
   draw() {
@@ -83,7 +96,7 @@ export class Pane {
     }
     const chain = this.views.some(view => view.timeline.chain), notes = this.views.flatMap(view => view.timeline.notes);
     this.legend.replaceChildren(
-      ...(shown.bubbles ? [...used].map(([id, title]) => item(`color-mix(in srgb, ${reasonColor(id)} 42%, var(--ground))`, `idle: ${title}`, "idle")) : []),
+      ...(shown.bubbles ? [...used].map(([id, title]) => item(`color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`, `idle: ${title}`, "idle")) : []),
       ...(shown.path && chain ? [item("transparent", "critical path", "outlined")] : []),
       ...(shown.arrows ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")] : []),
       element("span", { class: "grow" }), ...notes.map(note => element("span", { role: "listitem" }, note)));

@@ -1,7 +1,7 @@
 // One run's timeline on a canvas: as high as its box, scrolled by the box, drawn anew at every move.
 
-import { clipped, element, time } from "../format.js";
-import { inkOn, kernelColor, reasonColor, rgb, themed } from "../colors.js";
+import { clipped, clippedEnd, element, moment } from "../format.js";
+import { inkOn, kernelColor, rgb, softened, themed } from "../colors.js";
 import { lowerBound } from "./model.js";
 import { layoutOf } from "./layout.js";
 import { paintRow, pixel } from "./raster.js";
@@ -55,7 +55,7 @@ export class View {
     const width = this.box.clientWidth, height = this.box.clientHeight, scale = devicePixelRatio || 1;
     if (width === 0 || height === 0) return;
     this.width = width; this.height = height;
-    this.names = width < 600 ? 64 : 128;
+    this.names = width < 600 ? 72 : 128;
     this.canvas.style.height = `${height}px`;
     if (this.canvas.width !== Math.round(width * scale)) this.canvas.width = Math.round(width * scale);
     if (this.canvas.height !== Math.round(height * scale)) this.canvas.height = Math.round(height * scale);
@@ -95,10 +95,9 @@ export class View {
 
   palette() {
     const { shown, selection } = this.store.state, ground = rgb(themed("--ground"));
-    const soft = (/** @type {string} */ color) => /** @type {[number, number, number]} */ (rgb(color).map((part, n) => Math.round(part * 0.42 + ground[n] * 0.58)));
     return {
       kernels: Uint32Array.from(this.timeline.ranks, rank => pixel(rgb(kernelColor(rank)))),
-      reasons: Uint32Array.from(this.timeline.reasons, one => pixel(soft(reasonColor(one.id)))),
+      reasons: Uint32Array.from(this.timeline.reasons, one => pixel(softened(one.id, ground))),
       dim: pixel(rgb(themed("--dim"))), flags: this.found?.flags ?? null, marked: this.model.marks(selection), bubbles: shown.bubbles,
     };
   }
@@ -126,7 +125,7 @@ export class View {
     this.paintHead(paper);
     this.paintNames(paper, seen);
     this.frame = performance.now() - began;
-    this.frames++;
+    if (this.frames++ === 0) performance.mark("npuscope first drawn");
   }
 
   /** The tracks that can be seen. */
@@ -171,7 +170,7 @@ export class View {
         if (room < FEWEST_LETTERS) continue;
         const dimmed = (palette.flags !== null && !palette.flags[kernel[i]]) || (palette.marked !== null && !palette.marked(i));
         paper.fillStyle = dimmed ? themed("--soft") : inkOn(kernelColor(this.timeline.ranks[kernel[i]]));
-        paper.fillText(clipped(this.timeline.kernels[kernel[i]], room), left + 3, middle);
+        paper.fillText(room < 10 ? clippedEnd(this.timeline.kernels[kernel[i]], room) : clipped(this.timeline.kernels[kernel[i]], room), left + 3, middle);
         this.labels++;
       }
     }
@@ -205,10 +204,11 @@ export class View {
     paper.fillStyle = themed("--ground"); paper.fillRect(0, 0, this.width, this.head);
     paper.font = "11px system-ui, sans-serif"; paper.textBaseline = "middle";
     paper.fillStyle = themed("--soft"); paper.strokeStyle = themed("--line");
-    for (const mark of this.marks()) {
+    const marks = this.marks(), step = marks.length > 1 ? marks[1] - marks[0] : this.to - this.from;
+    for (const mark of marks) {
       const x = this.x(mark);
       paper.beginPath(); paper.moveTo(Math.round(x) + 0.5, AXIS - 6); paper.lineTo(Math.round(x) + 0.5, AXIS); paper.stroke();
-      if (x < this.width - 50) paper.fillText(time(mark), x + 3, 10);
+      if (x < this.width - 50) paper.fillText(moment(mark, step), x + 3, 10);
     }
     this.timeline.bands.forEach((band, n) => this.paintBand(paper, band, AXIS + n * BAND));
   }

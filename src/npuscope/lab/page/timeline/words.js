@@ -1,6 +1,6 @@
 // What the timeline says of the thing under the mouse.
 
-import { micros, time, whole } from "../format.js";
+import { micros, three, time, whole } from "../format.js";
 import { counterAt } from "./counters.js";
 
 /** Why a lane idled, as one sentence. @param {import("./model.js").Model} model @param {number} i */
@@ -29,7 +29,7 @@ export function tipOf(view, found) {
   if (found.kind === "band") return [found.track.spans[found.i][2], `${time(found.track.spans[found.i][1] - found.track.spans[found.i][0])}, from ${time(found.track.spans[found.i][0])}`];
   if (found.kind === "counter") {
     const counter = timeline.counters[found.i], value = counterAt(counter, found.moment);
-    return value === null ? null : [counter.name, `${Number(value.toPrecision(3)).toLocaleString("en-US")} at ${time(found.moment)}`];
+    return value === null ? null : [counter.name, `${three(value)} at ${time(found.moment)}`];
   }
   return null;
 }
