@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from npuscope.cli import app
 from npuscope.errors import CannotWrite, NpuscopeError
 from npuscope.study.results import Outcome, kept
-from npuscope.study.variants import Variant, outcomes
+from npuscope.study.variant import Variant
+from npuscope.study.variants import outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 # Rows of a matrix, ROWS at a time: fewer and larger tasks until a tile and its sum no longer fit into 184 KiB.

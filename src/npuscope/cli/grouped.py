@@ -24,6 +24,7 @@ from npuscope.cli import (
     gate,
     graph,
     info,
+    judge,
     lab,
     memory,
     models,
@@ -43,7 +44,7 @@ from npuscope.cli import (
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
     "Try a change without the chip": (
-        whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
+        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),
     "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip
