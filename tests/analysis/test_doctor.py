@@ -154,7 +154,7 @@ def test_what_recording_added_is_told_with_its_source(tmp_path: Path, level: int
     # THEN
     assert (found.severity, found.count, found.example) == ("note", 4, "2 back to back")
     assert "1.04 to 1.62 µs on the core with most of them (simpler's investigation of July 2026)" in found.effect
-    assert ("9 % longer" in found.effect) == (level == 4)
+    assert ("9% longer" in found.effect) == (level == 4)
 
 
 def test_kernels_with_hardware_counters_say_what_those_cost(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ KERNELS = Columns(
         Column("on_core_ns", TIME, "while at least one core ran it", title="on-core time", explained=True),
         Column("mean_ns", MEAN_TIME, "of a slice", scale="mean", of=pl.col("ns").mean()),
         Column("p50_ns", TIME, "half of the slices take at most this", scale="mean", wide=True, of=_quantile(0.5)),
-        Column("p95_ns", TIME, "95 % of the slices take at most this", scale="mean", wide=True, of=_quantile(0.95)),
+        Column("p95_ns", TIME, "95% of the slices take at most this", scale="mean", wide=True, of=_quantile(0.95)),
         Column("share", SHARE, "of all core time"),
     ),
 )

@@ -68,7 +68,7 @@ SKEW = Columns(
 SPREAD = (
     Column("mean_ns", MEAN_TIME, "mean", scale="spread"),
     Column("p50_ns", MEAN_TIME, "median", scale="spread"),
-    Column("p95_ns", MEAN_TIME, "95 % take at most this", scale="spread"),
+    Column("p95_ns", MEAN_TIME, "95% take at most this", scale="spread"),
     Column("cv", NUMBER, "standard deviation over mean", title="CV", explained=True),
 )
 LAYERS = Columns(
