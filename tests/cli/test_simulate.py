@@ -157,7 +157,7 @@ def test_settings_are_options_constants_and_variables(two: Path) -> None:
     assert told(two, "--set", "TWICE=0")["tasks"] == 16
     assert isinstance(simulate(two, "--layers", 2).exception, BadInput)
     unknown = simulate(two, "--set", "TILES=32").exception
-    assert "no option, top-level constant or environment variable TILES" in str(unknown)
+    assert "no option, constant, field or environment variable TILES" in str(unknown)
     assert "TILE" in str(unknown)
     assert "--layers" in str(unknown)
     assert "no option" in str(simulate(GEMM, "--layers", 2).exception)

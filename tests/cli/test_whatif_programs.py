@@ -64,7 +64,7 @@ def test_mistakes_are_told_in_a_sentence(tmp_path: Path) -> None:
         ((tmp_path, "--", "--small"), "a capture takes no arguments"),
         ((ROOT / "models/basics/gemm.py", "--set", "TILE=256"), "gemm Left buffer usage 131072 > 65536"),
         ((tmp_path, "--set", "A=1"), "a capture takes no arguments"),
-        ((*SMALL[:1], "--set", "NOTHING=1"), "no option, top-level constant or environment variable NOTHING"),
+        ((*SMALL[:1], "--set", "NOTHING=1"), "no option, constant, field or environment variable NOTHING"),
         ((*SMALL[:1], "--device", "abacus"), "abacus"),
     ):
         run = npuscope("whatif", *words)

@@ -39,7 +39,7 @@ COMPARED = {**LIKELY, "ratio": 1.5, "probability_faster": 0.1, "verdict": "slowe
 OBJECTS = {
     **dict.fromkeys(("against", "against_first"), COMPARED),
     **dict.fromkeys(("wall_interval_ns", "ms_per_token_interval"), LIKELY),
-    "cost": {"bytes": 1, "flops": 2, "tasks": 3, "waits": 4, "microseconds_estimate": 5.0},
+    "cost": {"bytes": 1, "flops": 2, "tasks": 3, "waits": 4},
     "memory": {"function": "f", "space": "Mat", "share": 0.5},
 }
 

@@ -135,7 +135,7 @@ class Comparison(Tabular):
         """The contract of `npuscope compare --json` (docs/reference/json.md)."""
         sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
-            "verdicts": [self.a.diagnosis.verdict.sentence, self.b.diagnosis.verdict.sentence],
+            "diagnoses": [side.diagnosis.as_dict() for side in (self.a, self.b)],
             "kernels_asked": self.kernels_asked,
             "totals": {name: list(pair) for name, pair in self.totals.items()},
             **all_rows(self.tables()),

@@ -53,6 +53,10 @@ def command(
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
     ring_slots: RingSlots = None,
+    price: Annotated[
+        bool,
+        typer.Option("--price/--no-price", help="Simulate the program without each finding, or name no times."),
+    ] = True,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
     markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
@@ -72,6 +76,7 @@ def command(
     from npuscope.report.check_sarif import check_sarif
     from npuscope.report.check_text import check_text, rules_text
     from npuscope.report.rules_page import rule_text
+    from npuscope.simulate.worth import left_out, priced
 
     options = CheckOptions(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
@@ -89,7 +94,7 @@ def command(
     check_outputs([file], markdown, sarif)
     chip = chip_to_lower_for(device)
     with progress_bar(), collected_rarely():
-        checks = check_all(file, arguments or [], chip, options, program)
+        checks = check_all(file, arguments or [], chip, options, program, priced if price else left_out)
         written = write_reports(
             {
                 markdown: lambda: check_markdown(file, chip.name, checks, reproduce()),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.gains import Gains
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told
@@ -19,11 +20,13 @@ MEANING = "80 %: measured ratios that were predicted like these lie in there so 
 ALONE = "Each change alone; gains do not add up."
 
 
-def gains(found: Gains, bound: str | None = None) -> Iterator[Part]:
-    """Of a simulated run with what limits it, and then with how sure the gains are."""
+def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
+    """Of a simulated run with what limits it, and then with how sure the gains are, and with its verdict."""
     table = found.heart() if bound is None else likely_gains(found, bound)
     brief_names = pl.col("what").map_elements(brief, return_dtype=pl.String)
     yield Heading(found.title())
+    if diagnosis is not None:
+        yield Say(diagnosis.verdict.sentence, strong=True)
     yield Rows(replace(table, frame=table.frame.with_columns(brief_names)), MOST)
     sentences = [ALONE]
     if bound is not None:
@@ -39,11 +42,11 @@ def gains(found: Gains, bound: str | None = None) -> Iterator[Part]:
         yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
 
 
-def gains_dict(found: Gains, bound: str) -> dict[str, object]:
+def gains_dict(found: Gains, bound: str, diagnosis: Diagnosis) -> dict[str, object]:
     """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
     wall = time_estimate(found.wall_ns, "wall", bound)
-    told = {"gains": likely_gains(found, bound).rows(), "bound": bound, "wall_interval_ns": wall.as_dict()}
-    return {**found.as_dict(), **told}
+    told = {"gains": likely_gains(found, bound).rows(), "limit": bound, "wall_interval_ns": wall.as_dict()}
+    return {**found.as_dict(), **told, **diagnosis.as_dict()}
 
 
 def brief(what: str) -> str:

@@ -13,7 +13,8 @@ from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told
 from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
-from npuscope.study.variants import Variant, best_by_setting
+from npuscope.study.variant import Variant
+from npuscope.study.variants import best_by_setting
 
 WIDTH = 100  # characters of a line
 

@@ -6,19 +6,16 @@ finding is taken away: `without_finding`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import GAINS, Gain, Gains, ranked
 from npuscope.analysis.table import Column, Table
-from npuscope.check.findings import Finding
 from npuscope.simulate.change_job import scaled
 from npuscope.simulate.chip.job import Job, Machine
 from npuscope.simulate.estimate_forms import COMPARED
-from npuscope.simulate.priced import prices_of
+from npuscope.simulate.priced import Prices
 from npuscope.simulate.run import Simulated, run
 from npuscope.simulate.uncertainty import against
 from npuscope.simulate.without_finding import Owners
@@ -51,8 +48,8 @@ def likely_gains(gains: Gains, bound: str) -> Table:
     return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
 
 
-def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
-    """Every change alone."""
+def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
+    """Every change alone, and every finding that was priced."""
     prepared = base.prepared
     job, machine = prepared.job, prepared.machine
     owner = Owners(prepared)
@@ -77,7 +74,7 @@ def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
     gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
     gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
-    for price in prices_of(base, findings, halves=True).each:
+    for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))
         else:

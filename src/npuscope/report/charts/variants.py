@@ -8,7 +8,8 @@ from npuscope.report.charts.spec import Spec, axis
 from npuscope.simulate.bound import LIMITS
 from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told
 from npuscope.study.results import Outcome, against_first, wall_estimate
-from npuscope.study.variants import Variant, best_by_setting
+from npuscope.study.variant import Variant
+from npuscope.study.variants import best_by_setting
 
 MEANING = (
     "Thin lines: where 80 % of measured times lie. Ratios are to the first variant, with their own interval; faster is "
