@@ -81,7 +81,7 @@ def _versus(answer: Answer) -> str:
 
 
 def change(answer: Answer) -> str:
-    """989 µs → 941 µs (-4.9 %, 93 % sure)."""
+    """989 µs → 941 µs (-4.9%, 93% sure)."""
     found, time = answer.versus, answer.time
     assert found is not None
     assert time is not None
@@ -137,16 +137,16 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
     return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), wrong])
 
 
-def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, str]]:
+def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]:
     for one in (*answer.reasons, *answer.races):
-        yield Finding(one.id, "error", _absolute(one.file), one.line, one.message, one.fix, one.kernel), ""
+        yield Finding(one.id, "error", _absolute(one.file), one.line, one.message, one.fix, one.kernel), None
     for worth in answer.findings:
         found = Finding(worth.id, "hint", _absolute(worth.file), worth.line, worth.message, worth.fix, worth.kernel)
-        yield found, f"{duration(worth.gain_ns)} of the predicted time"
+        yield found, worth.gain_ns
     if answer.wrong is not None:
         place = _absolute(answer.wrong.file) if answer.wrong.line else file
         message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"
-        yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), ""
+        yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), None
 
 
 def _absolute(file: str) -> str:
