@@ -4,25 +4,15 @@ import { element, fill, time } from "../format.js";
 import { chart } from "../chart.js";
 import { sortable } from "../table.js";
 import { overlap, said, titled } from "./overview.js";
+import { changedLines } from "./source_changes.js";
 
 const MOST = 12; // lines
 
 /** @param {number} ns */
 const change = ns => `${ns > 0 ? "+" : ""}${time(ns)}`;
 
-/** The text of the files that differ. @param {any[]} files */
-function differences(files) {
-  const sign = /** @type {Record<string, string>} */ ({ "+": "added", "-": "gone", " ": "" });
-  return files.map(file => {
-    const rows = file.lines.map((/** @type {[number, number, string, string]} */ [before, after, how, text]) =>
-      element("tr", { class: sign[how] }, element("td", { class: "number line" }, before ? String(before) : ""), element("td", { class: "number line" }, after ? String(after) : ""), element("td", { class: "text" }, element("code", {}, `${how} ${text}`))));
-    const more = file.left_out ? element("p", { class: "soft" }, `${file.left_out} more lines`) : null;
-    return element("div", { class: "difference" }, element("b", {}, file.name), element("div", { class: "scroll" }, element("table", { class: "code" }, element("tbody", {}, ...rows))), more);
-  });
-}
-
 /** Lines of both programs whose time changed most: equal text in files of one name is one line. @param {any} a @param {any} b */
-function changedLines(a, b) {
+function movedLines(a, b) {
   /** @type {Map<string, {text: string, place: string, a: number, b: number}>} */
   const found = new Map();
   for (const [side, source] of /** @type {["a" | "b", any][]} */ ([["a", a], ["b", b]])) {
@@ -40,7 +30,7 @@ function changedLines(a, b) {
 /** @param {any} store */
 function lineTable(store) {
   const [a, b] = [store.run(), store.beside()].map(run => run?.panels.source);
-  const rows = a && b ? changedLines(a, b) : [];
+  const rows = a && b ? movedLines(a, b) : [];
   if (rows.length === 0) return null;
   const columns = [
     { key: "text", title: "line", show: "text", right: false }, { key: "place", title: "at", show: "text", right: false },
@@ -58,7 +48,7 @@ function parts(found, store) {
   return [
     element("p", { class: "verdict", id: "gap" }, `A ${names[0]} takes ${time(from)}, B ${names[1]} ${time(to)}: ${change(to - from)}${ratio}.`),
     ...(found.first ?? []).map(said),
-    found.source?.length ? titled("Changed lines of source", ...differences(found.source)) : null,
+    found.source?.length ? titled("Lines that changed", changedLines(found.source)) : null,
     titled("Where the gap comes from", element("div", { class: "two" }, chart({ chart: "waterfall", from, to, steps, names: [`A ${names[0]}`, `B ${names[1]}`] }), sortable(columns["compare.waterfall_kernels"], found.waterfall_kernels))),
     lineTable(store),
     titled(found.kernels_asked === null ? "Totals" : `Totals of ${found.kernels_asked}`, sortable(columns["compare.gaps"], found.gaps)),
