@@ -4,7 +4,7 @@
     python benchmarks/calibrate.py --write   also writes the constants into a3.toml
     python benchmarks/calibrate.py --check   exit code 1 where a3.toml does not hold what the fit gives, or where the
                                              matrix products miss their bound of 8 % under cross-validation
-    python benchmarks/calibrate.py --docs    also writes docs/validation_forward.md
+    python benchmarks/calibrate.py --docs    also writes docs/understand/trust_forward.md
 
 Needs ../shared/data/measured_kernels_by_shape.csv.
 """

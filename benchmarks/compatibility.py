@@ -4,7 +4,7 @@
 
 e.g. `python benchmarks/compatibility.py ../pypto-lib:examples,models ../pypto:examples`. Every Python file there that
 has a `__main__` and imports PyPTO is run in a process of its own as a user would, by `npuscope run FILE`
-in the checkout with no arguments, and the list is written to docs/compatibility.md. PYTHON needs torch, for the scripts
+in the checkout with no arguments, and the list is written to its page. PYTHON needs torch, for the scripts
 do.
 
 `--keep FILE` keeps the results: scripts in it are not run again unless `--only TEXT` (part of the path) or
@@ -26,8 +26,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from evidence_page import write_page
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 GIGABYTES = 18  # a script may not take the machine down
 SEVERAL_CARDS = "pypto.language.distributed"
 
@@ -218,7 +220,7 @@ def main() -> None:
     command = "python benchmarks/compatibility.py " + " ".join(
         f"{c.path.name}:{','.join(c.folders)}" for c in checkouts
     )
-    PAGE.write_text(page(list(kept.values()), checkouts, command + " --python PYTHON_WITH_TORCH"))
+    write_page(PAGE, page(list(kept.values()), checkouts, command + " --python PYTHON_WITH_TORCH"))
 
 
 def _kept(file: Path | None) -> dict[tuple[str, str], Outcome]:

@@ -1,6 +1,6 @@
 """Runs the commands that pages show and puts what they print now in place of what stood there.
 
-    python benchmarks/fill_docs.py docs/rank.md docs/stories/*.md
+    python benchmarks/fill_docs.py docs/howto/choose.md docs/stories/*.md
     python benchmarks/fill_docs.py docs/stories/*.md --but '--full'     (commands with these words stay as they are)
 
 Of a block with `...` the lines that differ from the new ones in numbers alone are shown anew, in the order in which

@@ -2,7 +2,7 @@
 
     python benchmarks/fit.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH           prints the constants
     python benchmarks/fit.py … --write                                                 and writes them to device files
-    python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json          for docs/validation.md
+    python benchmarks/fit.py … --crossvalidate FILE.json --ablation FILE.json          for docs/understand/trust.md
 
 Evidence: the published changes, the mean run times of blocks and the public measurements that calibrate
 (fitting/evidence.py, validation/rows.toml). What may move, and how far, is in fitting/mechanisms.py; how, in

@@ -1,4 +1,4 @@
-"""Predicted against measured: docs/validation.md, the page that says how far to trust a simulated time.
+"""Predicted against measured: docs/understand/trust.md, the page that says how far to trust a simulated time.
 
     python benchmarks/validate.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH    predicts all anew, writes the page
     python benchmarks/validate.py --page                                             the page of what is kept

@@ -1,4 +1,4 @@
-"""Writes docs/validation_forward.md: predicted against measured, every row of the measurements, misses included."""
+"""Writes docs/understand/trust_forward.md: predicted against measured, every row of the measurements, misses included."""
 
 # ruff: noqa: E501  (prose and tables of a page)
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
+from evidence_page import write_page
 from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.device import Device
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from calibrate import Fitted
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "validation_forward.md"
+PAGE = ROOT / "docs" / "understand" / "trust_forward.md"
 QWEN3 = ROOT / "tests" / "data" / "configs" / "qwen3_32b.json"
 HELD_OUT = {
     "LongCat decode, 910C, GE graph": "longcat_910c/kernel_details.csv",
@@ -67,7 +68,7 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
             (_row(row, device, found) for row in table_rows() + section_4()),
         ),
     ]
-    PAGE.write_text("\n".join(parts) + "\n")
+    write_page(PAGE, "\n".join(parts) + "\n")
     print(f"wrote {PAGE}")
 
 

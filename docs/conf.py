@@ -21,7 +21,8 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build", *(page.name for page in HERE.glob("*.md") if page.name != "index.md")]
+exclude_patterns = ["_build"]
+suppress_warnings = ["misc.highlighting_failure"]  # csv has no colours
 html_theme = "furo"
 html_title = "npuscope"
 html_static_path: list[str] = []

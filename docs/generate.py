@@ -29,6 +29,7 @@ API = {
 def generate(folder: Path) -> None:
     """Writes every generated page; a page that has not changed is left alone, so that Sphinx builds only what did."""
     from npuscope.report.columns_page import columns_page
+    from npuscope.report.history_page import history_page
     from npuscope.report.ops_page import ops_page
     from npuscope.report.rules_page import rules_page
 
@@ -37,6 +38,7 @@ def generate(folder: Path) -> None:
         "api.md": api_page(),
         "ops.md": ops_page(),
         "rules.md": rules_page(),
+        "spellings.md": history_page(),
         "columns.md": columns_page(),
     }
     folder.mkdir(parents=True, exist_ok=True)

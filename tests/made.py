@@ -1,4 +1,4 @@
-"""Traces made in memory for tests of analyses, and the dozen tasks that docs/metrics.md draws."""
+"""Traces made in memory for tests of analyses, and the dozen tasks that docs/understand/numbers.md draws."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def submitted(tasks: Iterable[Task], edges: Sequence[tuple[int, int]]) -> Trace:
     return Trace.of(slices, lanes, trace.meta, trace.edges)
 
 
-# docs/metrics.md draws these: kernel, core, dispatch, start, end, finish in microseconds
+# docs/understand/numbers.md draws these: kernel, core, dispatch, start, end, finish in microseconds
 DOZEN = (
     Task(1, "q_proj", "AIC_0", 0, 10, -1, 11),
     Task(2, "k_proj", "AIC_1", 0, 14, -1, 15),

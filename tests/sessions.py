@@ -44,15 +44,17 @@ def prepare(folder: Path) -> Path:
         for capture in (DATA / "pypto").iterdir():
             (here / capture.name).symlink_to(capture)
     printed("demo --keep demo_out", here)
-    (here / "budget.toml").write_text(blocks((ROOT / "docs/gate.md").read_text(), "toml")[0])
+    (here / "budget.toml").write_text(blocks((ROOT / "docs/howto/ci.md").read_text(), "toml")[0])
     return here
 
 
 def own_programs(page: str, here: Path) -> None:
-    """Writes the programs that a page shows, named by their first line."""
-    for program in blocks(page, "python"):
-        if name := re.match(r"# (\w+\.py)\n", program):
-            (here / name[1]).write_text(program)
+    """Writes the programs and settings of a page, named by their first line; a table of kernels is model.csv."""
+    for text in [*blocks(page, "python"), *blocks(page, "toml")]:
+        if name := re.match(r"# (\w+\.(py|toml))\n", text):
+            (here / name[1]).write_text(text)
+    for table in blocks(page, "csv"):
+        (here / "model.csv").write_text(table)
 
 
 def printed(command: str, here: Path, timeout: float = 600) -> list[str]:

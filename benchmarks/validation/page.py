@@ -1,4 +1,4 @@
-"""Writes docs/validation.md and docs/validation.svg."""
+"""Writes docs/understand/trust.md, its tables and docs/understand/trust.svg."""
 
 # ruff: noqa: E501  (prose of a page)
 
@@ -8,6 +8,7 @@ import math
 import tomllib
 from pathlib import Path
 
+from evidence_page import write_page
 from validation.blocks import PROGRAMS
 from validation.evidence import Evidence
 from validation.intervals import intervals_part
@@ -27,7 +28,7 @@ from validation.row_tables import (
 )
 from validation.score_table import score_part, side_times
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "understand"
 NOTES = Path(__file__).parent / "notes.toml"
 LABELLED = math.log(1.5)  # the miss of a ratio from which its point is named, and that of a time
 FAR = 2.0
@@ -35,7 +36,7 @@ FAR = 2.0
 HEAD = """# How far to trust a simulated time
 
 Written by `python benchmarks/validate.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH`; do not edit. ("--page" in place of "--repo" writes it from the predictions that are kept in
-`benchmarks/validation/predicted/`.) Validation of `npuscope predict`, which does not simulate, is in [validation_forward.md](validation_forward.md)."""
+`benchmarks/validation/predicted/`.) Validation of `npuscope predict`, which does not simulate, is in [its own page](trust_forward.md)."""
 
 TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was; "held aside, seen": none was, but the values were known when the program, or a constant that decides it, was chosen.
 "Commit left out" is the same score with, for every row, constants that were fitted without its commit (taken from the fitted ones in one step along the slopes); the mechanisms themselves were chosen with all rows in view. *Error*: a distance as a factor; half and double are both off by 100 %. *Published change*: a program of pypto-lib at two
@@ -55,8 +56,8 @@ PUBLIC = """"#n" is an issue of hw-native-sys/pypto-lib, "simpler" and "pto-isa"
 
 
 def write(known: Evidence, docs: Path = DOCS) -> None:
-    (docs / "validation.md").write_text(page(known), encoding="utf-8")
-    (docs / "validation.svg").write_text(svg([changes_plot(known), times_plot(known)]), encoding="utf-8")
+    write_page(docs / "trust.md", page(known))
+    (docs / "trust.svg").write_text(svg([changes_plot(known), times_plot(known)]), encoding="utf-8")
 
 
 def page(known: Evidence) -> str:
@@ -66,7 +67,7 @@ def page(known: Evidence) -> str:
         "\n## The score\n",
         *score_part(known, notes["used"]),
         "",
-        "[![Predicted against measured, every row a point](validation.svg)](validation.svg)\n",
+        "[![Predicted against measured, every row a point](trust.svg)](trust.svg)\n",
         "Open the plot by itself and rest the pointer on a point to see its row and its miss.\n",
         TERMS,
         "\n## How to read it\n",

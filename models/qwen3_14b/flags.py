@@ -2,7 +2,7 @@
 
 All off (the default) is the layer as that issue found it: 224 + 40 + 28 + 32 tasks. AFTER is the layer after the fixes.
 `serialised` is not of the issue: what the layer declared of its dependencies then is not public, and without the
-opt-outs of the later form it takes about as long as was measured (docs/validation.md).
+opt-outs of the later form it takes about as long as was measured (docs/understand/trust.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dozen tasks drawn in docs/metrics.md, every number derived by hand (microseconds, two cube and two vector cores).
+"""The dozen tasks drawn in numbers.md, every number derived by hand (microseconds, two cube and two vector cores).
 
 AIC_0  q_proj 0–10           qk 25–35          sv 47–57   up 60–70        down 81–95
 AIC_1  k_proj 0–14   gate 20–50                           out_proj 61–75
@@ -40,7 +40,7 @@ def test_busy_and_idle(trace: Trace) -> None:
     assert busy.core_ns == 129 * US
 
 
-# per lane: C0's gaps are 10–25, 35–47, 57–60, 70–81 and 95–100, and so on; see docs/metrics.md
+# per lane: C0's gaps are 10–25, 35–47, 57–60, 70–81 and 95–100, and so on; see docs/understand/numbers.md
 IDLE = {
     "AIC_0": {"starved": 5 + 3 + 4, "dispatch": (2 + 1) + 1 + 2 + 1, "dependency": 5 + 6 + 4, "FIN": 3, "pickup": 4,
               "edge": 5},
@@ -131,13 +131,18 @@ def test_scheduling_is_one_ledger_that_adds_up(trace: Trace) -> None:
     assert int(s.ledger["path_ns"].sum()) == 100 * US
 
 
-def test_the_verdict_is_dependencies(trace: Trace) -> None:
-    verdict = analysis.explain(trace).verdict
-    # 51 of dependent runs and 14 of the first, without the 2 after the last start; 25 of waits for the scheduler
-    assert verdict.numbers == pytest.approx({"dispatch": 0.25, "core": 0.10, "dependency": 0.63, "tail": 0.02})
-    assert str(verdict) == (
-        "dependency-bound: 63.0% of the critical path is a chain of tasks that waited for one another (9 slices); "
-        "`down` is 14.0% of the path."
+def test_the_causes_share_the_path_and_the_one_worth_most_comes_first(trace: Trace) -> None:
+    found = analysis.explain(trace).diagnosis
+    # 25 of waits for the scheduler, 2 after the last start; of 73 of runs, 34 while both cores of the unit ran
+    shares = {cause.kind: cause.share for cause in found.causes}
+    assert shares == pytest.approx({"dispatch": 0.25, "core": 0.34, "dependency": 0.39, "tail": 0.02})
+    # all 25 could go, whatever else is true; of the chain's 39 nobody knows how many
+    assert [cause.kind for cause in found.causes] == ["dispatch", "dependency", "core", "tail"]
+    gains = [(cause.gain.low_ns, cause.gain.high_ns) for cause in found.causes[:2] if cause.gain is not None]
+    assert gains == [(20 * US, 25 * US), (0, 39 * US)]
+    assert str(found.causes[1]) == (
+        "Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time) while other cores are free; "
+        "`down` is 14 µs of it."
     )
 
 

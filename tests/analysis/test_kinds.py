@@ -76,17 +76,21 @@ def test_copies_are_neither_compute_nor_cover_for_communication(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("comm", "copy", "bound"), [(50, 10, "communication"), (10, 50, "copy"), (20, 20, "core"), (39, 42, "copy")]
+    ("comm", "copy", "bound"),
+    [(50, 10, "communication"), (10, 50, "copy"), (20, 20, "communication"), (39, 42, "copy")],
 )
-def test_the_verdict_names_what_takes_longer_than_compute(tmp_path: Path, comm: int, copy: int, bound: str) -> None:
+def test_the_verdict_names_what_nothing_hides(tmp_path: Path, comm: int, copy: int, bound: str) -> None:
     trace = gpu(
         tmp_path,
         ("gemm", 0, 30, 7, "kernel"),
         ("ncclDevKernel_SendRecv", 30, comm, 20, "kernel"),
         ("Memcpy HtoD (Pageable -> Device)", 30 + comm, copy, 21, "gpu_memcpy"),
     )
-    verdict = analysis.explain(trace).verdict
-    assert (verdict.bound, str(verdict).startswith(f"{bound}-bound")) == (bound, True)
+    found = analysis.explain(trace).diagnosis
+    assert found.bound == bound
+    shares = {cause.kind: cause.share for cause in found.causes}
+    whole = 30 + comm + copy
+    assert shares == pytest.approx({"core": 30 / whole, "communication": comm / whole, "copy": copy / whole})
 
 
 def test_every_report_tells_communication_and_copies(tmp_path: Path) -> None:

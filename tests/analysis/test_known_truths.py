@@ -121,8 +121,10 @@ def test_a_run_with_the_figures_of_the_a8w8_issue_is_dispatch_bound(tmp_path: Pa
     assert s.in_flight == pytest.approx(6.63, abs=0.01)
     assert s.cores == 72
     assert e.work.wall == pytest.approx(356_000_000, abs=1000)
-    assert e.verdict.bound == "dispatch"
-    assert "6.6 tasks in flight on 72 cores" in str(e.verdict)
+    assert e.diagnosis.bound == "dispatch"
+    assert str(e.diagnosis.verdict) == (
+        "Only 6.63 of 72 cores have a task in hand on average: the scheduler hands out one task every 9.2 µs."
+    )
 
 
 def test_a_task_queue_that_keeps_cores_busy_is_core_bound() -> None:
@@ -132,4 +134,4 @@ def test_a_task_queue_that_keeps_cores_busy_is_core_bound() -> None:
         for core in range(4)
         for n in range(20)
     ]
-    assert analysis.explain(made(tasks)).verdict.bound == "core"
+    assert analysis.explain(made(tasks)).diagnosis.bound == "core"

@@ -10,6 +10,7 @@ from builders import write_events, x
 import npuscope
 from npuscope import analysis
 from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.readiness import no_dependencies
 from npuscope.trace import Trace
 
 DECODE = "execute_context_0(0)_generation_8(8)"
@@ -41,7 +42,7 @@ def test_host_time_before_the_first_kernel_is_part_of_the_step(tmp_path: Path) -
     # THEN the device is busy 40 %, not 100, and waits for the host
     assert (found.work.wall, found.busy.running) == (100_000, 0.4)
     assert found.path.by_part() == {"dispatch": 59_000, "run": 40_000, "dependency+pickup": 1_000}
-    assert found.verdict.bound == "dispatch"
+    assert found.diagnosis.bound == "launch"
     row = found.steps.table.select("step", "phase", "tokens", "marked_ns", "span_ns", "slices").row(0)
     assert row == (0, "decode", 8, 100_000, 40_000, 2)
     assert "1 decode" in found.steps.title()
@@ -59,14 +60,10 @@ def test_edges_that_are_no_dependencies_are_told(tmp_path: Path) -> None:
     link = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1}
     links = [{**link, "ph": "s", "pid": 1, "tid": 1, "ts": 1}, {**link, "ph": "f", "pid": 1, "tid": 1, "ts": 3}]
     events = [*launched(1, 1, 10, 5), *launched(2, 3, 90, 5), x("k", 50, 1, pid=0, tid=7, cat="kernel")]
-    verdict = str(analysis.explain(read(tmp_path, *events)).verdict)
-    assert "no dependencies between tasks (its 2 edges are launches)" in verdict
-    verdict = str(analysis.explain(read(tmp_path, *events, *links)).verdict)
-    assert "(its 3 edges are 2 launches, 1 links from forward to backward)" in verdict
-    bare = str(
-        analysis.explain(read(tmp_path, *(x("k", 50 * n, 1, pid=0, tid=7, cat="kernel") for n in range(3)))).verdict
-    )
-    assert "has no edges to say why not more" in bare
+    assert no_dependencies(read(tmp_path, *events)) == "no dependencies between tasks (its 2 edges are launches)"
+    told = no_dependencies(read(tmp_path, *events, *links))
+    assert told.endswith("(its 3 edges are 2 launches, 1 links from forward to backward)")
+    assert no_dependencies(read(tmp_path, x("k", 50, 1, pid=0, tid=7, cat="kernel"))) == "no edges"
 
 
 def recording(ran: int, recorded: int) -> list[dict[str, object]]:
@@ -80,8 +77,8 @@ def recording(ran: int, recorded: int) -> list[dict[str, object]]:
 
 def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) -> None:
     trace = read(tmp_path, *recording(ran=3, recorded=40))
-    verdict = analysis.explain(trace).verdict
-    assert verdict.bound == "unknown"
+    verdict = analysis.explain(trace).diagnosis.verdict
+    assert verdict.kind == "unknown"
     assert "40 launches were recorded into a graph and not run, 3 device tasks ran" in str(verdict)
     (told,) = [finding for finding in diagnose(trace).findings if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("warning", 40)
@@ -89,7 +86,7 @@ def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) 
     partly = read(tmp_path, *recording(ran=20, recorded=5))
     (told,) = [finding for finding in diagnose(partly).findings if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("note", 5)
-    assert "graph" not in str(analysis.explain(partly).verdict)
+    assert "graph" not in str(analysis.explain(partly).diagnosis.verdict)
 
 
 @pytest.mark.parametrize(

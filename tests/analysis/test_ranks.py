@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import npuscope
 from npuscope import NpuscopeError, analysis, statistics
 from npuscope.analysis.apart import apart, chosen
+from npuscope.analysis.diagnosis import Gain
 from npuscope.trace import Trace
 
 Work = tuple[str, int, int]  # kernel, start and duration in microseconds
@@ -48,12 +49,29 @@ def test_one_ranks_compute_does_not_hide_anothers_communication(two: Path) -> No
     rows = found.table.select("rank", "compute_ns", "comm_ns", "exposed_ns", "running", "bound").rows()
     assert rows == [
         ("rank 0", 40_000, 60_000, 60_000, 1.0, "communication"),
-        ("rank 1", 58_000, 40_000, 40_000, 0.98, "core"),
+        ("rank 1", 58_000, 40_000, 40_000, 0.98, "communication"),
     ]
-    assert found.verdict == (
-        "2 ranks: 1 communication-bound, 1 core-bound; busy 99.0% of the window in the mean, worst 98.0% (rank 1); "
+    assert found.overview == (
+        "2 ranks, all limited by communication; busy 99.0% of the window in the mean, worst 98.0% (rank 1); "
         "exposed communication 50.0% of the window in the mean, worst 60.0% (rank 0)."
     )
+
+
+def test_the_rank_that_comes_late_is_a_cause(two: Path) -> None:
+    # GIVEN a collective that takes 60 µs on rank 0 and 40 on rank 1: rank 1 came 20 µs later
+    found = analysis.explain_ranks(npuscope.read(two)).diagnosis
+    # THEN the slowest rank's own causes and the late rank share one list, and no time is claimed twice
+    kinds = [cause.kind for cause in found.causes]
+    assert kinds == ["communication", "rank", "core"]
+    assert found.causes[0].sentence == (
+        "rank 0: Communication that no compute hides takes 60 µs (60.0% of the time), nearly all of it in "
+        "`ncclDevKernel_AllReduce_Sum_bf16_RING_LL`; 20 µs of it counts for the late rank."
+    )
+    assert found.causes[1].sentence == (
+        "rank 1 comes late to 1 of 1 collectives, and another rank waits 20 µs for it (20.0% of the time)."
+    )
+    assert (found.causes[1].gain, found.wall_ns) == (Gain(20_000, 20_000, 20_000), 100_000)
+    assert sum(cause.share for cause in found.causes) <= 1
 
 
 def test_mean_worst_and_spread(two: Path) -> None:
@@ -84,9 +102,7 @@ def test_who_comes_last_makes_the_others_wait(tmp_path: Path) -> None:
     assert waits.last == {"rank 0": 0, "rank 1": 1, "rank 2": 2}
     assert waits.wait_ns == {"rank 0": 41_000, "rank 1": 19_000, "rank 2": 8_000}
     assert (waits.matched, waits.left_out) == (3, 1)
-    assert waits.title().startswith(
-        "rank 2 makes the others wait 50.000 µs in all: it comes last in 2 of 3 collectives"
-    )
+    assert waits.title().startswith("rank 2 makes the others wait 50 µs in all: it comes last in 2 of 3 collectives")
 
 
 def test_groups_of_ranks_do_not_wait_for_one_another(tmp_path: Path) -> None:
@@ -136,7 +152,8 @@ def test_a_rank_of_a_root_is_what_it_is_alone(
         alone = analysis.explain(npuscope.read(root / f"rank{number}.json"))
         assert found.communication == alone.communication
         assert found.busy.on_core_ns == alone.busy.on_core_ns
-        assert str(found.verdict) == str(alone.verdict)
+        told = [(cause.sentence, cause.share, cause.gain) for cause in found.diagnosis.causes]
+        assert told == [(cause.sentence, cause.share, cause.gain) for cause in alone.diagnosis.causes]
         assert found.path.by_part() == alone.path.by_part()
     assert sum(together.waits.last.values()) == together.waits.matched
 
@@ -146,8 +163,8 @@ def test_every_form_of_the_report_tells_it(two: Path, tmp_path: Path) -> None:
     text = command.npuscope("report", two, "--md", posted, "--html", page).stdout
     for told in (text, posted.read_text()):
         assert "exposed communication 50.0% of the window in the mean, worst 60.0% (rank 0)" in told
-        assert "communication-bound: exposed communication is 60.0% of the window" in told
-        assert "rank 1 makes the others wait 20.000 µs" in told
+        assert "Communication that no compute hides takes 60 µs (60.0% of the time)" in told
+        assert "rank 1 makes the others wait 20 µs" in told
     assert '"exposed_ns":60000' in page.read_text()
     told = json.loads(command.npuscope("report", two, "--json").stdout)
     assert [row["exposed_ns"] for row in told["ranks"]["table"]] == [60_000, 40_000]

@@ -1,4 +1,4 @@
-"""The reasons of idle time against a version that asks the definitions of docs/metrics.md for every nanosecond."""
+"""The reasons of idle time against a version that asks the definitions of numbers.md for every nanosecond."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_runs_replay_exactly_on_their_cores(request: pytest.FixtureRequest, smal
     path = small[case] if case in small else request.getfixturevalue("shared") / "simpler" / "swimlane" / case
     found = whatif(npuscope.read(path), Change())
     assert found.new_ns == found.measured_ns
-    assert abs(found.replay_error) < 0.25  # free cores; docs/performance.md has the table
+    assert abs(found.replay_error) < 0.25  # free cores; docs/understand/performance.md has the table
 
 
 def test_stretching_every_time_stretches_the_answer() -> None:

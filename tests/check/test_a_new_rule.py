@@ -1,4 +1,4 @@
-"""The recipe of docs/architecture.md: a file in check/rules/ is a rule that runs, is documented and can be selected."""
+"""The recipe of docs/howto/extend.md: a file in check/rules/ is a rule that runs, is documented and can be selected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from npuscope.check import rules
 from npuscope.check.checked import CheckOptions, check, rules_of
 from npuscope.report.rules_page import rule_text, rules_page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
 IMPORTS = """
 from collections.abc import Iterator
 from math import prod

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -215,26 +213,3 @@ def test_a_fault_in_the_script_is_told_with_its_line(tmp_path: Path) -> None:
     done = check("layer.py")
     assert isinstance(done.exception, NpuscopeError)
     assert "layer.py, line 6: ZeroDivisionError" in str(done.exception)
-
-
-ROOT = Path(__file__).resolve().parents[2]
-SHOWN = re.findall(
-    r"^```console\n\$ npuscope (check .*?)\n(.*?)^```", (ROOT / "docs/check.md").read_text(), re.M | re.S
-)
-
-
-@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=range(len(SHOWN)))
-def test_the_page_shows_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
-) -> None:
-    page = (ROOT / "docs/check.md").read_text()
-    program = re.search(r"```python\n(# layer\.py.*?)```", page, re.DOTALL)
-    assert program
-    (tmp_path / "layer.py").write_text(program[1])
-    monkeypatch.chdir(ROOT if "models/" in command else tmp_path)
-    printed = CliRunner().invoke(app, shlex.split(command)).output.splitlines()
-    at = 0
-    for line in filter(None, shown.splitlines()):  # in this order; "..." stands for lines that are left out
-        if line != "...":
-            assert line in printed[at:], line
-            at = printed.index(line, at)

@@ -104,8 +104,8 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(
 def test_the_program_of_the_page_waits_for_whole_tensors_until_it_is_given_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # GIVEN the program of docs/graph.md
-    page = (Path(__file__).resolve().parents[2] / "docs" / "graph.md").read_text()
+    # GIVEN the program of docs/howto/graph.md
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "graph.md").read_text()
     program = re.search(r"```python\n(# scale\.py.*?)```", page, re.DOTALL)
     assert program
     (tmp_path / "scale.py").write_text(program[1])

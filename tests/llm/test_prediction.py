@@ -37,7 +37,7 @@ def test_layers_but_the_first_are_alike_and_add_up() -> None:
 
 
 def test_qwen3_32b_decode_is_close_to_the_measured_kernels() -> None:
-    """facts/measured.md §4. These kernels were calibrated on; docs/validation_forward.md has the honest errors."""
+    """facts/measured.md §4. These kernels were calibrated on; understand/trust_forward.md has the honest errors."""
     calls = predicted("qwen3_32b", batch=16, context=4848, tp=16).frame()
     each = {row["role"]: row["each_ns"] / 1000 for row in calls.to_dicts()}
     measured = {"qkv": 11.04, "o": 8.63, "gate_up": 32.12, "down": 18.76, "lm_head": 86.60, "attention": 61.19}

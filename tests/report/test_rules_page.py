@@ -1,9 +1,8 @@
-"""docs/rules.md: complete, up to date, and its examples are Python that the language knows."""
+"""The page of rules: complete, and its examples are Python that the language knows."""
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +11,11 @@ from npuscope.check.rule import Example, Rule
 from npuscope.check.rules import all_rules
 from npuscope.report.rules_page import rule_text, rules_page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "rules.md"
 
-
-def test_the_page_is_what_the_rules_say() -> None:
-    assert PAGE.read_text() == rules_page(), "python -m npuscope.report.rules_page > docs/rules.md"
+def test_the_page_has_every_rule() -> None:
+    page = rules_page()
+    for rule in all_rules():
+        assert f"## {rule.id}" in page
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)

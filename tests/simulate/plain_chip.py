@@ -1,7 +1,7 @@
 """The chip in plain Python objects: what `engine.py` must agree with to the nanosecond.
 
 Slow and short on purpose: this is where to read how the machine behaves. The rules are those of the runtime's
-documentation (docs/simulate.md names them); where two things happen at once, blocks come before the orchestrator and
+documentation (howto/simulate.md names them); where two things happen at once, blocks come before the orchestrator and
 the orchestrator before the scheduler threads, each in order of number.
 """
 

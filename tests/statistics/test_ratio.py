@@ -32,7 +32,7 @@ def test_a_single_run_is_held_against_the_noise_of_the_others(name: str) -> None
     rng = np.random.default_rng(7)
     drawn = np.exp(NOISES[name](rng, TRIALS, 13))
     found = [ratio_of(row[:12], row[12:]) for row in drawn]
-    # one spike is one run that really was disturbed: its tail is outside, and that is said in docs/noise.md
+    # one spike is one run that really was disturbed: its tail is outside, and that is said in docs/understand/noise.md
     least = LEAST if name != "spiked" else int(stats.binom.ppf(0.001, TRIALS, 0.9))
     assert sum(one.low <= 1 <= one.high for one in found) >= least
 

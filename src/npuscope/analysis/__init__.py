@@ -1,7 +1,7 @@
 """One question per module: a pure function from a Trace to a small typed result.
 
 Each question about a `Trace` is one function here; its result prints as a table, shows as one in a notebook, and
-has `frame()` for Polars. docs/metrics.md defines each number with a drawn example.
+has `frame()` for Polars. docs/understand/numbers.md defines each number with a drawn example.
 """
 
 from npuscope.analysis.busy_idle import busy, utilisation

@@ -132,10 +132,10 @@ class Comparison(Tabular):
         return Table(KERNELS, self.kernels.filter(gap | (pl.col("count_a") != pl.col("count_b"))))
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope compare --json` (docs/json.md)."""
+        """The contract of `npuscope compare --json` (docs/reference/json.md)."""
         sides = [None if found is None else found.as_dict() for found in self.overlaps]
         return {
-            "verdicts": [self.a.verdict.sentence, self.b.verdict.sentence],
+            "verdicts": [self.a.diagnosis.verdict.sentence, self.b.diagnosis.verdict.sentence],
             "kernels_asked": self.kernels_asked,
             "totals": {name: list(pair) for name, pair in self.totals.items()},
             **all_rows(self.tables()),
@@ -262,7 +262,7 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
                 "tasks": e.scheduling.tasks,
                 "overhead": e.scheduling.overhead,
                 "in_flight": e.scheduling.in_flight,
-                "bound": e.verdict.bound,
+                "bound": e.diagnosis.bound,
             }
         )
     table = pl.DataFrame(rows, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64})

@@ -56,7 +56,7 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
         if unchanged.has_edges
         else f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
     )
-    notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/whatif.md)."]
+    notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/howto/whatif.md)."]
     if len(names) > MOST_KERNELS:
         notes.append(f"{len(names) - MOST_KERNELS:,} kernels with the least core time were not tried.")
     return unchanged, Gains(work.wall, ranked(gains), notes=tuple(notes))

@@ -11,6 +11,7 @@ from npuscope import progress
 from npuscope.analysis import busy_idle
 from npuscope.analysis.areas import area_rules
 from npuscope.analysis.busy_idle import Busy, busy_of
+from npuscope.analysis.diagnosis import Diagnosis, diagnose
 from npuscope.analysis.fan_out import FanOut, fan_out_of
 from npuscope.analysis.forms import TEXT, TIME
 from npuscope.analysis.hidden_exposed import (
@@ -28,12 +29,11 @@ from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.repetition import Steps, steps_of
 from npuscope.analysis.table import Column, Table, Tabular, all_rows
-from npuscope.analysis.verdict import Verdict, verdict_of
 from npuscope.analysis.work import Work
 from npuscope.trace.core import Trace
 
 KERNELS = busy_idle.KERNELS.plus(
-    Column("area", TEXT, "its part of the model (docs/metrics.md)", wide=True),
+    Column("area", TEXT, "its part of the model (docs/understand/numbers.md)", wide=True),
     Column("path_ns", TIME, "on the chain that decides when the run ends", title="critical path", explained=True),
     place="report.kernels",
 )
@@ -45,7 +45,7 @@ class Explanation(Tabular):
 
     work: Work
     ready: Readiness
-    verdict: Verdict
+    diagnosis: Diagnosis
     busy: Busy
     bubbles: Bubbles
     path: CriticalPath
@@ -83,18 +83,16 @@ class Explanation(Tabular):
         return {**busy, "kernels": Table(KERNELS, kernels), **self.bubbles.tables()}
 
     def title(self) -> str:
-        return f"{self.verdict}\n{self.busy.title()}"
+        return f"{self.diagnosis.verdict}\n{self.busy.title()}"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope report --json` (docs/json.md)."""
+        """The contract of `npuscope report --json` (docs/reference/json.md)."""
         tables = self.tables()
         return {
             "format": self.trace.meta.format,
             "files": list(self.trace.meta.files),
             "device": self.trace.meta.device,
-            "verdict": self.verdict.sentence,
-            "bound": self.verdict.bound,
-            "verdict_numbers": self.verdict.numbers,
+            **self.diagnosis.as_dict(),
             **self.busy.as_dict(),
             "bubbles": self.bubbles.by_reason,
             **all_rows({name: tables[name] for name in ("kernels", "idle", "blockers")}),
@@ -110,12 +108,17 @@ class Explanation(Tabular):
 
 
 def explain(
-    trace: Trace, kernels: str | None = None, areas: str | Path | None = None, cores: int | None = None
+    trace: Trace,
+    kernels: str | None = None,
+    areas: str | Path | None = None,
+    cores: int | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Explanation:
     """Every analysis of the trace of one rank; `explain_ranks` takes several.
 
     `kernels` is a regular expression for the set whose hidden and exposed time is wanted, `areas` a TOML file of
-    rules, `cores` the device's number of cores where the capture does not tell it.
+    rules, `cores` the device's number of cores where the capture does not tell it, `diagnosis` one that knows more than
+    the trace tells, as a simulation's does.
     """
     rules = area_rules(areas)
     parts = 7
@@ -134,7 +137,7 @@ def explain(
     result = Explanation(
         work=work,
         ready=ready,
-        verdict=verdict_of(work, ledger, path, comm, copies),
+        diagnosis=diagnosis or diagnose(work, ready, ledger, path, cut, comm, copies),
         busy=busy_of(work),
         bubbles=found,
         path=path,

@@ -23,7 +23,7 @@ AREAS = Columns(
     "report.fan_out.areas",
     "A part of the model, the one with most tasks first.",
     (
-        Column("area", TEXT, "by the kernels' names (docs/metrics.md)"),
+        Column("area", TEXT, "by the kernels' names (docs/understand/numbers.md)"),
         Column("kernels", COUNT, "distinct kernels"),
         *COUNTS,
         Column("tasks per step", NUMBER, "tasks over steps"),

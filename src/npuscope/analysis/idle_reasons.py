@@ -1,6 +1,6 @@
 """Bubbles: every idle nanosecond of every core lane with exactly one reason.
 
-A gap before a slice is cut at the stamps of that slice's task, in this order (docs/metrics.md draws it):
+A gap before a slice is cut at the stamps of that slice's task, in this order (docs/understand/numbers.md draws it):
 
 * before a lane's first slice and after its last: edge;
 * until the last producer ended: dependency while a producer ran, else dispatch if other work of this unit was
@@ -28,13 +28,14 @@ from npuscope.analysis.waits import (
     REASON,
     Pieces,
     add_after_data,
+    add_nothing_runs,
     add_without_edges,
     coarse_reasons,
     kernel_names,
 )
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
-from npuscope.trace.interval_sets import Intervals, inside, outside, union
+from npuscope.trace.interval_sets import Intervals, gaps, inside, one_group, outside, union
 from npuscope.trace.intervals import Ints
 
 IDLE = Columns(
@@ -62,9 +63,14 @@ BLOCKERS = Columns(
 
 @dataclass(frozen=True, repr=False)
 class Bubbles(Tabular):
-    """`segments`: lane, start, end, reason, kernel that came next, kernel that blocked it. Nanoseconds."""
+    """`segments`: lane, start, end, reason, kernel that came next, kernel that blocked it. Nanoseconds.
+
+    `waits` are those in which somebody waited. On cores all of them; a stream that is idle while another runs waits for
+    nothing, so on streams the moments in which nothing at all runs, once.
+    """
 
     segments: pl.DataFrame
+    waits: pl.DataFrame
     lanes: int
     window_ns: int
     on_cores: bool  # else lanes are streams, or threads
@@ -96,7 +102,7 @@ class Bubbles(Tabular):
 
     def blockers(self, each: int = 3) -> pl.DataFrame:
         """Who waited for whom: the longest of each reason."""
-        told = self.segments.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
+        told = self.waits.filter(pl.col("kernel").is_not_null() & (pl.col("reason") != "edge"))
         length = pl.col("end") - pl.col("start")
         table = told.group_by("reason", "kernel", "blocker").agg(idle_ns=length.sum(), pieces=pl.len())
         longest = table.sort("idle_ns", "kernel", "blocker", descending=[True, False, False])
@@ -130,16 +136,24 @@ def bubbles_of(work: Work, ready: Readiness) -> Bubbles:
     _never_ran(work, ready, idle.where(never_ran), pieces)
     inner = ~never_ran & ~at_edge
     _explain(work, ready, idle.where(inner), row[inner], pieces)
-    segments, notes = _segments(work, pieces), tuple(_notes(work, ready))
-    return Bubbles(segments, len(work.core_lanes), work.wall, work.on_cores, notes)
+    segments, notes = _segments(work, pieces, work.lanes["lane"]), tuple(_notes(work, ready))
+    waits = segments if work.on_cores else _device_waits(work, ready)
+    return Bubbles(segments, waits, len(work.core_lanes), work.wall, work.on_cores, notes)
 
 
-def _segments(work: Work, pieces: Pieces) -> pl.DataFrame:
+def _device_waits(work: Work, ready: Readiness) -> pl.DataFrame:
+    """When nothing ran on any lane."""
+    pieces = Pieces()
+    add_nothing_runs(pieces, work, ready, gaps(union(one_group(work.start, work.end)), 1, work.window))
+    return _segments(work, pieces, pl.Series([None], dtype=pl.UInt32))
+
+
+def _segments(work: Work, pieces: Pieces, lanes: pl.Series) -> pl.DataFrame:
     """The pieces with the names of the kernel that came next and of the one it waited for."""
     found = pieces.in_order()
     return pl.DataFrame(
         {
-            "lane": work.lanes["lane"].to_numpy()[found.group],
+            "lane": lanes.gather(found.group),
             "start": found.start,
             "end": found.end,
             "reason": found.parts(),
@@ -267,8 +281,9 @@ def _sentence(on_cores: bool, reason: str, kernel: str, blocker: str | None, ns:
         if reason == "dependency":
             return f"{waited} for `{short(blocker, 48)}` {times}"
         return f"{waited} {times} until the scheduler noticed that `{short(blocker, 48)}` had ended"
-    if reason == "dispatch" and not on_cores:
-        return f"streams idled {ns_told} before {name} {times}: the host had not launched it"
+    if not on_cores:
+        why = "the host had not launched it" if reason == "dispatch" else IN_WORDS.get(reason, reason)
+        return f"nothing ran for {ns_told} before {name}, {times}: {why}"
     if reason == "dispatch":
         return f"{name} waited {ns_told} {times}: ready, not handed out yet"
     if reason == "starved":

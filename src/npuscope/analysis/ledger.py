@@ -30,7 +30,7 @@ LEDGER = Columns(
     "report.scheduling.ledger",
     "Where core time went: run, or a reason for idle time. Core times sum to cores × window, path times to the window.",
     (
-        Column("part", REASON, "run, or a reason (docs/glossary.md)", title="where core time went"),
+        Column("part", REASON, "run, or a reason (docs/reference/glossary.md)", title="where core time went"),
         Column("core_ns", TIME, "over all cores", title="all cores"),
         Column("share", SHARE, "of all cores' time", title="share"),
         Column("path_ns", TIME, "of the window, along the chain that decides the end", title="critical path"),

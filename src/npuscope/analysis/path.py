@@ -16,7 +16,7 @@ import polars as pl
 from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
-from npuscope.analysis.waits import IN_WORDS, WAIT, PieceArrays, Pieces, add_after_data, add_without_edges, kernel_names
+from npuscope.analysis.waits import IN_WORDS, WAIT, PieceArrays, Pieces, add_after_data, add_nothing_runs, kernel_names
 from npuscope.analysis.work import NEVER, NONE, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import gaps, one_group, outside, union
@@ -183,14 +183,7 @@ def cover_of(work: Work, ready: Readiness) -> CriticalPath:
         exposed = outside(one_group(begin, end), covered)
         pieces.add("run", np.zeros_like(exposed.of), exposed.start, exposed.end, row[exposed.of])
         covered = union(one_group(np.append(covered.start, exposed.start), np.append(covered.end, exposed.end)))
-    idle = gaps(covered, 1, work.window)
-    order = np.append(np.argsort(work.start, kind="stable"), NONE)
-    row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
-    # before the first kernel of a window the host may not have launched it yet; the edge of a capture tells nothing
-    untold = (ready.dispatch[row] == NEVER) | work.on_cores if len(work.lane) else np.ones(len(row), dtype=bool)
-    at_edge = ((idle.start == work.window[0]) & untold) | (row == NONE)
-    pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
-    add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
+    add_nothing_runs(pieces, work, ready, gaps(covered, 1, work.window))
     order_told = "compute before communication before copies"
     note = f"At each moment one running slice counts, {order_told}: this is no chain of causes."
     return _close(work, "cover", pieces.in_order(), np.full(len(work.lane), NO_LINK), (note,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import polars as pl
 from npuscope import progress
 from npuscope.analysis.apart import Part, apart
 from npuscope.analysis.collective_waits import CollectiveWaits, collective_waits
+from npuscope.analysis.diagnosis import Diagnosis, diagnose_ranks
 from npuscope.analysis.explanation import Explanation, explain
 from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
@@ -30,7 +32,7 @@ RANKS = Columns(
         Column("copies_ns", TIME, "copies that nothing of this rank covered", title="exposed copies", wide=True),
         Column("wait_ns", TIME, "in collectives, for ranks that came later", title="wait"),
         Column("last", COUNT, "collectives in which it came last"),
-        Column("bound", TEXT, "what bounds it"),
+        Column("bound", TEXT, "the kind of its first cause (docs/json.md)", title="limited by"),
     ),
 )
 SUMMARY = Columns(
@@ -70,16 +72,23 @@ class Ranks(Tabular):
         """Ranks, then mean, worst and spread below them."""
         return Table(RANKS, pl.concat([self.table, self.summary], how="diagonal_relaxed"))
 
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What all of them suffer from together."""
+        names = [part.name for part in self.parts]
+        return diagnose_ranks(names, [e.diagnosis for e in self.explained], self.waits)
+
     @property
-    def verdict(self) -> str:
+    def overview(self) -> str:
         """All ranks in a sentence."""
         table = self.table
         bounds = Counter(table["bound"].to_list())
         if len(bounds) == 1:
-            told = [f"{table.height} {self.what}, all {_bound(next(iter(bounds)))}"]
+            told = [f"{table.height} {self.what}, all limited by {_bound(next(iter(bounds)))}"]
         else:
             told = [
-                f"{table.height} {self.what}: " + ", ".join(f"{n} {_bound(name)}" for name, n in bounds.most_common())
+                f"{table.height} {self.what}, limited by: "
+                + ", ".join(f"{_bound(name)} ({n})" for name, n in bounds.most_common())
             ]
         told.append(f"busy {self._mean_and_worst('running')}")
         if int(table["comm_ns"].sum()):
@@ -109,17 +118,18 @@ class Ranks(Tabular):
         return f"{name} ({self.parts[self.slowest].name}, the slowest of {len(self.parts)})"
 
     def title(self) -> str:
-        return f"{self.verdict}\n{self.waits.title()}"
+        return f"{self.diagnosis.verdict}\n{self.overview}\n{self.waits.title()}"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope report --json` for several ranks (docs/json.md)."""
+        """The contract of `npuscope report --json` for several ranks (docs/reference/json.md)."""
         each = zip(self.parts, self.explained, strict=True)
         meta = self.trace.meta
         return {
             "format": meta.format,
             "files": list(meta.files),
             "device": meta.device,
-            "verdict": self.verdict,
+            **self.diagnosis.as_dict(),
+            "overview": self.overview,
             "ranks": {
                 **all_rows(self.tables()),
                 "each": [{"rank": part.rank, "device_number": part.device, **e.as_dict()} for part, e in each],
@@ -129,7 +139,7 @@ class Ranks(Tabular):
 
 
 def _bound(bound: str) -> str:
-    return "of unknown bound" if bound == "unknown" else f"{bound}-bound"
+    return "something unknown" if bound == "unknown" else bound
 
 
 def _row(part: Part, e: Explanation, waits: CollectiveWaits) -> dict[str, object]:
@@ -145,7 +155,7 @@ def _row(part: Part, e: Explanation, waits: CollectiveWaits) -> dict[str, object
         "copies_ns": 0 if copies is None else copies.exposed_ns,
         "wait_ns": waits.wait_ns[part.name],
         "last": waits.last[part.name],
-        "bound": e.verdict.bound,
+        "bound": e.diagnosis.bound,
     }
 
 

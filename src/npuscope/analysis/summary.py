@@ -41,7 +41,7 @@ class KernelTotal:
 
 @dataclass(frozen=True)
 class Summary:
-    """See docs/json.md, which documents these fields as the contract of `npuscope info --json`."""
+    """See docs/reference/json.md, which documents these fields as the contract of `npuscope info --json`."""
 
     format: str
     files: tuple[str, ...]

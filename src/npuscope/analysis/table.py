@@ -26,7 +26,7 @@ NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")
 
 @dataclass(frozen=True)
 class Column:
-    """One column, for every output. `meaning` is what docs/columns.md says of it."""
+    """One column, for every output. `meaning` is what the page of columns says of it."""
 
     key: str  # in the frame
     form: Form

@@ -13,6 +13,7 @@ import polars as pl
 from npuscope.analysis.forms import worded
 from npuscope.analysis.readiness import Readiness
 from npuscope.analysis.work import NEVER, NONE, Work
+from npuscope.trace.interval_sets import Intervals
 from npuscope.trace.intervals import Ints
 
 REASONS = (
@@ -110,6 +111,17 @@ def add_without_edges(
     handed = np.clip(ready.dispatch[row], start, end)
     pieces.add(before, group, start, handed, row)
     pieces.add(after, group, handed, end, row)
+
+
+def add_nothing_runs(pieces: Pieces, work: Work, ready: Readiness, idle: Intervals) -> None:
+    """Idle time of all lanes at once, each piece with the slice that ends it."""
+    order = np.append(np.argsort(work.start, kind="stable"), NONE)
+    row = order[np.searchsorted(work.start[order[:-1]], idle.end, side="left")]
+    # before the first kernel of a window the host may not have launched it yet; the edge of a capture tells nothing
+    untold = (ready.dispatch[row] == NEVER) | work.on_cores if len(work.lane) else np.ones(len(row), dtype=bool)
+    at_edge = ((idle.start == work.window[0]) & untold) | (row == NONE)
+    pieces.add("edge", *idle.where(at_edge), np.full(int(at_edge.sum()), NONE))
+    add_without_edges(pieces, work, ready, *idle.where(~at_edge), row[~at_edge])
 
 
 def coarse_reasons(work: Work) -> tuple[str, str, str]:

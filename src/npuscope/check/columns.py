@@ -58,7 +58,7 @@ ERRORS = Columns(
     "What will not work.",
     (
         PROGRAM,
-        Column("id", TEXT, "of the rule (docs/rules.md)", title="finding"),
+        Column("id", TEXT, "of the rule (the page of rules)", title="finding"),
         Column("severity", TEXT, "error, warning or hint", only=PARAGRAPH),
         Column("file", NAMED_FILE, "where"),
         Column("line", COUNT, "where"),

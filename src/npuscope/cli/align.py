@@ -45,8 +45,9 @@ def command(
     from npuscope.forward.align import align
     from npuscope.forward.align.plain_csv import Wanted, read_side
     from npuscope.forward.passes.choose import one_pass
+    from npuscope.lab.report_pages import parts_page
     from npuscope.report.align import align as report
-    from npuscope.report.document import as_markdown, as_page
+    from npuscope.report.document import as_markdown
 
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")
@@ -59,7 +60,7 @@ def command(
         result = align(ours, theirs, pairs, process=process)
         written = write_reports(
             {
-                html: lambda: as_page(f"{both[0]} against {both[1]}", report(both, result)),
+                html: lambda: parts_page(f"{both[0]} against {both[1]}", "align", report(both, result)),
                 md: lambda: as_markdown(report(both, result), reproduce()),
             }
         )

@@ -141,7 +141,8 @@ def _compare_several(
     json: bool,
 ) -> None:
     from npuscope.cli.output import names_of, reproduce, write_reports
-    from npuscope.report.document import as_markdown, as_page
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.report.document import as_markdown
     from npuscope.report.several import several
     from npuscope.statistics.runs import read_runs
     from npuscope.statistics.several import compare_runs
@@ -154,7 +155,7 @@ def _compare_several(
         names = _told(all_names[: len(sides[0])]), _told(all_names[len(sides[0]) :])
         written = write_reports(
             {
-                html: lambda: as_page("Several runs", several(names, found, middle)),
+                html: lambda: parts_page("Several runs", "several", several(names, found, middle)),
                 md: lambda: as_markdown(several(names, found, middle), reproduce()),
             }
         )

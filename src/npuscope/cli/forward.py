@@ -14,7 +14,7 @@ Examples:
 
   npuscope forward kernel_details.csv --perfetto layers.pftrace
 
-Passes that are incomplete or disturbed are exported only if --select names them (docs/forward.md).
+Passes that are incomplete or disturbed are exported only if --select names them (docs/howto/forward.md).
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def command(
     from npuscope.errors import NpuscopeError
     from npuscope.forward.passes.export import metadata_of
     from npuscope.forward.passes.ranks import Wanted, forward, is_table
-    from npuscope.report.document import as_markdown, as_page
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.report.document import as_markdown
     from npuscope.report.forward import forward as report
 
     if bool(path) == bool(profiler_root):
@@ -79,7 +80,7 @@ def command(
         result = forward(place, wanted, engine, jobs)
         pages = write_reports(
             {
-                html: lambda: as_page("Forward passes", report(result)),
+                html: lambda: parts_page("Forward passes", "passes", report(result)),
                 md: lambda: as_markdown(report(result), reproduce()),
             }
         )

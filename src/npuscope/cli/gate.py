@@ -11,7 +11,7 @@ Examples:
 
   npuscope gate folder_of_runs --budget budget.toml --baseline other_folder --md comment.md
 
-Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/gate.md).
+Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/howto/ci.md).
 """
 
 from __future__ import annotations

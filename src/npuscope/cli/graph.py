@@ -85,15 +85,13 @@ def command(
         if trace is not None:
             timeless_trace(recording, graph).write(trace)
     if html is not None:
-        from npuscope.report.document import as_page
-        from npuscope.report.graph import drawn_graph
-        from npuscope.tile.graph.by_kernel import kernel_graph
+        from npuscope.lab.report_pages import graph_page
 
         drawn = [
-            (recording.program, kernel_graph(recording, graph), count_graphs([recording], [graph], rules))
+            (recording, graph, count_graphs([recording], [graph], rules))
             for recording, graph in zip(recordings, graphs, strict=True)
         ]
-        write_texts({html: as_page(f"Graph of {file}", drawn_graph(file, run.passed, drawn))})
+        write_texts({html: graph_page(file, run.passed, drawn)})
     if json:
         print_json({"passed": run.passed, **counts.as_dict()})
     else:

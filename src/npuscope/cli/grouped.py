@@ -24,6 +24,7 @@ from npuscope.cli import (
     gate,
     graph,
     info,
+    lab,
     memory,
     models,
     ops,
@@ -40,7 +41,7 @@ from npuscope.cli import (
 )
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, view, compare, gate, forward, roofline, align),
+    "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
     "Try a change without the chip": (
         whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
     ),

@@ -52,11 +52,11 @@ def command(
     from npuscope.check.fit import fits_of
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
+    from npuscope.lab.report_pages import memory_page
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.lowering import lowering_text
     from npuscope.report.memory import memory, memory_dict
-    from npuscope.report.memory_page import memory_page
 
     if dump is not None and kernel is None:
         raise NpuscopeError("--dump writes the steps of one kernel", remedy="Name it with --kernel.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npuscope.report.document import Part
     from npuscope.trace import Trace
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/json.md).")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
 CapturePath = Annotated[str, typer.Argument(help="A capture: a file, or a folder where the format is one.")]
 KernelsRegex = Annotated[str | None, typer.Option("--kernels", help="Kernels of interest, a regular expression.")]
 RingSlots = Annotated[
@@ -35,15 +35,15 @@ Measured = Annotated[
     typer.Option(
         "--measured",
         metavar="OLD.py=CAPTURE",
-        help="A capture of the program before the change: predict the change on top of it (docs/anchor.md). OLD.py "
+        help="A capture of the program before the change: predict the change on top of it (howto/anchor.md). OLD.py "
         "runs with the arguments after --, without --set.",
     ),
 ]
 PlotFile = Annotated[str | None, typer.Option("--plot", help="Also draw it, as a self-contained page here.")]
 HtmlFile = Annotated[str | None, typer.Option("--html", help="Also write a self-contained page here.")]
 MdFile = Annotated[str | None, typer.Option("--md", help="Also write Markdown here, ready to post.")]
-WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (docs/columns.md).")]
-AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/metrics.md).")]
+WideFlag = Annotated[bool, typer.Option("--wide", help="Print every column of the tables (the page of columns).")]
+AreasFile = Annotated[str | None, typer.Option("--areas", help="TOML rules for areas (docs/understand/numbers.md).")]
 
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=value: an option, constant, field (MODEL.tiles.tk) or variable.")

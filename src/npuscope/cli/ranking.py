@@ -72,10 +72,11 @@ def command(
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, write_reports
     from npuscope.lab.document import page
+    from npuscope.lab.report_pages import parts_page
     from npuscope.lab.runs import compare_document
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
-    from npuscope.report.document import Say, as_page
+    from npuscope.report.document import Say
     from npuscope.report.rank import rank, title_of
     from npuscope.report.rank import why as why_it_wins
     from npuscope.simulate.programs import chip_to_time
@@ -98,7 +99,7 @@ def command(
         able = [one for one in order if one.error is None]
         title = title_of(files, chip.name, found)
         on_top = [] if before is None else list(anchor(*before))
-        pages = {plot: lambda: as_page("Variants", [*rank(title, order, found[0], top, variants), *on_top])}
+        pages = {plot: lambda: parts_page("Variants", "rank", [*rank(title, order, found[0], top, variants), *on_top])}
         comparison = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]

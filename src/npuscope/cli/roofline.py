@@ -11,7 +11,7 @@ Examples:
   npuscope roofline torch_profile.json.gz   (a profile that names its GPU)
 
 Shapes do not tell how long the cached context is, nor how many rows an expert got: give them, or those kernels have
-no price. Devices and their sources: docs/roofline.md.
+no price. Devices and their sources: docs/howto/roofline.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def command(
 ) -> None:
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
     from npuscope.forward.roofline import roofline
-    from npuscope.report.document import as_markdown, as_page
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.report.document import as_markdown
     from npuscope.report.roofline import roofline as report
 
     check_outputs([path], html, md)
@@ -60,7 +61,7 @@ def command(
         )
         written = write_reports(
             {
-                html: lambda: as_page("Roofline", report(name, result)),
+                html: lambda: parts_page(f"Roofline of {name}", "roofline", report(name, result)),
                 md: lambda: as_markdown(report(name, result), reproduce()),
             }
         )

@@ -73,6 +73,7 @@ def command(
     from npuscope.cli.output import check_outputs, settings_of, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.lab.document import document, page
+    from npuscope.lab.panels import panels_of
     from npuscope.lab.runs import run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
@@ -132,7 +133,8 @@ def command(
         if jitter is not None:
             simulated = with_jitter(simulated, jitter)
         findings = check(subject, CheckOptions(races=False)).findings if report else ()
-        diagnosis = diagnosis_of(simulated, prices_of(simulated, [one.finding for one in findings]))
+        prices = prices_of(simulated, [one.finding for one in findings])
+        diagnosis = diagnosis_of(simulated, prices)
         cores = 3 * simulated.prepared.machine.clusters
 
         def explained_run() -> Explanation:
@@ -145,7 +147,13 @@ def command(
         first = sections(anchored) if anchored else []
         wall = wall_dict(simulated, anchored)
         run = partial(run_of, file, simulated=simulated, wall=wall, first=first, diagnosis=diagnosis)
-        written = write_reports({html: lambda: page(document(file, [run(explained or explained_run())]))})
+
+        def run_page() -> str:
+            why = explained or explained_run()
+            panels = dict(panels_of(simulated, why, check(subject), prices if findings else None))
+            return page(document(file, [run(why, panels=panels)]))
+
+        written = write_reports({html: run_page})
     written = [*([out] if out else []), *written]
     if json:
         print_json(simulate_dict(told))

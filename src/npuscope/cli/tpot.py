@@ -43,10 +43,11 @@ def command(
     from npuscope.analysis.areas import area_rules
     from npuscope.cli.output import check_outputs, write_texts
     from npuscope.errors import NpuscopeError
+    from npuscope.lab.report_pages import parts_page
     from npuscope.llm.programs import areas_beside, program_file
     from npuscope.llm.tpot import Decoding, tpot
     from npuscope.llm.tpot_history import append, check_place, entry_of, read_history
-    from npuscope.report.document import Say, as_page
+    from npuscope.report.document import Say
     from npuscope.report.tpot import history as drawn_history
     from npuscope.report.tpot import since
     from npuscope.report.tpot import tpot as report
@@ -66,7 +67,7 @@ def command(
         entry = entry_of(result, file)
         append(history, entry)
         if plot is not None:
-            write_texts({plot: as_page("Time per token", drawn_history(history, [*known, entry]))})
+            write_texts({plot: parts_page("Time per token", "tpot", drawn_history(history, [*known, entry]))})
     if json:
         print_json(result.as_dict())
     else:

@@ -1,4 +1,4 @@
-"""A document: what a page of the app holds, or the server gives it. docs/lab.md has its format.
+"""A document: what a page of the app holds, or the server gives it. docs/howto/lab.md has its format.
 
 What came from a capture or a program reaches the page as JSON and is only ever shown as text. A page fetches nothing,
 and a content security policy forbids it.

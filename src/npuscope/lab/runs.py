@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.diagnosis import Cause, Diagnosis
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
@@ -42,7 +42,7 @@ def run_of(
         "told": f"{told}; {counted}" if told else counted,
         "measured": simulated is None,
         "wall": work.wall if wall is None else wall,
-        "diagnosis": (diagnosis or _diagnosis(explained)).as_dict(),
+        "diagnosis": (diagnosis or explained.diagnosis).as_dict(),
         "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
         "panels": {"overview": overview(explained, first), **(panels or {})},
     }
@@ -78,8 +78,3 @@ def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:
     """A kernel has one colour on all runs, by the first that has it; those with most core time come first."""
     kernels = dict.fromkeys(name for e in explained for name in e.busy.kernels["kernel"].to_list())
     return {kernel: place for place, kernel in enumerate(kernels)}
-
-
-def _diagnosis(explained: Explanation) -> Diagnosis:
-    verdict, work = explained.verdict, explained.work
-    return Diagnosis((Cause(verdict.bound, verdict.sentence, 1.0),), work.wall, work.window)

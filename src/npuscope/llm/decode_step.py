@@ -44,7 +44,7 @@ class Step:
 def record(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
     """The one program that a script runs when it is asked for these sizes."""
     argv = [*arguments, *(word for name, value in asked.items() for word in (f"--{name}", str(value)))]
-    with refusals(file, argv, "It must make one decode step and take --batch and --context (docs/tpot.md)."):
+    with refusals(file, argv, "It must make one decode step and take --batch and --context (docs/howto/tpot.md)."):
         recordings = run_script(file, argv, "shapes").recordings
     return recordings[the_one(recordings, None, file)]
 

@@ -148,7 +148,9 @@ class Prediction(Tabular):
         run, model = self.run, self.model
         told = [f"The {basis(model, run)}.", self.memory.sentence()]
         told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
-        told.append("Whole passes take longer than their kernels alone: docs/validation.md says by how much so far.")
+        told.append(
+            "Whole passes take longer than their kernels alone: docs/understand/trust.md says by how much so far."
+        )
         told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
         told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
         if run.phase == "prefill":

@@ -1,7 +1,7 @@
 """What an op of the tile language is, said once: `OpSpec`.
 
 Values call its `numeric`, lowering asks its planes and what it needs in memory, time asks its cost, rules ask its
-roles, and the namespace `pl` and the op reference (docs/ops.md) are made from all of them. Nothing else knows an op
+roles, and the namespace `pl` and the op reference (the page of ops) are made from all of them. Nothing else knows an op
 by its name: a recorded op carries the name as data and finds its spec with `table.spec_of(name)`.
 """
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from npuscope.analysis.forms import duration, percent, sentence_start, times
 from npuscope.forward.align.alignment import Alignment, Scope
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.ribbons import ribbons
+from npuscope.report.charts.ribbons import ribbons_chart
+from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 
 FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 8, 6, 3, 5, 10
 
@@ -21,7 +21,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
     yield Heading(f"{names[0]} against {names[1]}", 1, In.POSTED)
     yield Say(sentence_start(a.verdict()), strong=True)
     yield Say(f"{names[0]} against {names[1]}", where=In.TEXT)
-    yield Drawing(ribbons(a))
+    yield Chart(ribbons_chart(a))
     yield Notes(_metrics(a))
     yield Heading("Families", where=In.POSTED)
     yield Rows(tables["family_table"], FAMILIES, wide=wide)
@@ -61,7 +61,7 @@ def _metrics(a: Alignment) -> list[str]:
     ]
     told = [f"{name.upper()} {percent(getattr(m, name))}" for name in ("m1", "m2", "m3", "m4", "m5")
             if getattr(m, name) is not None]  # fmt: skip
-    return [*lines, f"{', '.join(told)} (docs/align.md says what M1 to M6 are)"] if told else lines
+    return [*lines, f"{', '.join(told)} (docs/howto/align.md says what M1 to M6 are)"] if told else lines
 
 
 def _notes(a: Alignment) -> list[str]:

@@ -56,7 +56,7 @@ def anchor_sections(program: str, capture: str, found: Anchor) -> list[Section]:
 
 
 def prediction_dict(one: Anchored) -> dict[str, object]:
-    """The field `anchor` of `npuscope simulate --json` (docs/json.md)."""
+    """The field `anchor` of `npuscope simulate --json` (docs/reference/json.md)."""
     found = one.prediction
     expected = found.expected
     return {

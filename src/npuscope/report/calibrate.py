@@ -114,7 +114,7 @@ def calibrate(file: str, captures: Sequence[str], found: Calibrated) -> Iterator
 
 
 def calibrate_dict(file: str, captures: Sequence[str], written: str, found: Calibrated) -> dict[str, object]:
-    """The contract of `npuscope calibrate --json` (docs/json.md)."""
+    """The contract of `npuscope calibrate --json` (docs/reference/json.md)."""
     return {
         "file": file,
         "captures": list(captures),

@@ -1,4 +1,4 @@
-"""What `npuscope check --json` prints (docs/json.md)."""
+"""What `npuscope check --json` prints (docs/reference/json.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""docs/columns.md: every column of every table, from its declaration.
+"""the page of columns: every column of every table, from its declaration.
 
-`python -m npuscope.report.columns_page > docs/columns.md` writes the page anew.
+The site has it (docs/generate.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from npuscope.report.document import marked_down
 PAGE = """# The columns of tables
 
 A result's table has the same columns in text, Markdown, on pages and in JSON. Text has room for those that matter most;
-`--wide` prints the others, too. What is only for programs says why. [json.md](json.md) has what else JSON tells. This
-page is made from the declarations in the code ([architecture.md](architecture.md) says how to add a column).
+`--wide` prints the others, too. What is only for programs says why. [json.md](../json.md) has the rest of JSON. This
+page is made from the declarations in the code ([architecture.md](../../howto/extend.md) says how to add a column).
 
 {tables}
 """

@@ -116,12 +116,12 @@ def _sources(given: Sequence[str]) -> tuple[list[str], str]:
 
 
 def device_dict(chip: Device, rows: Sequence[Row]) -> dict[str, object]:
-    """The contract of `npuscope device show --json` (docs/json.md)."""
+    """The contract of `npuscope device show --json` (docs/reference/json.md)."""
     constants = Table(CONSTANTS, pl.DataFrame([asdict(row) for row in rows])).rows()
     told = {"name": chip.name, "title": chip.title, "inherits": chip.inherits, "aliases": list(chip.aliases)}
     return {**told, "constants": constants}
 
 
 def diff_dict(a: Device, b: Device, found: Sequence[Difference]) -> dict[str, object]:
-    """The contract of `npuscope device diff --json` (docs/json.md)."""
+    """The contract of `npuscope device diff --json` (docs/reference/json.md)."""
     return {"a": a.name, "b": b.name, "differences": [asdict(one) for one in found]}

@@ -1,4 +1,4 @@
-"""A report as parts, which text, Markdown and pages all show: headings, sentences, tables, notes, drawings.
+"""A report as parts, which text, Markdown and pages all show: headings, sentences, tables, notes, charts.
 
 One function per result makes the parts. How a format shows a part is here and nowhere else, so that a table cannot have
 other columns in one of them. Whatever came from a capture or a program is text in all three.
@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
-from html import escape
-from importlib.resources import files
 
 from npuscope.analysis.forms import printable, short
 from npuscope.analysis.table import MOST, Table
 from npuscope.paint import Paint, plain
+from npuscope.report.charts.spec import Spec
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 MARKDOWN_CELL = 80  # characters
-PAGE_CELL = 60  # as page/table.js has it
 INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
 ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
 MOST_ON_A_PAGE = 300  # rows
@@ -77,10 +74,10 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """SVG, and what explains it: HTML that is made already."""
+class Chart:
+    """What a page draws (`charts/`); None where there is nothing to draw."""
 
-    html: str
+    spec: Spec | None
     where: In = In.PAGE
 
 
@@ -92,7 +89,7 @@ class Marked:
     where: In = In.MARKDOWN
 
 
-Part = Heading | Say | Notes | Rows | Drawing | Marked
+Part = Heading | Say | Notes | Rows | Chart | Marked
 
 
 def as_text(parts: Iterable[Part], paint: Paint = plain) -> str:
@@ -123,7 +120,7 @@ def _lines(part: Part, paint: Paint) -> list[str]:
             return [f"  {mark}{printable(line)}" for line in lines]
         case Rows(table):
             return table.lines(part.text, part.wide, paint, part.legend)
-        case Drawing() | Marked():
+        case Chart() | Marked():
             return []
 
 
@@ -147,7 +144,7 @@ def _markdown(part: Part) -> str:
             return _markdown_table(table, part.markdown)
         case Marked(made):
             return made
-        case Drawing():
+        case Chart():
             return ""
 
 
@@ -175,59 +172,3 @@ def marked_down(words: str) -> str:
 def _line_down(words: str) -> str:
     """As `marked_down`, for words that begin a line: they begin no list, heading, quotation or code there."""
     return re.sub(r"^(\d*)(>|[-+=.)](?=[-=\s]|$))", r"\1\\\2", marked_down(words).strip())
-
-
-def as_page(title: str, parts: Iterable[Part]) -> str:
-    """One small offline page without a script, in the look of the report."""
-    css = files("npuscope.report").joinpath("page", "page.css").read_text(encoding="utf-8")
-    body = "".join(_html(part) for part in parts if In.PAGE in part.where)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f'<title>{html(title)}</title><link rel="icon" href="data:,"><style>{css}</style></head>'
-        f"<body><main>{body}</main></body></html>\n"
-    )
-
-
-def _html(part: Part) -> str:
-    match part:
-        case Heading(words, level):
-            return f"<h{level}>{html(words)}</h{level}>"
-        case Say(words, strong):
-            return f'<p class="verdict">{html(words)}</p>' if strong else f"<p>{html(words)}</p>"
-        case Notes(lines):
-            items = "".join(f"<li>{html(line)}</li>" for line in lines)
-            return f'<ul class="notes">{items}</ul>' if lines else ""
-        case Rows(table):
-            return _html_table(table, part.page)
-        case Drawing(made):
-            return made
-        case Marked():
-            return ""
-
-
-def _html_table(table: Table, most: int) -> str:
-    if table.frame.is_empty():
-        return '<p class="soft">Nothing.</p>'
-    columns = table.shown()
-    sides = [' class="number"' if one.right else ' class="name"' for one in columns]
-    head = "".join(f"<th{side}>{html(one.heading)}</th>" for one, side in zip(columns, sides, strict=True))
-    body = "".join(
-        "<tr>" + "".join(_html_cell(cell, side) for cell, side in zip(row, sides, strict=True)) + "</tr>"
-        for row in table.cells(most)
-    )
-    hidden = table.frame.height - most
-    more = f'<p class="soft">… and {hidden:,} more rows</p>' if hidden > 0 else ""
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
-
-
-def _html_cell(cell: str, side: str) -> str:
-    """A cell; one that is too long shows the rest where the pointer rests."""
-    whole = f' title="{html(cell)}"' if len(cell) > PAGE_CELL else ""
-    return f"<td{side}{whole}>{html(short(cell, PAGE_CELL))}</td>"
-
-
-def html(words: str) -> str:
-    """Words from anywhere as HTML."""
-    return escape(printable(words), quote=True)

@@ -12,6 +12,7 @@ from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import duration, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
+from npuscope.report.causes import causes
 from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.statistics.gate import Gate
@@ -28,7 +29,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield Say(str(e.verdict), strong=True)
+    yield from causes(e.diagnosis)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
@@ -112,10 +113,10 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Heading(f"{a} against {b}", 1, In.POSTED)
     yield Say(f"A = {a}, B = {b}; totals are of {what}.", where=In.POSTED)
     yield Say(c.headline(names), strong=True)
-    yield Notes([f"A, {a}: {c.a.verdict}", f"B, {b}: {c.b.verdict}"], where=In.TEXT)
+    yield Notes([f"A, {a}: {c.a.diagnosis.verdict}", f"B, {b}: {c.b.diagnosis.verdict}"], where=In.TEXT)
     yield Heading("Summary", where=In.POSTED)
     yield Rows(tables["gaps"])
-    yield Notes([f"A: {c.a.verdict}", f"B: {c.b.verdict}"], where=In.POSTED)
+    yield Notes([f"A: {c.a.diagnosis.verdict}", f"B: {c.b.diagnosis.verdict}"], where=In.POSTED)
     yield Heading("Where the gap comes from", where=In.POSTED)
     yield Heading(c.waterfall.title(), where=In.TEXT)
     yield Rows(replace(tables["waterfall"], frame=c.waterfall.bars.filter(pl.col("ns") != 0)))

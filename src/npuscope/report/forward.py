@@ -12,9 +12,9 @@ from npuscope.analysis.forms import duration, short
 from npuscope.forward.passes.ranks import Ranks
 from npuscope.forward.passes.skew import RankPasses
 from npuscope.forward.passes.statistics import Statistics
+from npuscope.report.charts.passes import layers_chart, passes_chart
 from npuscope.report.counted import many
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.passes import bars, points
+from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 
 MOST_PASSES, POSTED_PASSES = 60, 100
 MOST_FLAGS = 12
@@ -39,7 +39,7 @@ def _rank(rank: RankPasses, several: bool, wide: bool) -> Iterator[Part]:
     count = many(passes.frame.height, "forward pass", "forward passes")
     yield Say(f"{name}: {count}{_typical(passes.frame)}", strong=True)
     yield Say(f"passes by {about['rule']}, layers by {short(str(about['anchor']), 80)}")
-    yield Drawing(bars(passes.frame))
+    yield Chart(passes_chart(passes.frame))
     yield Rows(passes, MOST_PASSES, POSTED_PASSES, wide=wide)
     flags = _flags(rank)
     more = [f"… and {len(flags) - MOST_FLAGS} more"] if len(flags) > MOST_FLAGS else []
@@ -76,7 +76,7 @@ def _statistics(found: Statistics, wide: bool) -> Iterator[Part]:
     tables = found.tables()
     yield Heading(f"{found.phase} over {many(len(found.passes), 'pass', 'passes')}:", 3)
     yield Notes([*_layers(found.layers)])
-    yield Drawing(points(found.layers))
+    yield Chart(layers_chart(found.layers))
     yield Notes([f"layer {kind.layers}: {' → '.join(short(k, 40) for k in kind.kernels)}" for kind in found.sequences])
     if found.layers.height:
         yield Heading("Layers", 3, In.POSTED)

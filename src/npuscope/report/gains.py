@@ -40,7 +40,7 @@ def gains(found: Gains, bound: str | None = None) -> Iterator[Part]:
 
 
 def gains_dict(found: Gains, bound: str) -> dict[str, object]:
-    """The contract of `npuscope whatif PROGRAM --json` (docs/json.md)."""
+    """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
     wall = time_estimate(found.wall_ns, "wall", bound)
     told = {"gains": likely_gains(found, bound).rows(), "bound": bound, "wall_interval_ns": wall.as_dict()}
     return {**found.as_dict(), **told}

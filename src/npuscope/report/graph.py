@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuscope.report import noticed
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.graph import drawing, remarks
-from npuscope.tile.graph.by_kernel import KernelGraph
+from npuscope.report.document import In, Part, Rows, Say
 from npuscope.tile.graph.counts import GraphCounts
 
 if TYPE_CHECKING:  # running scripts is not for those who only show one
@@ -32,21 +30,6 @@ def _tables(counts: GraphCounts, wide: bool) -> Iterator[Part]:
     if kernels.frame.height > MOST and not wide:
         yield Say("--wide shows all kernels.", where=In.TEXT)
     yield Rows(tables["areas"], wide=wide, legend=False)
-
-
-def drawn_graph(file: str, passed: bool | None, programs: list[tuple[str, KernelGraph, GraphCounts]]) -> Iterator[Part]:
-    """A page: a drawing and the counts of each program that a script ran."""
-    yield Heading(file, 1)
-    yield Say(f"Golden (the numbers it should give): {VERDICTS[passed]}")
-    for program, by_kernel, counts in programs:
-        tables = counts.tables()
-        yield Heading(program)
-        yield Say(counts.title().replace("\n", "; "), strong=True)
-        yield Drawing(drawing(by_kernel, {kernel.kernel: kernel for kernel in counts.work.kernels}))
-        yield Notes(remarks(by_kernel))
-        yield Rows(tables["kernels"])
-        yield Heading("By area", 3)
-        yield Rows(tables["areas"])
 
 
 _NUMBERS = {

@@ -1,6 +1,6 @@
-"""docs/history.md: how programs of other months run.
+"""the page of spellings: how programs of other months run.
 
-`python -m npuscope.report.history_page > docs/history.md` writes the page anew.
+The site has it (docs/generate.py).
 """
 
 from __future__ import annotations

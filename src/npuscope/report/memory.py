@@ -80,7 +80,7 @@ def shallow(usage: Usage) -> list[str]:
 
 
 def memory_dict(file: str, device: str, fits: Sequence[Fit], tiles: bool = False) -> dict[str, object]:
-    """What `npuscope memory --json` prints (docs/json.md); `program` counts them where a file runs several."""
+    """What `npuscope memory --json` prints (reference/json.md); `program` counts them where a file runs several."""
     used = [(n, fit, usage) for n, fit in enumerate(fits) for usage in fit.used]
     rows = ({**usage_row(usage, n), **_buffers(usage, fit, tiles)} for n, fit, usage in used)
     errors = (error_row(error, n) for n, fit in enumerate(fits) for error in fit.errors)

@@ -45,7 +45,7 @@ def _line(recording: Recording, notice: Notice) -> str:
 
 
 def noticed_dict(recording: Recording, notices: Sequence[Notice]) -> dict[str, object]:
-    """`notes` and `findings` of a JSON output (docs/json.md)."""
+    """`notes` and `findings` of a JSON output (docs/reference/json.md)."""
     found = []
     for one in notices:
         site = recording.sites[one.site]

@@ -1,6 +1,6 @@
-"""docs/ops.md, and what `npuscope ops` prints: every op of the tile language, from the table of ops.
+"""the page of ops, and what `npuscope ops` prints: every op of the tile language, from the table of ops.
 
-`python -m npuscope.report.ops_page > docs/ops.md` writes the page anew.
+The site has it (docs/generate.py).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _needs(spec: OpSpec) -> list[str]:
 
 
 def op_dict(spec: OpSpec, device: Device) -> dict[str, object]:
-    """The contract of `npuscope ops --json` (docs/json.md)."""
+    """The contract of `npuscope ops --json` (docs/reference/json.md)."""
     cost = standing(spec, device)
     return {
         "name": spec.name,

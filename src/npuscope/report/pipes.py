@@ -36,7 +36,7 @@ def pipes(file: str, block: Inside, found: Diagnosis) -> Iterator[Part]:
 
 
 def pipes_dict(file: str, block: Inside, found: Diagnosis) -> dict[str, object]:
-    """The contract of `npuscope simulate --pipes --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --pipes --json` (docs/reference/json.md)."""
     return {
         "file": file,
         "kernel": block.kernel,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.forms import duration, percent, short
+from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
 from npuscope.report.counted import many
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.variants import charts, without_names
+from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told
 from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
@@ -32,7 +32,8 @@ def rank(
     ran = [one for one in found if one.error is None]
     failed = [one for one in found if one.error is not None]
     yield Heading(title, 1)
-    yield Drawing(charts(found, baseline, variants))
+    yield Chart(knobs_chart(found, variants))
+    yield Chart(variants_chart(found, baseline))
     if ran:
         yield from _fitting(ran, baseline, most, variants)
         yield Rows(variant_table(ran, baseline), where=In.POSTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.ranks import Ranks
+from npuscope.report.causes import causes
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import headline
 
@@ -19,8 +20,8 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
     yield Say(f"{trace.meta.format}, {trace.slices.height:,} slices of {many}, each explained alone.", where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
-    yield Say(found.verdict, strong=True)
-    yield Notes([found.waits.title()])
+    yield from causes(found.diagnosis)
+    yield Notes([found.overview, found.waits.title()])
     yield Heading(found.what.capitalize(), where=In.POSTED)
     yield Rows(found.together(), MOST, MOST, wide=wide)
     if found.waits.table.height:
@@ -28,5 +29,5 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
         yield Rows(found.waits.heart(), BLOCKERS * 3, MOST)
     for part, e in zip(found.parts[:MOST], found.explained, strict=False):
         yield Heading(part.name)
-        yield Notes([str(e.verdict), *headline(e), *e.bubbles.sentences(BLOCKERS)])
+        yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(BLOCKERS)])
     yield Say("`--rank N` explains one of them in full.", where=In.TEXT)

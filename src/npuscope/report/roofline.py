@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from npuscope.analysis.forms import percent, sentence_start
 from npuscope.forward.roofline import Roofline
-from npuscope.report.document import Drawing, Heading, In, Notes, Part, Rows, Say
-from npuscope.report.drawings.roofline import plot
+from npuscope.report.charts.roofline import roofline_chart
+from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 
 MOST = 12
 NEEDS = {
@@ -27,7 +27,10 @@ def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     yield Heading(f"Roofline: {path}", 1, In.POSTED)
     yield Say(sentence_start(r.sentence()), strong=True)
     yield Say(f"{path}: {counted}{steps}; device by {chosen}")
-    yield Drawing(plot(r))
+    drawing = roofline_chart(r)
+    yield Chart(drawing)
+    if drawing is None:
+        yield Say("No kernel with FLOPs has a price, so there is nothing to plot.", where=In.PAGE)
     yield Heading(f"Farthest from the chip's limits ({per}; mean and limit are of one call)")
     yield Rows(r.of_priced(), MOST, MOST, wide=wide)
     yield Heading("By family")

@@ -1,6 +1,6 @@
-"""docs/rules.md, and what `npuscope check --explain ID` prints: each rule with its reason, an example and its cost.
+"""the page of rules, and what `npuscope check --explain ID` prints: each rule with its reason, an example and its cost.
 
-`python -m npuscope.report.rules_page > docs/rules.md` writes the page anew.
+The site has it (docs/generate.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PAGE = """# What `npuscope check` looks for
 
 Every kind of finding has an id that stays: `--select` and `--ignore` take it (or `prefix*`), `# npuscope: ignore[ID]`
 at the end of a statement or on the line above silences it there, `npuscope check --explain ID` prints its section.
-[Check a program](check.md) says how findings are shown, ranked and used in CI.
+[Check a program](../../howto/check.md) says how findings are shown, ranked and used in CI.
 
 *error*: it will not work. *warning*: wrong numbers, or a large waste. *hint*: a waste worth knowing; rules that weigh a
 cost hint where it is a small part of the program. In the examples `CORE` is `pl.Level.CORE_GROUP`.

@@ -10,7 +10,6 @@ from npuscope.analysis.busy_idle import busy_of
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.table import Table
-from npuscope.analysis.verdict import Verdict
 from npuscope.analysis.work import Work
 from npuscope.check.findings import Finding
 from npuscope.report import anchor as anchor_report
@@ -115,7 +114,7 @@ def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
 
 def diagnosed(explained: Explanation, diagnosis: Diagnosis) -> Explanation:
     """An explained simulation with what the simulator knows of its causes."""
-    return replace(explained, verdict=Verdict(diagnosis.verdict.kind, diagnosis.verdict.sentence, {}))
+    return replace(explained, diagnosis=diagnosis)
 
 
 def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:
@@ -131,7 +130,7 @@ def refused(file: str, device: str, errors: Sequence[Finding]) -> Iterator[Part]
 
 
 def simulate_dict(told: Told) -> dict[str, object]:
-    """The contract of `npuscope simulate --json` (docs/json.md)."""
+    """The contract of `npuscope simulate --json` (docs/reference/json.md)."""
     simulated, anchored = told.simulated, told.anchored
     job, program, bound = simulated.prepared.job, simulated.prepared.program, simulated.bound
     return {

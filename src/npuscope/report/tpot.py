@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from npuscope.analysis.forms import levels, significant
 from npuscope.llm.tpot import Tpot
 from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
-from npuscope.report.document import Drawing, Heading, Notes, Part, Rows, Say
-from npuscope.report.drawings.history import likely, plot
+from npuscope.report.charts.history import history_chart, likely
+from npuscope.report.document import Chart, Heading, Notes, Part, Rows, Say
 from npuscope.simulate.bound import LIMITS
 from npuscope.simulate.estimate_forms import chance_told
 from npuscope.simulate.uncertainty import against
@@ -60,7 +60,7 @@ def history(name: str, entries: Sequence[Entry]) -> Iterator[Part]:
     """A history file over commits."""
     yield Heading(f"Time per token: {name}", 1)
     yield Say(_verdict(entries), strong=True)
-    yield Drawing(plot(entries))
+    yield Chart(history_chart(entries))
     yield Heading("Runs")
     yield Rows(history_table(entries))
 

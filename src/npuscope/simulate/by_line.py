@@ -40,6 +40,7 @@ class BlockKind:
     """One kind of block, as the run had it: how many, how long on average, and what one of them does inside."""
 
     number: int  # the class
+    body: int  # the class without noise, as timelines number it
     blocks: int
     mean_ns: float
     slow: float  # how many times as long as alone on the chip a transfer takes
@@ -81,7 +82,7 @@ def kinds_of(simulated: Simulated, most: int = MOST) -> Iterator[BlockKind]:
             slow = float(np.interp(mean, job.run[kind], SLOW))
             stream = classes.streams[number]
             timing, lane = trace_block(stream, slow, most, share / STEPS)
-            yield BlockKind(kind, int(count[kind]), mean, slow, stream, timing, lane)
+            yield BlockKind(kind, kind // of_each, int(count[kind]), mean, slow, stream, timing, lane)
 
 
 def line_times(simulated: Simulated, explained: Explanation | None = None) -> LineTimes:

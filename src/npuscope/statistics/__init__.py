@@ -1,4 +1,4 @@
-"""Many runs: what differs from noise, and where a history changed. docs/noise.md has what was measured of it."""
+"""Many runs: what differs from noise, and where a history changed. Measured in understand/noise.md."""
 
 from npuscope.statistics.budget import read_budget
 from npuscope.statistics.gate import gate

@@ -46,7 +46,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_budget(path: str | Path) -> Budget:
     """A budget from its file, checked."""
     path = Path(path)
-    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/gate.md)")
+    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/howto/ci.md)")
     for number, limit in enumerate(budget.limit, 1):
         known = _known(limit)
         if limit.metric not in known:

@@ -79,7 +79,7 @@ class SeveralRuns(Tabular):
         return f"B / A in {self.what}: {significant(self.total.value)}, 95 %: {ends}: {self.total.verdict}"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope compare A… vs B… --json` (docs/json.md)."""
+        """The contract of `npuscope compare A… vs B… --json` (docs/reference/json.md)."""
         return {
             "runs": {side: [run.name for run in runs] for side, runs in (("a", self.a), ("b", self.b))},
             "samples": "steps" if self.steps else "runs",

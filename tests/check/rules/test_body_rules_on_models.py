@@ -1,4 +1,4 @@
-"""What the rules over bodies say of the programs in models/: all of it is mended, or argued in docs/check.md."""
+"""What the rules over bodies say of the programs in models/: all of it is mended, or argued in its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/golden.md shows is what happens."""
+"""What docs/reference/golden.md shows is what happens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "golden.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "golden.md").read_text()
 
 
 def test_the_programs_of_the_page_print_what_it_shows(tmp_path: Path) -> None:

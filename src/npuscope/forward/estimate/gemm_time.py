@@ -10,7 +10,7 @@ cube    the multiply-adds of padded tiles at the cube's rate
 tiles   go to the cores in waves; after more than one wave the last is uneven, which costs half a tile on average
 
 Of the tile sizes that kernels use the fastest counts. K is loaded in steps of 256. INT8 kernels use columns of 256
-only, which leaves cores idle on narrow weights. docs/validation.md says how well this holds.
+only, which leaves cores idle on narrow weights. docs/understand/trust.md says how well this holds.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class Roofline(Tabular):
         return self.sentence()
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope roofline --json` (docs/json.md)."""
+        """The contract of `npuscope roofline --json` (docs/reference/json.md)."""
         return {
             "device": {"name": self.device.name, "title": self.device.title, "chosen_by": self.chosen_by},
             "steps": self.steps,

@@ -33,14 +33,16 @@ export class Shell {
     this.main = element("div", { class: "main" }, this.pane.box, this.place);
     this.aside = element("aside", { "aria-label": "Diagnosis and selection" }, this.selection.box, this.diagnosis.box);
     this.box = element("div", { class: "app" }, this.head, this.status, this.tabs, element("div", { class: "body" }, this.main, this.aside), this.help);
-    /** @type {{id: string, run: string, made: any} | null} */
+    /** @type {{id: string, run: any, made: any} | null} */
     this.mounted = null;
     this.first = store.state.run;
+    this.box.dataset.runs = String(store.state.runs.length);
   }
 
   start() {
     const { store } = this;
     const { patch, select } = linkSays(location.hash, store.state);
+    if (patch.panel === undefined && store.state.runs.length === 0) patch.panel = this.panels()[0]?.id; // about no run: no timeline
     if (patch.beside === undefined && store.state.shared.compare && store.state.runs.length === 2) patch.beside = store.state.runs[1].id;
     this.besideFirst = patch.beside ?? null;
     store.set(patch);
@@ -92,7 +94,7 @@ export class Shell {
       several ? choose("Run", state.run, false, id => store.set({ run: id ?? state.run })) : null,
       several ? choose("Run beside it", state.beside, true, id => store.set({ beside: id })) : null,
       element("b", { class: "wall" }, wallTold(run?.wall)),
-      element("span", { class: `badge ${run?.measured ? "" : "predicted"}` }, run?.measured ? "measured" : "simulated"),
+      run === undefined ? null : element("span", { class: `badge ${run.measured ? "" : "predicted"}` }, run.measured ? "measured" : "simulated"),
       element("span", { class: "soft told" }, run?.told ?? ""),
       element("span", { class: "grow" }),
       ...state.links.map(([text, address]) => element("a", { href: address }, text)),
@@ -103,44 +105,47 @@ export class Shell {
   /** The panels that this document has something for. */
   panels() {
     const run = this.store.run();
-    return PANELS.filter(panel => run !== undefined && panel.has(run, this.store.state));
+    return PANELS.filter(panel => panel.has(run, this.store.state)); // of a document without a run, those that belong to none
   }
 
   drawTabs() {
-    const { store } = this, { panel } = store.state, all = [{ id: "timeline", title: "Timeline" }, ...this.panels()];
+    const { store } = this, { panel } = store.state, none = store.state.runs.length === 0, all = [...(none ? [] : [{ id: "timeline", title: "Timeline" }]), ...this.panels()];
     const split = element("button", { class: "plain split", "aria-pressed": String(store.state.split), title: "Keep the timeline in sight above a panel (T)", onclick: () => store.set({ split: !store.state.split }) }, "timeline above");
     fill(this.tabs, ...all.map((one, n) => element("button", {
       role: "tab", id: `tab-${one.id}`, "aria-controls": "panel", "aria-selected": String(one.id === panel), tabindex: one.id === panel ? "0" : "-1", title: n < 9 ? `${one.title} (${n + 1})` : one.title,
       onclick: () => store.set({ panel: one.id }),
-    }, one.title)), element("span", { class: "grow" }), panel === "timeline" ? null : split);
+    }, one.title)), element("span", { class: "grow" }), panel === "timeline" || none ? null : split);
   }
 
   mount() {
     const { state } = this.store, run = this.store.run(), panel = this.panels().find(one => one.id === state.panel) ?? null;
     this.box.dataset.panel = panel === null ? "timeline" : panel.id;
     this.box.dataset.split = String(state.split);
-    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run.id) { this.mounted.made.update?.(state); return; }
+    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run) { this.mounted.made.update?.(state); return; }
     this.mounted?.made.destroy?.();
     this.mounted = null;
     this.place.replaceChildren();
     this.place.hidden = panel === null;
     if (panel !== null) {
       this.place.setAttribute("aria-labelledby", `tab-${panel.id}`);
-      this.mounted = { id: panel.id, run: run.id, made: panel.mount(this.place, this.store) };
+      this.mounted = { id: panel.id, run, made: panel.mount(this.place, this.store) };
       this.mounted.made.update?.(state);
     }
   }
 
+  /** The tabs in their order. */
+  ids() { return [...(this.store.state.runs.length ? ["timeline"] : []), ...this.panels().map(panel => panel.id)]; }
+
   /** The next tab. @param {number} by */
   nextTab(by) {
-    const ids = ["timeline", ...this.panels().map(panel => panel.id)], place = ids.indexOf(this.store.state.panel);
+    const ids = this.ids(), place = ids.indexOf(this.store.state.panel);
     this.store.set({ panel: ids[(place + by + ids.length) % ids.length] });
     document.getElementById(`tab-${this.store.state.panel}`)?.focus();
   }
 
   /** @param {number} place */
   tab(place) {
-    const id = ["timeline", ...this.panels().map(panel => panel.id)][place];
+    const id = this.ids()[place];
     if (id !== undefined) this.store.set({ panel: id });
   }
 

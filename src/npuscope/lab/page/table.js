@@ -8,6 +8,7 @@ const NAME = 60;  // characters of a name
 /** @type {Record<string, (value: any) => string>} */
 export const SHOW = {
   text: String,
+  told: value => value.text, // words that Python made, with the value that they are sorted by
   list: value => value.join(", "),
   flag: value => (value ? "yes" : "no"),
   count: whole,
@@ -79,8 +80,9 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
   return element("div", {}, element("div", { class: "scroll" }, table), left);
 }
 
-/** @param {any} a @param {any} b */
-function compare(a, b) {
+/** @param {any} x @param {any} y */
+function compare(x, y) {
+  const a = x?.text === undefined ? x : x.value ?? x.text, b = y?.text === undefined ? y : y.value ?? y.text;
   if (a === b) return 0;
   if (a === null || a === undefined) return -1;
   if (b === null || b === undefined) return 1;

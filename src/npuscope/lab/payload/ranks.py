@@ -9,7 +9,8 @@ from npuscope.lab.payload.overview import heads
 def ranks(found: Ranks) -> dict[str, object]:
     together, waits = found.together(), found.waits.heart()
     return {
-        "verdict": found.verdict,
+        **found.diagnosis.as_dict(),
+        "overview": found.overview,
         "waits_told": found.waits.title(),
         "what": found.what,
         "table": together.rows(),

@@ -17,6 +17,7 @@ from npuscope.analysis.waits import PARTS, REASONS
 from npuscope.analysis.work import Work, places
 from npuscope.lab.payload.bands import bands
 from npuscope.lab.payload.counter_tracks import counter_tracks
+from npuscope.lab.payload.file_names import program_files
 from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
 from npuscope.lab.payload.reason_words import reason_words
 from npuscope.lab.payload.slice_facts import slice_facts
@@ -226,7 +227,9 @@ def _bodies(table: pl.DataFrame, simulated: Simulated) -> dict[str, Packed]:
 def _sites(simulated: Simulated | None) -> list[dict[str, object]]:
     if simulated is None:
         return []
-    return [{"file": one.file, "line": one.line} for one in simulated.prepared.program.recording.sites]
+    recording = simulated.prepared.program.recording
+    names = program_files(recording)
+    return [{"file": names[one.file], "line": one.line} for one in recording.sites]
 
 
 def _places_of_lanes(work: Work, lanes: pl.DataFrame) -> Ints:

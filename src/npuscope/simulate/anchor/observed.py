@@ -78,7 +78,7 @@ def observed_in(trace: Trace, path: str = "") -> Observed:
         raise BadInput(
             f"no task on an AIC or AIV core is in it (read as {trace.meta.format})",
             path=path or None,
-            remedy="Give the runtime's swimlane of the program (docs/captures.md).",
+            remedy="Give the runtime's swimlane of the program (docs/howto/captures.md).",
         )
     if trace.meta.format == "tracr" and found.wall_ns is None:
         raise BadInput(

@@ -1,7 +1,7 @@
 """The language through its months: spellings that programs since spring 2026 have and today's PyPTO lacks.
 
 Read by the rewriter (keywords that got another name), by the namespace (names that did), by `npuscope check` (the rule
-retired-spelling) and by docs/history.md. A spelling that changes which tasks run or how long they take does here
+retired-spelling) and by the page of spellings. A spelling that changes which tasks run or how long they take does here
 what the compiler of its day did (auto_scope.py), or is refused; it is never accepted without effect.
 """
 

@@ -1,8 +1,14 @@
 // The panels, in the order of their tabs. A new panel is a module here and a line below.
 
+import { panel as source } from "./source.js";
+import { panel as inside } from "./inside.js";
+import { panel as kernels } from "./kernels.js";
+import { panel as memory } from "./memory.js";
+import { panel as graph } from "./graph.js";
+import { reports } from "./reports.js";
 import { panel as overview } from "./overview.js";
 import { panel as compare } from "./compare.js";
 import { panel as ranks } from "./ranks.js";
 
 /** @type {import("../types").Panel[]} */
-export const PANELS = [compare, ranks, overview];
+export const PANELS = [source, inside, kernels, memory, graph, compare, ranks, ...reports, overview];

@@ -123,7 +123,7 @@ function kernelTable(side, store) {
 
 /** @type {import("../types").Panel} */
 export const panel = {
-  id: "overview", title: "Report", has: run => run.panels.overview !== undefined,
+  id: "overview", title: "Report", has: run => run?.panels.overview !== undefined,
   mount(box, store) {
     const run = store.run(), side = { ...run.panels.overview, timeline: run.timeline }, { report } = side, marked = steps(side);
     box.append(...[

@@ -14,7 +14,7 @@ export const panel = {
       if (run) store.set({ run: run.id });
     };
     box.append(...[
-      element("p", { class: "verdict", id: "all" }, ranks.verdict), element("p", {}, ranks.waits_told),
+      element("p", { class: "verdict", id: "all" }, ranks.verdict), element("p", {}, ranks.overview), element("p", {}, ranks.waits_told),
       titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
       ranks.waits.length === 0 ? null : titled("Who waits for whom", sortable(ranks.columns["report.waits.table"], ranks.waits)),
     ].filter(part => part !== null));

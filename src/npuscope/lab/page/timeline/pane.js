@@ -64,6 +64,7 @@ export class Pane {
     this.views.forEach((view, n) => { view.box.scrollTop = tops[n] ?? tops[0] ?? 0; });
     this.keepPlace();
     this.search.again();
+    if (this.views.length === 0) return; // a document about no run
     this.minimap.build(modelOf(store.run()));
     this.drawLegend();
     this.draw();

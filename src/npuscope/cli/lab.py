@@ -1,0 +1,149 @@
+"""See a run and change its program: a page that follows every save.
+
+Opens captures, a tile program, or both beside each other, on this machine only. A program is watched: at each save of
+it or of a module that it imports, it is checked and simulated, and the page shows what has changed.
+
+Examples:
+
+  npuscope lab models/qwen3_14b/decode_layer.py
+
+  npuscope lab decode_layer.py -- --max-seq 4096   (arguments after -- are the program's)
+
+  npuscope lab run/chip_swimlane_records.json
+
+  npuscope lab run/chip_swimlane_records.json decode_layer.py   (measured beside simulated)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npuscope.cli.output import DeviceName, ProgramNumber, SetOption
+from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.ranking import AFTER
+from npuscope.cli.ranking import Command as Command
+
+if TYPE_CHECKING:
+    from npuscope.lab.captures import Captures
+    from npuscope.lab.session import Subject
+
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to serve on; 0 takes a free one.")]
+BrowserOption = Annotated[bool, typer.Option(help="Open a browser, if there is one.")]
+
+
+def command(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(help="Captures, and at most one tile program.", metavar="FILE...")],
+    device: DeviceName = "ascend910b1",
+    setting: SetOption = None,
+    program: ProgramNumber = None,
+    seconds: Annotated[float, typer.Option(min=1, help="A run of the program that takes longer is ended.")] = 60.0,
+    port: PortOption = 0,
+    browser: BrowserOption = True,
+) -> None:
+    from pathlib import Path
+
+    from npuscope.cli.output import settings_of
+    from npuscope.errors import BadInput, NpuscopeError
+
+    argv = tuple(context.meta.get(AFTER, ()))
+    programs = [file for file in files if file.endswith(".py")]
+    captures = [file for file in files if not file.endswith(".py")]
+    if len(programs) > 1:
+        raise NpuscopeError("the lab watches one program", remedy="`npuscope rank` compares several.")
+    if not programs and (argv or setting):
+        raise NpuscopeError("arguments and settings are a program's, and none is named")
+    check_extra()
+    subject = None
+    if programs:
+        from npuscope.lab.session import Subject
+        from npuscope.simulate.programs import chip_to_time
+        from npuscope.tile.script.named import meant
+        from npuscope.tile.script.places import places_of
+
+        file = Path(programs[0])
+        if not file.is_file():
+            raise BadInput("no such file", path=file)
+        chip_to_time(device)  # refused here, not in every version
+        settings = settings_of(setting or [])
+        for name in settings:
+            meant(name, places_of(file), file)
+        subject = Subject(str(file.resolve()), argv, device, program, tuple(settings.items()))
+    show(captures, subject, port, browser, seconds=seconds)
+
+
+def check_extra() -> None:
+    """Refuses to begin where what serves is not installed."""
+    from importlib.util import find_spec
+
+    from npuscope.errors import NpuscopeError
+
+    lacking = [name for name in ("starlette", "uvicorn", "watchfiles") if find_spec(name) is None]
+    if lacking:
+        raise NpuscopeError(f"{', '.join(lacking)} not installed", remedy="pip install 'npuscope[lab]'.")
+
+
+def show(
+    paths: Sequence[str],
+    subject: Subject | None,
+    port: int,
+    browser: bool,
+    kernels: str | None = None,
+    areas: str | None = None,
+    rank: int | None = None,
+    seconds: float = 60.0,
+) -> None:
+    """Serves captures and a program until Ctrl-C."""
+    import asyncio
+    import secrets
+    from pathlib import Path
+
+    from npuscope.lab.captures import Captures
+    from npuscope.lab.server import LOOPBACK, bound, serve
+    from npuscope.lab.session import LIMITS, Session
+
+    with progress_bar():
+        captures = _read(paths, kernels, areas, rank) if paths else Captures((), {})
+    place, token = bound(port), secrets.token_urlsafe(18)
+    url = f"http://{LOOPBACK}:{place.getsockname()[1]}/{token}/"
+    names = [version.name for version in captures.versions[:3]]
+    title = " and ".join([*names, *([Path(subject.file).name] if subject else [])])
+
+    def ready() -> None:
+        print(f"lab  {url}\nCtrl-C stops.", flush=True)
+        if browser:
+            _open(url)
+
+    async def session() -> None:
+        limits = LIMITS._replace(seconds=seconds)
+        await serve(Session(title, captures.versions, subject, limits, captures.shared), place, token, ready)
+
+    try:
+        asyncio.run(session())
+    except KeyboardInterrupt:
+        print("\nstopped")
+
+
+def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
+    from npuscope.analysis import explain_ranks
+    from npuscope.analysis.apart import chosen
+    from npuscope.cli.output import names_of
+    from npuscope.lab.captures import captures_of
+    from npuscope.trace import read
+
+    return captures_of(
+        names_of(list(paths)), [explain_ranks(chosen(read(path), rank), kernels, areas) for path in paths]
+    )
+
+
+def _open(url: str) -> None:
+    """Show the page if this machine has a browser with a screen; a text browser would take the terminal."""
+    import os
+    import sys
+    import webbrowser
+
+    if sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(url)

@@ -1,0 +1,136 @@
+"""One version of a program, made in a process of its own: run, checked, planned and simulated.
+
+The timeline is sent as soon as it is known (`Job.early` is the socket to send it to), what takes longer is the job's
+answer. Nothing here runs in the server: a program may loop, crash or exit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from npuscope.analysis import explain
+from npuscope.analysis.comparison import compare_explained
+from npuscope.check.checked import check
+from npuscope.check.run import unfit
+from npuscope.errors import NpuscopeError
+from npuscope.lab.document import as_json
+from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
+from npuscope.lab.panels import panels_of
+from npuscope.lab.payload.comparison import comparison
+from npuscope.lab.payload.source_changes import source_changes
+from npuscope.lab.runs import run_of
+from npuscope.lower.program import Program
+from npuscope.report.simulate import wall_dict
+from npuscope.simulate.programs import chip_to_time, refusals
+from npuscope.simulate.run import Simulated, simulate
+from npuscope.study.knobs import knobs_in
+from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.script.observed import Reads, reads
+from npuscope.tile.script.own_files import own_files
+from npuscope.tile.script.places import places_of
+from npuscope.tile.script.run import run_script
+from npuscope.tile.script.surroundings import Surroundings, heard
+from npuscope.trace.core import Trace
+
+
+def perform(job: Job) -> Made:
+    """Runs the program. The answer has all but the run, which was sent before."""
+    sources = _sources(Path(job.file))
+    with heard() as around, reads() as seen:
+        try:
+            simulated = _simulated(job)
+        except NpuscopeError as error:
+            return Made(job.id, trouble=_trouble(error), sources=sources | _around(job, around))
+    if isinstance(simulated, Trouble):
+        return Made(job.id, trouble=simulated, sources=sources | _around(job, around))
+    sources |= _around(job, around)
+    explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+    wall = wall_dict(simulated)
+    run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
+    diagnosis = run["diagnosis"]
+    verdict = str(diagnosis["verdict"]) if isinstance(diagnosis, dict) else ""
+    made = Made(job.id, as_json(run), wall, verdict, None, sources)
+    if job.early:
+        _send(job.early, made)
+    panels = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
+    panels["knobs"] = knobs_payload(job, seen)
+    return Made(
+        job.id, b"" if job.early else made.run, wall, verdict, None, sources, as_json(panels), _pickled(simulated.trace)
+    )
+
+
+def _simulated(job: Job) -> Simulated | Trouble:
+    chip = chip_to_time(job.device)
+    with refusals(job.file, job.argv):
+        recordings = run_script(job.file, job.argv, "shapes", settings=dict(job.settings)).recordings
+    program = Program(recordings[the_one(recordings, job.program, job.file)], chip)
+    errors = unfit(program)
+    if errors:
+        first, *rest = errors
+        more = tuple((one.message, one.file, one.line) for one in rest)
+        return Trouble(first.message, first.file, first.line, first.fix, more)
+    return simulate(program)
+
+
+def _trouble(error: NpuscopeError) -> Trouble:
+    return Trouble(error.what, str(Path(error.path).resolve()) if error.path else "", error.line or 0, error.remedy)
+
+
+def _sources(file: Path) -> dict[str, str]:
+    found: dict[str, str] = {str(file.resolve()): ""}  # watched also where it cannot be read
+    for path in [file.resolve(), *(own.path for own in own_files(file))]:
+        with contextlib.suppress(OSError):
+            found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def _around(job: Job, around: Sequence[Surroundings]) -> dict[str, str]:
+    """Modules that only the run has told of."""
+    folder = Path(job.file).resolve().parent
+    names = [name for one in around for name in one.modules]
+    found = {}
+    for path in {(folder / name).resolve() for name in names}:
+        with contextlib.suppress(OSError):
+            found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def _told(job: Job) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in job.settings)
+
+
+def knobs_payload(job: Job, seen: Reads) -> dict[str, object]:
+    """What can be turned, and what is turned in this version."""
+    file = Path(job.file)
+    knobs = knobs_in(places_of(file), seen, file)
+    return {"knobs": [knob.as_dict() for knob in knobs], "settings": dict(job.settings)}
+
+
+def _send(place: str, made: Made) -> None:
+    """What is known so far; a server that has lost interest is no reason to fail."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as there:
+        there.connect(place)
+        there.sendall(pickle.dumps(made))
+
+
+def _pickled(trace: Trace) -> bytes:
+    return pickle.dumps(trace)
+
+
+def compared(pair: Pair) -> bytes:
+    """The payload of the compare panel, with the lines of the source that differ."""
+    a, b = (explain(pickle.loads(trace)) for trace in pair.traces)
+    found = comparison(pair.names, compare_explained(a, b))
+    return orjson.dumps(orjson.loads(as_json(found)) | {"source": source_changes(*pair.sources), "first": []})
+
+
+def written(order: Perfetto) -> str:
+    """Writes it; its path."""
+    pickle.loads(order.trace).write(order.file)
+    return order.file

@@ -1,0 +1,73 @@
+"""What the server asks of its processes and what they answer. Light: the server loads nothing else of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run: a file with its arguments and settings on a chip. `id` and `name` are the version's."""
+
+    id: str
+    name: str
+    file: str
+    argv: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    device: str = "ascend910b1"
+    program: int | None = None
+    early: str = ""  # the path of a socket
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a version has no run: one sentence, and its place in the program where it has one."""
+
+    told: str
+    file: str = ""
+    line: int = 0
+    remedy: str = ""
+    more: tuple[tuple[str, str, int], ...] = ()  # further sentences with their places
+
+    def as_dict(self) -> dict[str, object]:
+        more = [{"told": told, "file": file, "line": line} for told, file, line in self.more]
+        return {"told": self.told, "file": self.file, "line": self.line, "remedy": self.remedy, "more": more}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A version: its run as the page reads it, a few words about it, or its trouble.
+
+    `files` is what it was made from, `sources` the text of those; `trace` the simulated run for who compares.
+    """
+
+    id: str
+    run: bytes = b""
+    wall: object = None
+    verdict: str = ""
+    trouble: Trouble | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    panels: bytes = b""
+    trace: bytes = b""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(self.sources)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs to compare: their names, their traces, the sources that they were made from (none of a capture)."""
+
+    names: tuple[str, str]
+    traces: tuple[bytes, bytes]
+    sources: tuple[Mapping[str, str], Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Perfetto:
+    """A trace to write for the Perfetto UI."""
+
+    trace: bytes
+    file: str

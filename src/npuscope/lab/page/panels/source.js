@@ -1,0 +1,208 @@
+// The program's files: what every line takes, what checks say of it; a click on a line marks its slices and back.
+
+import { element, fill, percent, time } from "../format.js";
+import { si } from "../chart/frame.js";
+
+const MEASURES = [
+  ["core_ns", "time", "how long blocks took because of the line, over all blocks"],
+  ["path_ns", "on path", "the same, of the blocks on the critical path"],
+  ["busy_ns", "busy", "how long pipes worked for it, waited for or not"],
+  ["submit_ns", "submit", "the orchestrator's time for the tasks submitted here"],
+  ["bytes", "bytes", "moved from and to GM"],
+  ["flops", "FLOPs", "of all blocks"],
+];
+const ALWAYS = ["core_ns", "path_ns", "bytes", "flops"]; // columns that are there where a line of the file has them
+const HOT = 6; // lines listed above the files
+/** What a reader chose stays over versions of a run. @type {{file?: string, measure: string}} */
+const kept = { measure: "core_ns" };
+const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
+
+/** @param {string} key @param {number} value */
+const told = (key, value) => (value ? (key.endsWith("_ns") ? time(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "");
+
+/** @param {any} finding */
+function worth(finding) {
+  if (finding.worth_ns === null || finding.worth_ns === undefined) return "";
+  return finding.worth_ns > 0 ? `saves ${time(finding.worth_ns)}` : `would cost ${time(-finding.worth_ns)}`;
+}
+
+class Source {
+  /** @param {HTMLElement} box @param {any} store @param {any} found */
+  constructor(box, store, found) {
+    this.store = store;
+    this.found = found;
+    this.measure = kept.measure;
+    /** @type {Map<string, any>} */
+    this.lines = new Map(found.lines.map((/** @type {any} */ line) => [`${line.file}:${line.line}`, line]));
+    /** @type {Map<string, any[]>} */
+    this.findings = new Map();
+    for (const one of found.findings) {
+      const key = `${one.file}:${one.line}`;
+      this.findings.set(key, [...(this.findings.get(key) ?? []), one]);
+    }
+    const hot = this.hottest()[0]?.file, names = found.files.map((/** @type {any} */ file) => file.name);
+    this.file = [kept.file, hot].find(name => names.includes(name)) ?? names[0];
+    this.hot = element("div", { class: "hot" });
+    this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
+    this.code = element("table", { class: "code", tabindex: "0", "aria-label": "Source lines; arrow keys go from line to line" });
+    this.code.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    const choose = element("select", { "aria-label": "Colour lines by", id: "measure" }, ...MEASURES.map(([key, name, meaning]) => element("option", { value: key, title: meaning }, name)));
+    choose.addEventListener("change", () => { kept.measure = this.measure = choose.value; this.draw(); this.mark(store.state); });
+    choose.value = this.measure;
+    box.append(element("div", { class: "source-panel" }, this.sums(), this.about(), this.list(),
+      element("div", { class: "tools" }, element("label", {}, "lines by ", choose)), this.hot, this.tabs, element("div", { class: "scroll tall" }, this.code)));
+    this.draw();
+  }
+
+  hottest() { return [...this.found.lines].filter(line => line[this.measure] > 0).sort((a, b) => b[this.measure] - a[this.measure]); }
+
+  sums() {
+    const { core_ns, path_ns, wall_ns } = this.found;
+    return element("p", { class: "sums" }, `Lines add up to ${time(core_ns)} of core time. On the critical path they run ${time(path_ns)}; with ${time(wall_ns - path_ns)} of waiting that is the ${time(wall_ns)} from the first start to the last end.`);
+  }
+
+  about() {
+    return element("details", { class: "about" }, element("summary", {}, "What is a line's time?"), ...this.found.about.map((/** @type {string} */ line) => element("p", {}, line)));
+  }
+
+  list() {
+    const all = this.found.findings;
+    if (all.length === 0) return null;
+    const errors = all.filter((/** @type {any} */ one) => one.severity === "error").length;
+    const items = all.map((/** @type {any} */ one) => element("li", {}, element("button", { class: `plain finding ${one.severity}`, onclick: () => this.go(one.file, one.line, true) },
+      `${SIGNS[one.severity]} ${one.file}:${one.line} ${one.id}`), element("span", { class: "soft" }, ` ${worth(one)}`)));
+    return element("details", { class: "finding-list" }, element("summary", {}, `${all.length} finding${all.length === 1 ? "" : "s"}${errors ? `, ${errors} of them error${errors === 1 ? "" : "s"}` : ""}`), element("ul", {}, ...items));
+  }
+
+  draw() {
+    const measure = /** @type {string[]} */ (MEASURES.find(([key]) => key === this.measure)), hot = this.hottest().slice(0, HOT);
+    const total = this.found.lines.reduce((/** @type {number} */ sum, /** @type {any} */ line) => sum + line[this.measure], 0) || 1;
+    fill(this.hot, ...hot.map(line => {
+      const text = this.text(line.file)?.[line.line - 1]?.trim() ?? "";
+      return element("button", { class: "hot-line", title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
+        element("span", { class: "bar", style: `width:${Math.max(100 * line[this.measure] / hot[0][this.measure], 1)}%` }),
+        element("span", { class: "number" }, `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`),
+        element("span", { class: "place" }, `${line.file}:${line.line}`), element("code", {}, text));
+    }), hot.length ? null : element("p", { class: "soft" }, `No line has ${measure[1]}.`));
+    this.tabs.replaceChildren(...this.found.files.map((/** @type {any} */ file) => element("button", { "aria-pressed": String(file.name === this.file), onclick: () => { kept.file = this.file = file.name; this.draw(); this.mark(this.store.state); } }, file.name)));
+    this.drawCode(total);
+  }
+
+  /** @param {string} name @returns {string[] | null} */
+  text(name) { return this.found.files.find((/** @type {any} */ file) => file.name === name)?.text ?? null; }
+
+  /** @param {number} total */
+  drawCode(total) {
+    const file = this.found.files.find((/** @type {any} */ one) => one.name === this.file);
+    if (!file || file.text === null) {
+      this.code.replaceChildren(element("tbody", {}, element("tr", {}, element("td", {}, `${this.file ?? "The file"} could not be read.`))));
+      return;
+    }
+    const most = Math.max(...this.found.lines.map((/** @type {any} */ line) => line[this.measure]), 1e-12);
+    const there = (/** @type {string} */ key) => this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0);
+    const used = MEASURES.filter(([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)));
+    const head = element("tr", {}, element("th", { class: "number" }, "line"), element("th", { class: "number share" }, "share"),
+      ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "main" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
+    const rows = file.text.flatMap((/** @type {string} */ text, /** @type {number} */ n) => this.row(text, n + 1, used, most, total));
+    this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
+    if (file.left_out) this.code.append(element("tfoot", {}, element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`))));
+  }
+
+  /** @param {string} text @param {number} number @param {any[]} used @param {number} most @param {number} total */
+  row(text, number, used, most, total) {
+    const key = `${this.file}:${number}`, line = this.lines.get(key), found = this.findings.get(key) ?? [];
+    const heat = line ? line[this.measure] / most : 0;
+    const chips = found.map(one => element("button", { class: `chip ${one.severity}`, "aria-expanded": "false", title: one.message, onclick: (/** @type {Event} */ event) => { event.stopPropagation(); this.open(number); } },
+      `${SIGNS[one.severity]} ${one.id}${worth(one) ? ` ${worth(one)}` : ""}`));
+    const row = element("tr", { "data-line": number, class: line ? "has" : "", style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null, onclick: () => this.select(number) },
+      element("td", { class: "number line" }, String(number)), element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
+      ...used.map(([name]) => element("td", { class: `number ${name === this.measure ? "main" : "other"}` }, line ? told(name, line[name]) : "")),
+      element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
+      element("td", { class: "text" }, element("code", {}, text || " "), ...chips));
+    const details = found.length === 0 ? [] : [element("tr", { class: "details", "data-of": number, hidden: "" }, element("td", { colspan: used.length + 4 }, ...found.map(one => this.finding(one))))];
+    return [row, ...details];
+  }
+
+  /** @param {any} one */
+  finding(one) {
+    const also = one.also.map((/** @type {any} */ place) => element("button", { class: "plain", onclick: () => this.go(place.file, place.line) }, `${place.file}:${place.line}`));
+    return element("div", { class: `told ${one.severity}` }, element("b", {}, `${one.severity}: ${one.message}`), element("p", {}, `Fix: ${one.fix}`),
+      one.change ? element("pre", {}, `+ ${one.change}`) : null,
+      element("p", { class: "soft" }, [worth(one) || "what it is worth was not simulated", one.count > 1 ? `met ${one.count} times` : "", one.kernel ? `in ${one.kernel}` : ""].filter(Boolean).join(", ")),
+      also.length ? element("p", { class: "soft" }, "also at ", ...also) : null);
+  }
+
+  /** Shows or hides what is found at a line. @param {number} number @param {boolean} only */
+  open(number, only = false) {
+    const details = this.code.querySelector(`tr[data-of="${number}"]`), chips = this.code.querySelectorAll(`tr[data-line="${number}"] .chip`);
+    if (!details) return;
+    details.hidden = only ? false : !details.hidden;
+    for (const chip of chips) chip.setAttribute("aria-expanded", String(!details.hidden));
+  }
+
+  /** @param {number} number */
+  select(number) {
+    const line = this.lines.get(`${this.file}:${number}`), now = this.store.state.selection;
+    if (now?.kind === "line" && now.file === this.file && now.line === number) return this.store.set({ selection: null });
+    this.store.set({ selection: { kind: "line", file: this.file, line: number, bodies: line?.bodies ?? [] } });
+  }
+
+  /** @param {string} file @param {number} number @param {boolean} open */
+  go(file, number, open = false) {
+    if (file !== this.file) { this.file = file; this.draw(); }
+    const line = this.lines.get(`${file}:${number}`);
+    this.store.set({ selection: { kind: "line", file, line: number, bodies: line?.bodies ?? [] } });
+    if (open) this.open(number, true);
+    this.show(number);
+  }
+
+  /** @param {number} number */
+  show(number) { this.code.querySelector(`tr[data-line="${number}"]`)?.scrollIntoView({ block: "center" }); }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key], now = this.store.state.selection;
+    if (by === undefined && event.key !== "Enter") return;
+    const count = this.text(this.file)?.length ?? 0, at = now?.kind === "line" && now.file === this.file ? now.line : 0;
+    event.preventDefault();
+    event.stopPropagation();
+    if (by === undefined) return this.open(at);
+    const next = Math.min(Math.max(at + by, 1), count);
+    if (next !== at) { this.select(next); this.code.querySelector(`tr[data-line="${next}"]`)?.scrollIntoView({ block: "nearest" }); }
+  }
+
+  /** The lines of what is selected. @param {any} state @param {boolean} follow */
+  mark(state, follow = false) {
+    if (state.selection?.kind === "line" && state.selection.bodies === undefined) { // from a link or another panel
+      const line = this.lines.get(`${state.selection.file}:${state.selection.line}`);
+      if (line) this.store.set({ selection: { ...state.selection, bodies: line.bodies } });
+    }
+    const { selection } = this.store.state, body = selection?.kind === "slice" ? selection.body : -1;
+    const mine = body >= 0 ? this.found.lines.filter((/** @type {any} */ line) => line.bodies.includes(body)) : [];
+    if (follow && selection?.kind === "slice" && (mine.length || selection.file)) {
+      const main = mine.length ? mine.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.core_ns > a.core_ns ? b : a)) : selection;
+      if (main.file !== this.file && this.text(main.file)) { this.file = main.file; this.draw(); }
+      this.mark(state);
+      return this.show(main.line);
+    }
+    if (follow && selection?.kind === "line" && selection.file !== this.file && this.text(selection.file)) { this.file = selection.file; this.draw(); this.show(selection.line); }
+    const numbers = new Set(mine.filter((/** @type {any} */ line) => line.file === this.file).map((/** @type {any} */ line) => line.line));
+    for (const row of this.code.querySelectorAll("tr[data-line]")) {
+      const number = Number(row.dataset.line), own = selection?.file === this.file && selection?.line === number;
+      row.classList.toggle("chosen", own && selection.kind === "line");
+      row.classList.toggle("of-slice", selection?.kind === "slice" && (own || numbers.has(number)));
+    }
+  }
+}
+
+export const panel = {
+  id: "source", title: "Source", has: (/** @type {any} */ run) => run?.panels.source !== undefined,
+  /** @param {HTMLElement} box @param {any} store */
+  mount(box, store) {
+    const made = new Source(box, store, store.run().panels.source);
+    let before = store.state.selection;
+    made.mark(store.state, true);
+    if (before?.kind === "line") made.show(before.line);
+    return { update: (/** @type {any} */ state) => { made.mark(state, state.selection !== before); before = state.selection; } };
+  },
+};

@@ -1,0 +1,162 @@
+"""A program's files with what every line takes and what checks say of it, for the panel of that name."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.forms import printable
+from npuscope.check.findings import Finding
+from npuscope.check.races import Race
+from npuscope.lab.payload.file_names import program_files
+from npuscope.simulate.by_line import LineTimes, kinds_of, line_times
+from npuscope.simulate.run import Simulated
+from npuscope.tile.record.model import Recording
+
+MOST_LINES = 20_000  # of a file
+ABOUT = (
+    "A line's time is how long blocks took because of it. Inside a block, one instruction after another decides when "
+    "it ends; each moment belongs to the one that was being waited for. Lines add up to the core time of all blocks.",
+    "On the path: the same, of the blocks on the critical path alone. With the waits of the path, lines add up to the "
+    "wall.",
+    "Pipes busy: how long pipes worked for the line, whether or not anybody waited for it.",
+)
+
+
+def source(
+    simulated: Simulated,
+    explained: Explanation,
+    findings: Sequence[Finding] = (),
+    races: Sequence[Race] = (),
+    worth: Mapping[Finding, int | None] | None = None,
+    times: LineTimes | None = None,
+) -> dict[str, object]:
+    """`worth`: what taking a finding away saves, in nanoseconds; None where it cannot be tried."""
+    recording = simulated.prepared.program.recording
+    times = times or line_times(simulated, explained)
+    names = program_files(recording)
+    told_of = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
+    for file in told_of:  # a file without a recorded line, such as one of constants
+        names.setdefault(file, file.rpartition("/")[2] if file.rpartition("/")[2] not in names.values() else file)
+    return {
+        "files": [_file(path, name) for path, name in names.items()],
+        "lines": _lines(times, simulated, names),
+        "findings": [
+            *(_finding(one, names, (worth or {}).get(one)) for one in findings),
+            *(_race(race, names) for race in races),
+        ],
+        "core_ns": times.core_ns,
+        "path_ns": times.path_ns,
+        "wall_ns": explained.path.window_ns,
+        "about": list(ABOUT),
+    }
+
+
+def _file(path: str, name: str) -> dict[str, object]:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:  # made while the program ran, or gone since
+        return {"name": name, "text": None, "left_out": 0}
+    lines = text.splitlines()
+    shown = [_shown(line) for line in lines[:MOST_LINES]]
+    return {"name": name, "text": shown, "left_out": len(lines) - len(shown)}
+
+
+def _shown(line: str) -> str:
+    return printable(line.expandtabs(4))
+
+
+def _lines(times: LineTimes, simulated: Simulated, names: Mapping[str, str]) -> list[dict[str, object]]:
+    """A row per line that something was spent on; several sites of one line are one."""
+    recording = simulated.prepared.program.recording
+    bodies = bodies_of_lines(simulated)
+    kernels = _kernels(recording)
+    together: dict[tuple[str, int], dict[str, object]] = {}
+    columns = ("core_ns", "path_ns", "busy_ns", "submit_ns", "bytes", "flops")
+    most: dict[tuple[str, int], float] = {}
+    for row in times.rows.iter_rows(named=True):
+        key = (row["file"], row["line"])
+        line = together.setdefault(
+            key, {"file": names[key[0]], "line": key[1], **dict.fromkeys(columns, 0), "place": row["place"]}
+        )
+        for name in columns:
+            line[name] += row[name]
+        if row["core_ns"] > most.get(key, 0.0):
+            most[key] = row["core_ns"]
+            line["place"] = row["place"]
+    for key, line in together.items():
+        line["core_share"] = _share(line["core_ns"], times.core_ns)
+        line["path_share"] = _share(line["path_ns"], times.path_ns)
+        line["bodies"] = sorted(bodies.get(key, ()))
+        line["kernels"] = sorted(kernels.get(key, ()))
+    return sorted(together.values(), key=lambda line: (str(line["file"]), line["line"]))
+
+
+def _share(part: object, whole: float) -> float:
+    return float(part) / whole if whole else 0.0  # type: ignore[arg-type]
+
+
+def bodies_of_lines(simulated: Simulated) -> dict[tuple[str, int], set[int]]:
+    """File and line -> kinds of blocks (as timelines number them) that have an instruction of that line."""
+    recording = simulated.prepared.program.recording
+    found: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for kind in kinds_of(simulated):
+        for number in set(kind.lane.site.tolist()):
+            site = recording.sites[number]
+            found[site.file, site.line].add(kind.body)
+    return found
+
+
+def _kernels(recording: Recording) -> dict[tuple[str, int], set[str]]:
+    """File and line -> the kernels that are submitted there."""
+    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for task in recording.tasks:
+        site = recording.sites[task.site]
+        found[site.file, site.line].add(task.kernel)
+    return found
+
+
+def _finding(one: Finding, names: Mapping[str, str], worth_ns: int | None) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "severity": one.severity,
+        "file": names[one.file],
+        "line": one.line,
+        "message": one.message,
+        "fix": one.fix,
+        "change": one.change,
+        "kernel": one.kernel,
+        "count": one.count,
+        "worth_ns": worth_ns,
+        "also": _places(one.also, names),
+    }
+
+
+def _race(race: Race, names: Mapping[str, str]) -> dict[str, object]:
+    first, later = race.sides
+    return {
+        "id": "race",
+        "severity": "error",
+        "file": names[later.file],
+        "line": later.line,
+        "message": race_told(race),
+        "fix": race.fix,
+        "change": "",
+        "kernel": later.kernel,
+        "count": race.count,
+        "worth_ns": None,
+        "also": _places([(first.file, first.line)], names),
+    }
+
+
+def race_told(race: Race) -> str:
+    """Who races with whom on what, in a sentence without its point."""
+    first, later = race.sides
+    sides = f"{first.kernel} at {first.region} and {later.kernel} at {later.region}"
+    return f"{race.hazard.upper()} race on {race.buffer}: {sides}; {race.why}"
+
+
+def _places(also: Iterable[tuple[str, int]], names: Mapping[str, str]) -> list[dict[str, object]]:
+    return [{"file": names.get(file, file.rpartition("/")[2]), "line": line} for file, line in also]

@@ -1,0 +1,302 @@
+"""What the lab knows and does while it is served: versions, the program that is watched, who listens.
+
+One event loop, no threads of its own. Programs run in processes of a pool; a newer save ends the work on the older.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from npuscope.lab.asked import compared, perform, written
+from npuscope.lab.document import Payload
+from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
+from npuscope.lab.versions import Version, Versions
+from npuscope.study.job_limits import GIB, Failed, Limits
+from npuscope.study.pool import Handle, Pool
+
+A = TypeVar("A")
+B = TypeVar("B")
+Event = dict[str, object]
+WARM = ("npuscope.study.warm", "npuscope.lab.job")
+LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
+MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The program that is watched."""
+
+    file: str
+    argv: tuple[str, ...] = ()
+    device: str = "ascend910b1"
+    program: int | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+class Session:
+    """`captures` are versions that were measured; `subject` is None where only captures are shown."""
+
+    def __init__(
+        self,
+        title: str,
+        captures: Sequence[Version] = (),
+        subject: Subject | None = None,
+        limits: Limits = LIMITS,
+        shared: Mapping[str, Payload] = MappingProxyType({}),
+    ) -> None:
+        self.title, self.subject, self.limits, self.shared = title, subject, limits, dict(shared)
+        self.versions = Versions()
+        for capture in captures:
+            self.versions.put(capture)
+        self.listeners: set[asyncio.Queue[Event | None]] = set()
+        self.stopping = asyncio.Event()
+        self.files_known = asyncio.Event()  # a version has told what it is made from
+        self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
+        self._pool: Pool | None = None
+        self._running: dict[str, Handle[Made]] = {}  # by version
+        self._saved: str | None = None  # the version of the newest save, while it is being made
+        self._asked: Mapping[str, str] = {}  # texts of the newest save
+        self._folder = ""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Session]:
+        """Starts the processes and the first run."""
+        with tempfile.TemporaryDirectory(prefix="npuscope-lab-") as folder:
+            self._folder = folder
+            server = await asyncio.start_unix_server(self._early, f"{folder}/early", limit=1 << 20)
+            self._pool = Pool(WORKERS, WARM)
+            try:
+                if self.subject is not None:
+                    self.save()
+                yield self
+            finally:
+                self.stop()
+                server.close()
+                pool, self._pool = self._pool, None
+                await asyncio.to_thread(pool.close)
+
+    # ---- versions
+
+    def save(self) -> str:
+        """The program as its files are now, as a new version."""
+        assert self.subject is not None
+        if self._saved is not None:  # nobody waits for it any more
+            self._drop(self._saved)
+        self._saved = self._begin(dict(self.subject.settings), "", "save")
+        return self._saved
+
+    def turn(self, settings: Mapping[str, str]) -> str:
+        """The program with other settings, as a new version."""
+        assert self.subject is not None
+        merged = {**dict(self.subject.settings), **settings}
+        name = ", ".join(f"{key}={value}" for key, value in settings.items())
+        return self._begin(merged, name, "knob")
+
+    def _begin(self, settings: Mapping[str, str], name: str, what: str) -> str:
+        assert self.subject is not None
+        assert self._pool is not None
+        subject, id = self.subject, self.versions.next_id()
+        version = Version(id, name or f"save {id}", time.time(), dict(settings))
+        self.versions.put(version)
+        job = Job(
+            id, version.name, subject.file, subject.argv, tuple(settings.items()), subject.device, subject.program,
+            f"{self._folder}/early",
+        )  # fmt: skip
+        self.tell({"type": "working", "what": what, "version": version.as_dict()})
+        handle = self._pool.ask(perform, job, self.limits)
+        self._running[id] = handle
+        _then(handle, partial(self._done, id))
+        return id
+
+    def _drop(self, id: str) -> None:
+        handle = self._running.pop(id, None)
+        if handle is not None:
+            handle.cancel()
+            self.versions.drop(id)
+            self.tell({"type": "dropped", "id": id})
+
+    async def _early(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A process has drawn its timeline."""
+        try:
+            made = pickle.loads(await reader.read(-1))
+        except Exception:  # the process was ended in the middle
+            return
+        finally:
+            writer.close()
+        if isinstance(made, Made) and made.id in self._running:
+            self._made(made)
+
+    def _done(self, id: str, result: Made | Failed) -> None:
+        if self._running.pop(id, None) is None:
+            return  # dropped
+        if self._saved == id:
+            self._saved = None
+        if isinstance(result, Failed):
+            told = _words(result, self.limits)
+            before = self.versions.get(id)
+            if before is not None and before.has_run:  # the timeline is there, the rest is not
+                self.tell({"type": "notice", "id": id, "told": f"its panels could not be made: {told}"})
+                return
+            self._made(Made(id, trouble=Trouble(told)))
+        elif result.trouble is not None:
+            self._made(result)
+        else:
+            version = self.versions.get(id)
+            if version is not None and version.made is not None:
+                self.versions.put(replace(version, made=replace(result, run=version.made.run or result.run)))
+                self._watch(result)
+                self.tell({"type": "panels", "id": id})
+
+    def _made(self, made: Made) -> None:
+        version = self.versions.get(made.id)
+        if version is None:
+            return
+        version = replace(version, made=made)
+        self.versions.put(version)
+        self._watch(made)
+        kind = "version" if made.trouble is None else "error"
+        self.tell({"type": kind, "version": version.as_dict()})
+
+    def _watch(self, made: Made) -> None:
+        if made.sources:
+            self.files = tuple(made.sources)
+            if self._saved is None or self._saved == made.id:
+                self._asked = made.sources
+            self.files_known.set()
+
+    def changed(self, texts: Mapping[str, str]) -> bool:
+        """Whether files hold something else than the newest save had."""
+        return any(self._asked.get(file) != text for file, text in texts.items())
+
+    def write_back(self, id: str) -> tuple[str, ...]:
+        """Writes the files of a version as they were; those that differ. The program's own files and no others."""
+        from npuscope.trace.writers.atomic import whole_file
+
+        version = self.versions.get(id)
+        if version is None or version.made is None or version.measured:
+            return ()
+        done = []
+        for file, text in version.made.sources.items():
+            path = Path(file)
+            if path.suffix == ".py" and text and (not path.is_file() or path.read_text(errors="replace") != text):
+                with whole_file(path) as out:
+                    out.write(text.encode())
+                done.append(file)
+        return tuple(done)
+
+    # ---- questions
+
+    async def compare(self, a: str, b: str) -> bytes | Failed:
+        """The payload of the compare panel."""
+        sides = [self.versions.get(id) for id in (a, b)]
+        if any(one is None or one.made is None or not one.made.trace for one in sides):
+            return Failed("refused", "both versions must have run")
+        both = [one for one in sides if one is not None and one.made is not None]
+        names = both[0].name, both[1].name
+        traces = [one.made.trace for one in both if one.made]
+        sources = [one.made.sources for one in both if one.made]
+        return await self._answer(compared, Pair(names, (traces[0], traces[1]), (sources[0], sources[1])))
+
+    async def perfetto(self, id: str) -> Path | None:
+        """The file of a version's trace for the Perfetto UI."""
+        version = self.versions.get(id)
+        if version is None or version.made is None or not version.made.trace:
+            return None
+        file = Path(self._folder, f"{version.id}.pftrace")
+        if not file.is_file():
+            answer = await self._answer(written, Perfetto(version.made.trace, str(file)))
+            if isinstance(answer, Failed):
+                return None
+        return file
+
+    async def _answer(self, function: Callable[[A], B], argument: A) -> B | Failed:
+        assert self._pool is not None
+        done: asyncio.Future[B | Failed] = asyncio.get_running_loop().create_future()
+
+        def settle(value: B | Failed) -> None:
+            if not done.done():
+                done.set_result(value)
+
+        handle = self._pool.ask(function, argument, self.limits)
+        _then(handle, settle)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            handle.cancel()
+            raise
+
+    # ---- who listens
+
+    def hello(self) -> Event:
+        """Where things stand, for a page that begins to listen or has lost touch."""
+        versions = [version.as_dict() for version in self.versions.all()]
+        return {"type": "hello", "versions": versions, "working": sorted(self._running, key=int)}
+
+    def tell(self, event: Event) -> None:
+        """To all who listen; one that has fallen far behind is let go and begins anew."""
+        for queue in list(self.listeners):
+            if queue.full():
+                self.listeners.discard(queue)
+                queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens from now on, first where things stand; ends when the server does."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(MOST_WAITING)
+        self.listeners.add(queue)
+        try:
+            yield self.hello()
+            while (event := await queue.get()) is not None:
+                yield event
+        finally:
+            self.listeners.discard(queue)
+
+    def stop(self) -> None:
+        """Tells everybody that the server ends."""
+        if not self.stopping.is_set():
+            self.stopping.set()
+            self.tell({"type": "gone"})
+            for queue in list(self.listeners):
+                if queue.full():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+
+
+def _then(handle: Handle[B], act: Callable[[B | Failed], None]) -> None:
+    """Calls `act` in this event loop with a job's answer, unless the loop has ended by then."""
+    loop = asyncio.get_running_loop()
+
+    def done(one: Handle[B]) -> None:
+        answer = one.result()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(act, answer)
+
+    handle.when_done(done)
+
+
+def _words(failed: Failed, limits: Limits) -> str:
+    """Why a program has no run, for its author."""
+    if failed.kind == "time":
+        return f"the program did not end within {limits.seconds:g} s: is there an endless loop?"
+    words = {
+        "memory": "the program took more memory than is allowed here",
+        "crashed": "the process that ran the program crashed",
+        "lost": "the process that ran the program was ended",
+        "exited": "the program ended the process that ran it",
+    }
+    if failed.kind not in words:
+        return failed.told
+    return words[failed.kind] + (f" ({failed.told})" if failed.kind == "crashed" else "")

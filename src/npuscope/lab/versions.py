@@ -1,0 +1,104 @@
+"""The versions of a program that the lab has seen: every save and every turned knob, oldest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from npuscope.lab.made import Made, Trouble
+
+MOST = 60  # kept; of the older ones those with a name
+MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Version:
+    """One of them. `made` is None while it is being made; `named` by the user, not by us."""
+
+    id: str
+    name: str
+    at: float  # seconds since 1970
+    settings: Mapping[str, str] = field(default_factory=dict)
+    measured: bool = False
+    named: bool = False
+    made: Made | None = None
+
+    @property
+    def trouble(self) -> Trouble | None:
+        return self.made.trouble if self.made else None
+
+    @property
+    def has_run(self) -> bool:
+        return self.made is not None and bool(self.made.run)
+
+    @property
+    def bytes(self) -> int:
+        made = self.made
+        if made is None:
+            return 0
+        return len(made.run) + len(made.panels) + len(made.trace) + sum(map(len, made.sources.values()))
+
+    def as_dict(self) -> dict[str, object]:
+        """For the page's list."""
+        made = self.made
+        return {
+            "id": self.id,
+            "name": self.name,
+            "at": self.at,
+            "settings": dict(self.settings),
+            "measured": self.measured,
+            "named": self.named,
+            "wall": made.wall if made else None,
+            "verdict": made.verdict if made else "",
+            "trouble": self.trouble.as_dict() if self.trouble else None,
+            "has_run": self.has_run,
+            "has_panels": made is not None and bool(made.panels),
+            "has_source": made is not None and bool(made.sources) and not self.measured,
+        }
+
+
+class Versions:
+    """All that are kept, by their number."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Version] = {}
+        self._count = 0
+
+    def all(self) -> tuple[Version, ...]:
+        return tuple(self._kept.values())
+
+    def get(self, id: str) -> Version | None:
+        return self._kept.get(id)
+
+    def next_id(self) -> str:
+        self._count += 1
+        return str(self._count)
+
+    def put(self, version: Version) -> None:
+        """Adds it, or takes the place of the one with its number; then forgets what is too much."""
+        self._kept[version.id] = version
+        self._forget(version.id)
+
+    def drop(self, id: str) -> None:
+        """Forgets one that nobody waits for."""
+        self._kept.pop(id, None)
+
+    def rename(self, id: str, name: str) -> Version | None:
+        version = self._kept.get(id)
+        if version is not None:
+            version = self._kept[id] = replace(version, name=name, named=True)
+        return version
+
+    def last_made(self) -> Version | None:
+        """The newest with a run that is no capture."""
+        able = [one for one in self._kept.values() if one.has_run and not one.measured]
+        return able[-1] if able else None
+
+    def _forget(self, newest: str) -> None:
+        while len(self._kept) > MOST or sum(one.bytes for one in self._kept.values()) > MOST_BYTES:
+            latest = self.last_made()
+            keep = {newest, latest.id if latest else ""}
+            old = [one for one in self._kept.values() if not one.measured and one.id not in keep]
+            if not old:
+                return
+            del self._kept[min(old, key=lambda one: (one.named, int(one.id))).id]

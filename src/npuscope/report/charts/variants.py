@@ -1,0 +1,115 @@
+"""Variants: a bar each, the fastest first, by what bounds it; every setting against time, the best marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuscope.report.charts.spec import Spec, axis
+from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told
+from npuscope.study.results import Outcome, against_first, wall_estimate
+from npuscope.study.variants import Variant, best_by_setting
+
+MEANING = (
+    "Thin lines: where 80 % of measured times lie. Ratios are to the first variant, with their own interval; faster is "
+    "the probability that the variant is."
+)
+MOST = 300  # bars
+MOST_POINTS = 5000  # of all settings
+
+
+def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
+    """Variants that run, the fastest first; `baseline` was named first."""
+    ran = [one for one in found if one.error is None]
+    if not ran:
+        return None
+    present = [limit for limit in LIMITS if any(one.bound == limit for one in ran[:MOST])]
+    rows = []
+    for place, one in enumerate(ran[:MOST]):
+        wall = wall_estimate(one)
+        rows.append(
+            {
+                "name": one.variant,
+                "value": one.wall_ns,
+                "group": present.index(one.bound) if one.bound in present else 0,
+                "low": None if wall is None else wall.low,
+                "high": None if wall is None else wall.high,
+                "text": told_of(one, baseline),
+                "best": place == 0,
+            }
+        )
+    more = f" The fastest {MOST:,} of {len(ran):,} are drawn." if len(ran) > MOST else ""
+    return {
+        "chart": "bars",
+        "title": "Variants, the fastest first",
+        "form": "ns",
+        "groups": [f"{limit}-bound" for limit in present],
+        "rows": rows,
+        "note": MEANING + more,
+    }
+
+
+def knobs_chart(found: Sequence[Outcome], variants: Sequence[Variant]) -> Spec | None:
+    """Every setting with several values: all variants as points over its values, the best of each value joined."""
+    times = {one.variant: one.wall_ns for one in found if one.wall_ns is not None}
+    settings = best_by_setting(variants, found)
+    if not settings or not times:
+        return None
+    winner = min(times, key=lambda name: times[name])
+    knobs = []
+    room = MOST_POINTS // len(settings)
+    for name, best in settings.items():
+        values = sorted(best, key=_order)
+        place = {value: n for n, value in enumerate(values)}
+        points = [
+            {"x": place[dict(one.settings)[name]], "y": times[one.name], "name": one.name, "best": one.name == winner}
+            for one in variants
+            if one.name in times and name in dict(one.settings)
+        ]
+        points.sort(key=lambda point: (not point["best"], point["y"]))
+        knobs.append(
+            {
+                "name": name,
+                "values": values,
+                "best": [best[value] for value in values],
+                "points": points[:room],
+                "left_out": max(len(points) - room, 0),
+            }
+        )
+    return {
+        "chart": "knobs",
+        "title": "Every setting against time",
+        "y": axis("wall", "ns"),
+        "knobs": knobs,
+        "winner": winner,
+        "note": "The line joins the best time of each value, whatever the others are; the ring marks the best of all: "
+        f"{winner}.",
+    }
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    """Numbers by size, then words."""
+    try:
+        return 0, float(value), value
+    except ValueError:
+        return 1, 0.0, value
+
+
+def told_of(one: Outcome, baseline: Outcome) -> str:
+    """Its time and how it stands against the first."""
+    wall, versus = wall_estimate(one), against_first(one, baseline)
+    told = "" if wall is None else estimate_told(wall.times(1e-3), "µs")
+    if versus is None:
+        return told
+    ratio = f"{versus.ratio.value:.3f}x (80 %: {interval_told(versus.ratio)})"
+    return f"{told}, {ratio}, faster {chance_told(versus)}"
+
+
+def without_names(variants: Sequence[Variant]) -> tuple[dict[str, str], list[str]]:
+    """Names of variants without the names of their settings, and the line that tells those."""
+    found = {}
+    for variant in variants:
+        named = " ".join(f"{name}={value}" for name, value in variant.settings)
+        found[variant.name] = variant.name.removesuffix(named) + ", ".join(value for _, value in variant.settings)
+    names = ", ".join(name for name, _ in variants[0].settings)
+    return found, [f"variants are values of {names}"] if names else []
