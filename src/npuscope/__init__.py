@@ -3,6 +3,7 @@
 import npuscope
 trace = npuscope.read("kernel_details.csv")
 trace.select(kernel="MatMul").write("matmuls.pftrace")
+answer = npuscope.judge("layer.py")
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from npuscope.errors import NpuscopeError
 
 if TYPE_CHECKING:
+    from npuscope.study.judge import judge
     from npuscope.trace import Meta, Trace, read
 
 __version__ = "0.1.0"
-__all__ = ["Meta", "NpuscopeError", "Trace", "read"]
+__all__ = ["Meta", "NpuscopeError", "Trace", "judge", "read"]
 
 
 def __getattr__(name: str) -> Any:
     """Tables and readers load when first used, so that `npuscope --help` stays instant."""
     if name in ("Meta", "Trace", "read"):
         return getattr(import_module("npuscope.trace"), name)
+    if name == "judge":
+        return import_module("npuscope.study.judge").judge
     raise AttributeError(f"module 'npuscope' has no attribute {name!r}")

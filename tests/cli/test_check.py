@@ -76,7 +76,7 @@ def test_the_contract_for_programs() -> None:
     assert {name: stale[name] for name in ("severity", "file", "line", "scope", "count", "kernel")} == {
         "severity": "hint", "file": "layer.py", "line": 1, "scope": "Module level", "count": 1, "kernel": "",
     }  # fmt: skip
-    assert set(stale["cost"]) == {"bytes", "flops", "tasks", "waits", "microseconds_estimate"}
+    assert set(stale["cost"]) == {"bytes", "flops", "tasks", "waits"}
     assert {"message", "fix", "change"} <= set(stale)
     assert {"program": 0, "kernel": "wide", "space": "Vec", "used": 262144, "limit": 188416} in told["memory"]
     (race,) = told["races"]

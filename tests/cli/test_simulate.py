@@ -80,8 +80,8 @@ def test_what_a_layer_costs_is_printed_with_its_bound_and_the_report() -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()[:2]
     assert "decode_layers on ascend910b2, simulated:" in first
-    assert re.search(r": [\d.,]+ µs \(80 %: [\d.,]+ to [\d.,]+\), ", first)
-    assert "published times that were predicted like this, 80 % lie in such an interval" in done.stdout
+    assert re.search(r": [\d.,]+ µs \(80%: [\d.,]+ to [\d.,]+\), ", first)
+    assert "published times that were predicted like this, 80% lie in such an interval" in done.stdout
     assert "blocks" in first
     assert re.search(r"\d % of the time", second)  # the verdict
     assert "-bound" not in done.stdout  # and no other
@@ -157,7 +157,7 @@ def test_settings_are_options_constants_and_variables(two: Path) -> None:
     assert told(two, "--set", "TWICE=0")["tasks"] == 16
     assert isinstance(simulate(two, "--layers", 2).exception, BadInput)
     unknown = simulate(two, "--set", "TILES=32").exception
-    assert "no option, top-level constant or environment variable TILES" in str(unknown)
+    assert "no option, constant, field or environment variable TILES" in str(unknown)
     assert "TILE" in str(unknown)
     assert "--layers" in str(unknown)
     assert "no option" in str(simulate(GEMM, "--layers", 2).exception)

@@ -13,6 +13,7 @@ from npuscope.check.findings import Finding, Waste
 from npuscope.device.chip import load
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX
+from npuscope.simulate.priced import prices_of
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.simulate.whatif import COSTS, THREADS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, without
@@ -135,7 +136,7 @@ def test_false_waits_are_taken_away_and_true_ones_kept(base: Simulated) -> None:
 
 
 def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
-    gains = whatif_each(base, [finding("long", "rounding-mode"), finding("nobody", tasks=3)])
+    gains = whatif_each(base, prices_of(base, [finding("long", "rounding-mode"), finding("nobody", tasks=3)]))
     assert gains.not_expressed == (
         ("rounding-mode layer.py:9 long", NO_PRICE),
         ("many-tasks layer.py:9 nobody", NO_PRICE),
@@ -144,7 +145,7 @@ def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
 
 def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
     told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
-    gains = whatif_each(base, told)
+    gains = whatif_each(base, prices_of(base, told, halves=True))
     tried = [gain for gain in gains.gains if gain.kind == "finding"]
     assert len(tried) + len(gains.not_expressed) == len(told)
     assert any(gain.what.startswith("false-serialisation layer.py") for gain in tried), told
@@ -168,4 +169,4 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     # a block takes as long as both did, less what passed through GM
     product, total = (base.prepared.job.run[base.prepared.job.block_class[n], 0] for n in (0, 1))
     assert 0.5 * (product + total) < job.run[job.block_class[0], 0] < product + total
-    assert whatif_each(base, [halves]).gains[0].nothing_ns < base.wall_ns
+    assert whatif_each(base, prices_of(base, [halves])).gains[0].nothing_ns < base.wall_ns

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
-from npuscope.study.variants import Variant, outcome, outcomes
+from npuscope.study.variant import Variant
+from npuscope.study.variants import outcome, outcomes
 
 # Twelve variants that each take a while to record; each leaves a line in a file when it is.
 PROGRAM = """import os

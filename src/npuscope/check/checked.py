@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.check.findings import SEVERITIES, Finding, Severity
 from npuscope.check.memory.usage import usages
 from npuscope.check.races import Race, races
@@ -63,6 +64,11 @@ class Checked:
     errors: tuple[Finding, ...]
     ignored: int = 0
     replayed: Replayed | None = None
+    diagnosis: Diagnosis | None = None  # of the program simulated as it is, where findings are priced
+    unpriced: str = ""  # why they are not
+
+
+Pricing = Callable[[Program, Checked], Checked]
 
 
 def rules_of(options: CheckOptions) -> tuple[Rule, ...]:
@@ -71,11 +77,17 @@ def rules_of(options: CheckOptions) -> tuple[Rule, ...]:
 
 
 def check_all(
-    file: str, argv: Sequence[str], device: Device, options: CheckOptions = CheckOptions(), number: int | None = None
+    file: str,
+    argv: Sequence[str],
+    device: Device,
+    options: CheckOptions = CheckOptions(),
+    number: int | None = None,
+    price: Pricing | None = None,
 ) -> tuple[Checked, ...]:
     """Runs a script and checks each program it ran, or the one with this number.
 
-    A program that ran several times with the same result is told once.
+    A program that ran several times with the same result is told once. `price` says what findings are worth: a
+    simulation's business, which stands below checks.
     """
     run = run_script(file, argv, options.mode)
     recordings = run.recordings
@@ -84,6 +96,8 @@ def check_all(
     found = {n: check(programs[n], options) for n in wanted if recordings[n].tasks}
     if not found:
         raise NpuscopeError("no tile program ran, so there is nothing to check", path=file)
+    if price is not None:
+        found = {n: price(programs[n], one) for n, one in found.items()}
     if options.replay:
         sought = [found[n].races if n in found else () for n in range(len(recordings))]
         replayed = replay_races(file, argv, sought, device, options.seed)

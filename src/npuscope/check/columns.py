@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, Form, percent
+from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory.usage import Usage
@@ -15,6 +15,7 @@ from npuscope.check.run import RankedFinding
 from npuscope.lower.program import Program
 from npuscope.tile.record.model import Site
 
+NOTHING_NS = 10  # a simulated difference below this is none
 BAR = 20  # characters of a full memory
 PARAGRAPH = "a finding is told as a paragraph, not as a row"
 PROGRAM = Column("program", COUNT, "which of the file's programs, counted from 0", only="a heading tells it")
@@ -24,17 +25,25 @@ NAMED_FILE = replace(TEXT, show=lambda value: str(value).rpartition("/")[2])
 def _cost(value: object) -> str:
     if not isinstance(value, dict):
         return str(value)
-    cost = Waste(*(value[name] for name in ("bytes", "flops", "tasks", "waits")))
-    return cost_text(cost, value.get("microseconds_estimate", 0.0) / 1e6)
+    return cost_text(Waste(*(value[name] for name in ("bytes", "flops", "tasks", "waits"))))
 
 
-def cost_text(cost: Waste, seconds: float) -> str:
-    """A cost in the units it has, with the estimate that ranks it."""
+def cost_text(cost: Waste) -> str:
+    """A cost in the units it has."""
     parts = [f"{amount(cost.bytes)}B of GM traffic"] if cost.bytes else []
     parts += [f"{amount(cost.flops)}FLOP"] if cost.flops else []
     parts += [f"{cost.tasks:,} task{'' if cost.tasks == 1 else 's'}"] if cost.tasks else []
     parts += [f"{cost.waits:,} task{'' if cost.waits == 1 else 's'} waiting"] if cost.waits else []
-    return ", ".join([*parts, f"about {about(seconds)}"]) if parts else ""
+    return ", ".join(parts)
+
+
+def saving_text(saves_ns: int | None) -> str:
+    """What a simulation without the finding says; nothing where there was none."""
+    if saves_ns is None:
+        return ""
+    if abs(saves_ns) < NOTHING_NS:
+        return "without it the simulated time stays the same"
+    return f"without it the simulated time is {duration(abs(saves_ns))} {'shorter' if saves_ns > 0 else 'longer'}"
 
 
 def amount(number: int) -> str:
@@ -45,12 +54,6 @@ def amount(number: int) -> str:
             return f"{value:.3g} {prefix}"
         value /= 1000
     return f"{value:,.4g} T"
-
-
-def about(seconds: float) -> str:
-    """Microseconds of an estimate, and they look like one."""
-    micro = seconds * 1e6
-    return f"{micro:,.0f} µs" if micro >= 100 else f"{micro:.3g} µs"
 
 
 ERRORS = Columns(
@@ -66,7 +69,7 @@ ERRORS = Columns(
         Column(
             "cost",
             Form("text", "object", _cost, right=False),
-            "`bytes`, `flops`, `tasks`, `waits` over the run; of findings `microseconds_estimate`, for ranking",
+            "`bytes`, `flops`, `tasks`, `waits` over the run",
         ),
         Column("kernel", TEXT, 'the kernel, "" where it is about the source', only=PARAGRAPH),
         Column("fix", TEXT, "what to do", only=PARAGRAPH),
@@ -75,8 +78,11 @@ ERRORS = Columns(
         Column("also", replace(LIST, json="list of objects"), "other places: `file`, `line`", only=PARAGRAPH),
     ),
 )
-FINDINGS = replace(ERRORS, place="check.findings", about="A warning or a hint, the costliest first.").plus(
-    Column("scope", TEXT, "the part of the source it belongs to", only="a heading tells it")
+FINDINGS = replace(ERRORS, place="check.findings", about="A warning or a hint, the one that saves most first.").plus(
+    Column("scope", TEXT, "the part of the source it belongs to", only="a heading tells it"),
+    Column(
+        "saves_ns", TIME, "what the simulated time is shorter without it; null where that was not tried", title="saves"
+    ),
 )
 
 
@@ -87,8 +93,7 @@ def error_row(finding: Finding, program: int = 0) -> dict[str, object]:
 
 
 def found_row(one: RankedFinding, program: int = 0) -> dict[str, object]:
-    cost = {**asdict(one.finding.waste), "microseconds_estimate": round(one.seconds * 1e6, 3)}
-    return {**error_row(one.finding, program), "cost": cost, "scope": one.section.title}
+    return {**error_row(one.finding, program), "scope": one.section.title, "saves_ns": one.saves_ns}
 
 
 def table_of(columns: Columns, rows: Iterable[dict[str, object]]) -> Table:
@@ -117,10 +122,10 @@ MEMORY = Columns(
         Column("kernel", TEXT, "a mixed kernel is two functions, `_aic` and `_aiv`", title="function"),
         Column("launched_as", TEXT, "the kernel's own name", only="the function's name has it"),
         Column("space", TEXT, "Mat, Left, Right, Acc or Vec"),
-        Column("used", ROOM, "in the fullest body"),
-        Column("limit", ROOM, "there are"),
+        Column("used", ROOM, "in the fullest body", scale="room"),
+        Column("limit", ROOM, "there are", scale="room"),
         Column("share", Form("share", "number, share of 1", _filled, right=False), "used, of the limit"),
-        Column("ring", ROOM, "at the head, for the ring between the cores; part of `used`", wide=True),
+        Column("ring", ROOM, "at the head, for the ring between the cores; part of `used`", scale="room", wide=True),
         Column("fits", Form("fits", "bool", _fits, right=False), "whether it does"),
         Column("buffers", replace(LIST, json="list"), "with `--kernel`: its tiles", only="a table of its own"),
     ),

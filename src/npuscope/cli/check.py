@@ -53,6 +53,10 @@ def command(
         bool, typer.Option("--values/--shapes", help="Compute, where values decide what runs, or only record shapes.")
     ] = False,
     ring_slots: RingSlots = None,
+    price: Annotated[
+        bool,
+        typer.Option("--price/--no-price", help="Simulate the program without each finding, or name no times."),
+    ] = True,
     everything: Annotated[bool, typer.Option("--all", help="Every finding, not the costliest of each scope.")] = False,
     markdown: Annotated[str | None, typer.Option("--markdown", help="Also write a review in Markdown here.")] = None,
     sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
@@ -62,16 +66,20 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
+    import sys
+
     from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.garbage import collected_rarely
     from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.paint import paint_for
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
     from npuscope.report.check_text import check_text, rules_text
     from npuscope.report.rules_page import rule_text
+    from npuscope.simulate.worth import left_out, priced
 
     options = CheckOptions(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,
@@ -89,7 +97,7 @@ def command(
     check_outputs([file], markdown, sarif)
     chip = chip_to_lower_for(device)
     with progress_bar(), collected_rarely():
-        checks = check_all(file, arguments or [], chip, options, program)
+        checks = check_all(file, arguments or [], chip, options, program, priced if price else left_out)
         written = write_reports(
             {
                 markdown: lambda: check_markdown(file, chip.name, checks, reproduce()),
@@ -99,6 +107,6 @@ def command(
     if json:
         print_json(check_dict(file, chip.name, checks))
     else:
-        print_text(check_text(file, chip.name, checks, everything), written)
+        print_text(check_text(file, chip.name, checks, everything, paint_for(sys.stdout)), written)
     if reaches(checks, level.value):
         raise typer.Exit(1)

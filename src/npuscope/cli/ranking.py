@@ -23,7 +23,7 @@ from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from npuscope.report.document import Part
-    from npuscope.study.variants import Variant
+    from npuscope.study.variant import Variant
 
 AFTER = "npuscope.after"
 MOST = 100_000  # variants
@@ -81,7 +81,8 @@ def command(
     from npuscope.report.rank import why as why_it_wins
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.results import variant_rows
-    from npuscope.study.variants import Footing, Variant, outcomes, ranked, simulated
+    from npuscope.study.variant import Footing, Variant
+    from npuscope.study.variants import outcomes, ranked, simulated
 
     chip = chip_to_time(device)
     argv = tuple(context.meta.get(AFTER, ()))

@@ -74,12 +74,12 @@ def command(
     from npuscope.errors import NpuscopeError
     from npuscope.lab.document import document, page
     from npuscope.lab.panels import panels_of
-    from npuscope.lab.runs import run_of
+    from npuscope.lab.runs import report_document, run_of
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import Anchored, sections
     from npuscope.report.pipes import pipes as pipes_report
     from npuscope.report.pipes import pipes_dict
-    from npuscope.report.simulate import Told, diagnosed, refused, refused_dict, simulate_dict, wall_dict
+    from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
     from npuscope.simulate.anchor.prediction import predict
     from npuscope.simulate.diagnosis import diagnosis_of
@@ -116,9 +116,9 @@ def command(
             if out is not None:
                 block.trace().write(out, target)
             found = block_diagnosis(block)
-            run = partial(run_of, f"{file}: {pipes}", diagnosis=found)
+            name = f"{file}: {pipes}"
             written = write_reports(
-                {html: lambda: page(document(f"{file}: {pipes}", [run(diagnosed(explain(block.trace()), found))]))}
+                {html: lambda: page(report_document(name, explain(block.trace(), diagnosis=found)))}
             )
             if json:
                 print_json(pipes_dict(file, block, found))
@@ -138,7 +138,7 @@ def command(
         cores = 3 * simulated.prepared.machine.clusters
 
         def explained_run() -> Explanation:
-            return diagnosed(explain(simulated.trace, cores=cores), diagnosis)
+            return explain(simulated.trace, cores=cores, diagnosis=diagnosis)
 
         explained = explained_run() if report and not json else None
         told = Told(file, simulated, diagnosis, explained, anchored)
@@ -146,7 +146,7 @@ def command(
             simulated.trace.write(out, target)
         first = sections(anchored) if anchored else []
         wall = wall_dict(simulated, anchored)
-        run = partial(run_of, file, simulated=simulated, wall=wall, first=first, diagnosis=diagnosis)
+        run = partial(run_of, file, simulated=simulated, wall=wall, first=first)
 
         def run_page() -> str:
             why = explained or explained_run()

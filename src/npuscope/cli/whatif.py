@@ -84,12 +84,16 @@ def command(
                 told, text = {**told, "against": versus.as_dict()}, f"{text}\n{versus_told(versus)}"
         elif is_program:
             from npuscope.check.checked import CheckOptions, check
+            from npuscope.simulate.diagnosis import diagnosis_of
+            from npuscope.simulate.priced import prices_of
             from npuscope.simulate.whatif import whatif_each as simulated_each
 
             base = _simulated(path, arguments, setting, device, program)
             found = check(base.prepared.program, CheckOptions(races=False)).findings
-            gains = simulated_each(base, [one.finding for one in found])
-            told, text = gains_dict(gains, base.bound.name), as_text(report(gains, base.bound.name))
+            prices = prices_of(base, [one.finding for one in found], halves=True)
+            gains, diagnosis = simulated_each(base, prices), diagnosis_of(base, prices)
+            limit = base.bound.name
+            told, text = gains_dict(gains, limit, diagnosis), as_text(report(gains, limit, diagnosis))
         else:
             unchanged, gains = whatif_each(chosen(read(path), rank))
             told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))

@@ -30,12 +30,13 @@ from npuscope.report.simulate import wall_dict
 from npuscope.simulate.programs import chip_to_time, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.study.knobs import knobs_in
+from npuscope.surroundings import Surroundings
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
 from npuscope.tile.script.run import run_script
-from npuscope.tile.script.surroundings import Surroundings, heard
+from npuscope.tile.script.surroundings import heard
 from npuscope.trace.core import Trace
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
@@ -29,11 +28,9 @@ def run_of(
     colours: Mapping[str, int] | None = None,
     first: Sequence[Section] = (),
     panels: Mapping[str, Payload] | None = None,
-    diagnosis: Diagnosis | None = None,
 ) -> Run:
     """`wall` is an estimate as a dict where the run is predicted; `told` a few words below the name; `colours` gives
-    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads;
-    `diagnosis` is one that knows more than the trace tells, as a simulation's does."""
+    kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads."""
     work = explained.work
     counted = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
     return {
@@ -42,7 +39,7 @@ def run_of(
         "told": f"{told}; {counted}" if told else counted,
         "measured": simulated is None,
         "wall": work.wall if wall is None else wall,
-        "diagnosis": (diagnosis or explained.diagnosis).as_dict(),
+        "diagnosis": explained.diagnosis.as_dict(),
         "timeline": timeline(explained, colours or kernel_places([explained]), simulated),
         "panels": {"overview": overview(explained, first), **(panels or {})},
     }

@@ -16,6 +16,8 @@ def check_dict(file: str, device: str, checks: Sequence[Checked]) -> dict[str, o
         "file": file,
         "device": device,
         "programs": [checked.program for checked in checks],
+        "diagnoses": [None if one.diagnosis is None else one.diagnosis.as_dict() for one in checks],
+        "unpriced": [one.unpriced for one in checks],
         "findings": table_of(FINDINGS, (found_row(one, n) for n, checked in told for one in checked.findings)).rows(),
         "memory": [{"program": n, **asdict(line)} for n, checked in told for line in checked.memory],
         "races": [{"program": n, **race.as_dict()} for n, checked in told for race in checked.races],

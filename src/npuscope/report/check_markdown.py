@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from npuscope.analysis.forms import sentence_start
 from npuscope.check.checked import Checked
-from npuscope.check.columns import FINDINGS, cost_text, found_row, table_of
+from npuscope.check.columns import FINDINGS, cost_text, found_row, saving_text, table_of
 from npuscope.check.findings import Finding
 from npuscope.check.rules import all_rules
 from npuscope.check.rules.race import race_finding
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import MODULE_LEVEL, Section
-from npuscope.report.check_text import by_section, counts, shown_path
+from npuscope.report.check_text import ALONE, by_section, counts, diagnosis_lines, shown_path
 from npuscope.report.document import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
 from npuscope.tile.record.names import short_name
 
@@ -32,12 +33,14 @@ def check_markdown(file: str, device: str, checks: Sequence[Checked], command: s
 
 
 def _program(checked: Checked) -> Iterator[Part]:
+    for line in diagnosis_lines(checked):
+        yield Say(line)
     if checked.errors:
         yield Heading("Errors")
-        yield _bullets((finding, 0.0) for finding in checked.errors)
+        yield _bullets((finding, None) for finding in checked.errors)
     if checked.races:
         yield Heading("Races")
-        yield _bullets((race_finding(race), 0.0) for race in checked.races)
+        yield _bullets((race_finding(race), None) for race in checked.races)
     inside = [one for one in checked.findings if not one.crosses]
     files = Counter(one.section.file for one in inside)
 
@@ -51,29 +54,30 @@ def _program(checked: Checked) -> Iterator[Part]:
         for title, ones in (("Performance", _about(found, False)), ("Code quality", _about(found, True))):
             if ones:
                 yield Say(title, strong=True)
-                yield _bullets((one.finding, one.seconds) for one in ones)
+                yield _bullets((one.finding, one.saves_ns) for one in ones)
     if across := [one for one in checked.findings if one.crosses]:
         yield Heading("Across scopes")
-        yield _bullets((one.finding, one.seconds) for one in across)
+        yield _bullets((one.finding, one.saves_ns) for one in across)
     if costly := [one for one in checked.findings if one.seconds]:
         yield Heading("What it costs")
         yield Rows(table_of(FINDINGS, map(found_row, costly)), markdown=ROWS)
-        yield Say("Estimates rank findings by the chip's peak rates; they do not overlap costs as a run would.")
+        yield Say(ALONE if checked.diagnosis is not None else "Not priced: they are ranked by bytes, FLOPs and tasks.")
 
 
 def _about(found: Iterable[RankedFinding], quality: bool) -> list[RankedFinding]:
     return [one for one in found if (one.finding.id in QUALITY) is quality]
 
 
-def _bullets(found: Iterable[tuple[Finding, float]]) -> Part:
-    return Marked("\n".join(f"- {_bullet(finding, seconds)}" for finding, seconds in found))
+def _bullets(found: Iterable[tuple[Finding, int | None]]) -> Part:
+    return Marked("\n".join(f"- {_bullet(finding, saves_ns)}" for finding, saves_ns in found))
 
 
-def _bullet(finding: Finding, seconds: float) -> str:
-    cost = cost_text(finding.waste, seconds)
+def _bullet(finding: Finding, saves_ns: int | None) -> str:
+    cost, saving = cost_text(finding.waste), saving_text(saves_ns)
     lines = [
         f"**{finding.id}** ({finding.severity}, {_place(finding)}): {marked_down(finding.message)}."
         + (f" Costs {cost}." if cost else "")
+        + (f" {sentence_start(saving)}." if saving else "")
         + f" {marked_down(finding.fix)}"
     ]
     if finding.also:

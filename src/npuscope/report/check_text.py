@@ -5,30 +5,44 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from npuscope.analysis.forms import printable
+from npuscope.analysis.forms import duration, printable, sentence_start
 from npuscope.analysis.table import aligned
 from npuscope.check.checked import Checked
-from npuscope.check.columns import about, cost_text
+from npuscope.check.columns import cost_text, saving_text
 from npuscope.check.findings import SEVERITIES, Finding
 from npuscope.check.races.model import ChangedOutput, Race
 from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
+from npuscope.paint import Paint, plain
 from npuscope.report.counted import many
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope
+ALONE = "What a finding saves is simulated without it, each alone: savings do not add up."
 
 
-def check_text(file: str, device: str, checks: Sequence[Checked], everything: bool = False) -> str:
-    """All programs of a file, one after the other, and a closing line with counts."""
-    lines: list[str] = []
+def check_text(
+    file: str, device: str, checks: Sequence[Checked], everything: bool = False, paint: Paint = plain
+) -> str:
+    """The answer, then all programs of a file, one after the other, and a closing line with counts."""
+    lines: list[str] = [verdict(checks, paint)]
     for number, checked in enumerate(checks):
         name = f" program {number}," if len(checks) > 1 else ""
         lines += [f"{printable(file)}:{name} {printable(short_name(checked.program))} on {device}"]
+        lines += diagnosis_lines(checked)
         lines += [line for part in _parts(checked, everything) for line in ("", *part)] + [""]
     return "\n".join([*lines, counts(checks)])
+
+
+def verdict(checks: Sequence[Checked], paint: Paint = plain) -> str:
+    """Whether it can run as it is, in a line."""
+    if any(checked.errors for checked in checks):
+        return paint(f"Will not work as it is: {counts(checks)}", "error")
+    if any(checked.races for checked in checks):
+        return paint(f"Fits on chip, and is not safe: tasks race ({counts(checks)})", "error")
+    return paint(f"Fits on chip and is safe to schedule: {counts(checks)}", "headline")
 
 
 def counts(checks: Sequence[Checked]) -> str:
@@ -40,6 +54,14 @@ def counts(checks: Sequence[Checked]) -> str:
     if silenced:
         told.append(f"{silenced} ignored by comments")
     return ", ".join(told) or "nothing found"
+
+
+def diagnosis_lines(checked: Checked) -> list[str]:
+    """How long the program takes, simulated, and what bounds it; or why findings have no price."""
+    if checked.diagnosis is None:
+        return [f"{sentence_start(checked.unpriced)}."] if checked.unpriced else []
+    wall = duration(checked.diagnosis.wall_ns)
+    return [f"Simulated: {wall}. {checked.diagnosis.verdict.sentence}", *([ALONE] if checked.findings else [])]
 
 
 def by_section(found: Iterable[RankedFinding]) -> dict[Section, list[RankedFinding]]:
@@ -60,11 +82,10 @@ def _parts(checked: Checked, everything: bool) -> Iterable[list[str]]:
         yield ["races", *(line for race in checked.races for line in race_lines(race))]
     if checked.replayed is not None:
         yield replay_lines(checked.replayed)
-    sections = by_section(checked.findings)
-    for section, found in sorted(sections.items(), key=lambda item: -sum(one.seconds for one in item[1])):
+    for section, found in by_section(checked.findings).items():  # in the order of the first of each
         shown = found if everything else [one for n, one in enumerate(found) if n < TOP or _must_be_seen(one)]
         lines = [_heading(section, found)]
-        lines += [line for one in shown for line in finding_lines(one.finding, one.seconds)]
+        lines += [line for one in shown for line in finding_lines(one.finding, one.saves_ns)]
         if len(found) > len(shown):
             lines.append(f"  … and {len(found) - len(shown)} more here; --all shows them")
         yield lines
@@ -76,19 +97,19 @@ def _must_be_seen(one: RankedFinding) -> bool:
 
 
 def _heading(section: Section, found: Sequence[RankedFinding]) -> str:
-    total = sum(one.seconds for one in found)
-    cost = f", together about {about(total)}" if total else ""
     place = f"{printable(shown_path(section.file))}{lines_of(section)}"
-    return f"{printable(section.title)} ({place}): {many(len(found), 'finding')}{cost}"
+    return f"{printable(section.title)} ({place}): {many(len(found), 'finding')}"
 
 
-def finding_lines(finding: Finding, seconds: float = 0.0) -> list[str]:
+def finding_lines(finding: Finding, saves_ns: int | None = None) -> list[str]:
     """A finding with its place, cost and fix."""
     place = f"{shown_path(finding.file)}:{finding.line}"
     lines = [f"  {printable(place)}: {finding.severity}: {printable(finding.message)} [{finding.id}]"]
-    if cost := cost_text(finding.waste, seconds):
+    if cost := cost_text(finding.waste):
         times = f"; met {finding.count:,} times" if finding.count > 1 else ""
         lines.append(f"      costs {cost}{times}")
+    if saving := saving_text(saves_ns):
+        lines.append(f"      {saving}")
     lines.append(f"      fix: {printable(finding.fix)}")
     if finding.change:
         lines.append(f"      + {printable(finding.change)}")

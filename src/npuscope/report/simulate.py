@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from npuscope.analysis.busy_idle import busy_of
@@ -109,12 +109,7 @@ def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
 
 def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
     """The wall with its interval."""
-    return estimate_told(_wall(simulated, anchored).times(1e-3), "µs")
-
-
-def diagnosed(explained: Explanation, diagnosis: Diagnosis) -> Explanation:
-    """An explained simulation with what the simulator knows of its causes."""
-    return replace(explained, diagnosis=diagnosis)
+    return estimate_told(_wall(simulated, anchored))
 
 
 def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:

@@ -36,17 +36,23 @@ RUNTIME = ("scheduler_threads",)
 def chip_to_time(name: str) -> Device:
     """A device by name or file, refused where its file has no costs of instructions and of the scheduler."""
     device = chip_to_lower_for(name)
-    lacking = [f"timing.{name}" for name in TIMING if name not in device.timing]
-    lacking += [f"core.{name}" for name in CORE if name not in device.core]
-    lacking += [f"runtime.{name}" for name in RUNTIME if name not in device.runtime]
-    if lacking:
+    if lacking := lacking_times(device):
         able = [known for known in names() if load(known).timing]
-        what = ", ".join(lacking) if device.timing else "[timing]"
         raise NpuscopeError(
-            f"the file of {device.name} has no {what}, so nothing can be simulated on it",
+            f"the file of {device.name} has no {lacking}, so nothing can be simulated on it",
             remedy=f"Take one of {', '.join(able)}, or let the file inherit from one.",
         )
     return device
+
+
+def lacking_times(device: Device) -> str:
+    """The constants that a simulation needs and the device's file has not, in words; empty where it has all."""
+    if not device.timing:
+        return "[timing]"
+    lacking = [f"timing.{name}" for name in TIMING if name not in device.timing]
+    lacking += [f"core.{name}" for name in CORE if name not in device.core]
+    lacking += [f"runtime.{name}" for name in RUNTIME if name not in device.runtime]
+    return ", ".join(lacking)
 
 
 class Refused(BadInput):

@@ -6,19 +6,16 @@ finding is taken away: `without_finding`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import GAINS, Gain, Gains, ranked
 from npuscope.analysis.table import Column, Table
-from npuscope.check.findings import Finding
 from npuscope.simulate.change_job import scaled
 from npuscope.simulate.chip.job import Job, Machine
 from npuscope.simulate.estimate_forms import COMPARED
-from npuscope.simulate.priced import prices_of
+from npuscope.simulate.priced import Prices
 from npuscope.simulate.run import Simulated, run
 from npuscope.simulate.uncertainty import against
 from npuscope.simulate.without_finding import Owners
@@ -28,9 +25,9 @@ SIMULATED = GAINS.plus(
     Column(
         "against",
         COMPARED,
-        "of a program: the run at nothing against the run as it is; where 80 % of measured ratios lie, and the "
+        "of a program: the run at nothing against the run as it is; where 80% of measured ratios lie, and the "
         "probability that it is faster",
-        title="80 %, faster",
+        title="80%, faster",
     )
 )
 THREADS = "all of the scheduler's threads"
@@ -51,8 +48,8 @@ def likely_gains(gains: Gains, bound: str) -> Table:
     return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
 
 
-def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
-    """Every change alone."""
+def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
+    """Every change alone, and every finding that was priced."""
     prepared = base.prepared
     job, machine = prepared.job, prepared.machine
     owner = Owners(prepared)
@@ -72,12 +69,20 @@ def whatif_each(base: Simulated, findings: Sequence[Finding] = ()) -> Gains:
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
     gains.append(Gain("scheduler", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
-    gains.append(Gain("scheduler", "all of the scheduler", "dispatch, FIN, pickup and submit", half, nothing))
+    gains.append(
+        Gain(
+            "scheduler",
+            "all of the scheduler",
+            "submitting, handing out, starting and noticing the end of tasks",
+            half,
+            nothing,
+        )
+    )
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
     gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
     gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
-    for price in prices_of(base, findings, halves=True).each:
+    for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))
         else:

@@ -1,30 +1,20 @@
-"""What came of variants, kept in a file of JSON lines that only ever grows, so that nothing is simulated twice.
-
-One command at a time writes to a file. What is not such a file is refused and left as it is; only a last line of ours
-that an interrupt cut off is taken out.
-"""
+"""What came of variants: a row of a ranking each, and a line of a file that keeps them."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
-import msgspec
 import polars as pl
 
 from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
 from npuscope.analysis.table import Column, Columns, Table
-from npuscope.errors import BadInput, CannotWrite
 from npuscope.simulate.estimate_forms import COMPARED, INTERVAL
 from npuscope.simulate.uncertainty import Against, Estimate, against, time_after, time_estimate
-from npuscope.tile.script.surroundings import Surroundings
-
-OURS = b'{"variant": "'
+from npuscope.study import kept_lines
+from npuscope.surroundings import Surroundings
 
 
 def _fullest(value: object) -> str:
@@ -48,9 +38,9 @@ VARIANTS = Columns(
         Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
         Column("wall_ns", TIME, "simulated wall time"),
         Column("to_first", Form("ratio", "number", _third), "its wall over that of the variant named first"),
-        Column("against_first", COMPARED, "where 80 % of measured ratios lie, and the probability that it is faster",
-               title="80 %, faster"),
-        Column("wall_interval_ns", INTERVAL, "where 80 % of measured walls lie",
+        Column("against_first", COMPARED, "where 80% of measured ratios lie, and the probability that it is faster",
+               title="80%, faster"),
+        Column("wall_interval_ns", INTERVAL, "where 80% of measured walls lie",
                only="the fastest's is told below the table, all are drawn"),
         Column("tasks", COUNT, "submitted"),
         Column("blocks", COUNT, "run"),
@@ -146,75 +136,6 @@ def variant_rows(
     return [{**row, "settings": settings[str(row["variant"])]} for row in told]
 
 
-@contextmanager
-def kept(path: Path | None) -> Iterator[tuple[dict[str, Outcome], Callable[[Outcome], None]]]:
+def kept(path: Path | None) -> AbstractContextManager[tuple[dict[str, Outcome], Callable[[Outcome], None]]]:
     """Outcomes so far by key, and how to add one; without a path nothing is kept."""
-    if path is None:
-        yield {}, lambda one: None
-        return
-    if path.exists() and not path.is_file():
-        raise CannotWrite("is a folder" if path.is_dir() else "is no regular file", path=path)
-    with _refusing(path):
-        file = path.open("a+b")
-    try:
-        with _refusing(path):
-            _lock(file, path)
-            known = _read(file, path)
-
-        def add(one: Outcome) -> None:
-            with _refusing(path):
-                file.write(json.dumps(one.as_dict()).encode() + b"\n")
-                file.flush()
-
-        yield known, add
-    finally:
-        with _refusing(path):  # what could not be written is tried once more
-            file.close()
-
-
-@contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CannotWrite(error.strerror or str(error), path=path, remedy="Name another file for --results.") from error
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        raise CannotWrite(
-            "another rank or sweep is writing to it", path=path, remedy="Wait for it, or name another file."
-        ) from error
-
-
-def _read(file: BinaryIO, path: Path) -> dict[str, Outcome]:
-    file.seek(0)
-    *lines, last = file.read().split(b"\n")
-    found = {}
-    for number, line in enumerate(lines, 1):
-        try:
-            one = msgspec.json.decode(line, type=Outcome)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _not_ours(path, number) from error
-        if not one.is_whole:
-            raise _not_ours(path, number)
-        found[one.key] = one
-    if last:
-        if not (last.startswith(OURS) or OURS.startswith(last)):
-            raise _not_ours(path, len(lines) + 1)
-        file.truncate(sum(map(len, lines)) + len(lines))
-    return found
-
-
-def _not_ours(path: Path, line: int) -> BadInput:
-    remedy = "Name the file that an earlier rank or sweep wrote, or a new one."
-    return BadInput("not a result of rank or sweep", path=path, line=line, remedy=remedy)
+    return kept_lines.kept(path, kept_lines.Kind(Outcome, b'{"variant": "', "rank or sweep"))

@@ -1,82 +1,26 @@
-"""Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed.
-
-A result's key is made of the program's text, its settings, the chip's constants, the sizes of rings that the
-environment asks for, npuscope's own source, and the modules and variables that the program took from around it when it
-ran: what has been simulated is not simulated again, and what has changed is. Not in it: other files that it reads.
-"""
+"""Variants of a program, each simulated on its own: in processes of this machine or on a Ray cluster, and resumed."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-import npuscope
 from npuscope import engine as workers
 from npuscope import progress
 from npuscope.check.memory.usage import usages
-from npuscope.device.listing import listed
 from npuscope.errors import NpuscopeError
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.simulate.anchor.factors import Factors, anchored
+from npuscope.simulate.anchor.factors import anchored
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.run import Simulated, is_compiled, simulate
 from npuscope.study.results import Fullest, Outcome, kept
-from npuscope.tile.record.rings import ring_sizes
+from npuscope.study.variant import Variant
+from npuscope.surroundings import Surroundings
 from npuscope.tile.script.named import UnknownSetting
-from npuscope.tile.script.surroundings import Surroundings, heard
-
-
-@dataclass(frozen=True)
-class Footing:
-    """What a capture gives variants to stand on: its factors, and the anchored run of the program that it is of."""
-
-    factors: Factors
-    wall_ns: int
-    bound: str
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A file with its arguments and settings on a chip; `jitter` is the seed of the noise on its blocks."""
-
-    name: str
-    file: str
-    argv: tuple[str, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    device: str = "ascend910b1"
-    program: int | None = None
-    ring_slots: int | None = None
-    jitter: int | None = None
-    footing: Footing | None = None
-
-    @cached_property
-    def told(self) -> str:
-        """Equal for variants that are told alike; what they take from around them is known when they have run."""
-        own = Path(self.file)
-        rows = [(row.place, row.value) for row in listed(chip_to_time(self.device))]
-        rest = (_npuscope(), self.argv, self.settings, rows, self.program, self.ring_slots, self.jitter, ring_sizes())
-        footing = self.footing and (self.footing.factors.key, self.footing.wall_ns, self.footing.bound)
-        return _hash(own.name, own.read_bytes(), rest, footing)
-
-    def key(self, seen: Surroundings) -> str:
-        """Equal for variants that must come out equal, where these are their surroundings."""
-        return _hash(self.told, seen, seen.fingerprint(Path(self.file).parent))[:24]
-
-
-def _hash(*facts: object) -> str:
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-
-@cache
-def _npuscope() -> str:
-    """npuscope as it is here, be it a checkout between two versions."""
-    own = Path(npuscope.__file__).parent
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(own.rglob("*.py")))).hexdigest()
+from npuscope.tile.script.surroundings import heard
 
 
 def simulated(variant: Variant) -> Simulated:

@@ -51,8 +51,7 @@ def _tail(program: Program, launch: Launch, groups: list[list[int]], parts: int,
     yield RULE.at(
         site,
         f"{parts} {what}s of {short_name(launch.kernel)} on {cores} {kind} take {waves} waves, the last with "
-        f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it, up to about "
-        f"{1e6 * idle * took:.0f} µs{often} (an estimate)",
+        f"{parts - full}: {idle:.0%} of the core time is idle and no other work can fill it{often}",
         f"Cut the work into {full} or {full + cores} equal {what}s, or a number just below a multiple of {cores}.",
         kernel=launch.kernel,
         count=len(groups),

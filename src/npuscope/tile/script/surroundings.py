@@ -1,44 +1,20 @@
-"""What a script takes from around it while it runs: modules of the user's own, and environment variables.
-
-Who keeps a result asks later whether these are still what they were. Not seen: other files that a script reads.
-"""
+"""Watches what a script takes from around it while it runs: modules of the user's own, files, environment variables."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from npuscope.surroundings import EVERY, Surroundings
 from npuscope.tile.record import sites
-
-EVERY = "*"  # as a variable: the script looked through all of them
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """Names only: `fingerprint` tells what they hold now. Modules are files, as seen from the script's folder."""
-
-    modules: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-
-    def fingerprint(self, folder: Path) -> str:
-        """Equal as long as every module and variable holds what it held."""
-        told = hashlib.sha256()
-        for name in self.modules:
-            file = folder / name
-            told.update(f"{name}\0".encode() + (file.read_bytes() if file.is_file() else b"") + b"\0")
-        every = sorted(os.environ.items()) if EVERY in self.variables else ()
-        told.update(repr(([(name, os.environ.get(name)) for name in self.variables], every)).encode())
-        return told.hexdigest()
-
 
 _heard: ContextVar[list[Surroundings] | None] = ContextVar("npuscope_surroundings", default=None)
 
@@ -58,11 +34,12 @@ def heard() -> Iterator[list[Surroundings]]:
 def watched(folder: Path) -> Iterator[set[str]]:
     """Watches a script of this folder; gives the variables that it has asked for so far."""
     before = set(sys.modules)
-    with _variables() as asked, _found_modules() as files:
+    with _variables() as asked, _found_modules() as files, _opened() as read:
         try:
             yield asked
         finally:
             files |= set(own_modules(before).values())  # also those that somebody else's finder found
+            files |= {file for file in read if not file.startswith(_SYSTEM) and not file.endswith(".pyc")}
             own = {os.path.relpath(file, folder) for file in files if sites.is_users(file) and Path(file).is_file()}
             heard_by = _heard.get()
             if heard_by is not None:
@@ -111,6 +88,37 @@ def _found_modules() -> Iterator[set[str]]:
         yield files
     finally:
         sys.meta_path.remove(Noting)
+
+
+_opened_now: ContextVar[set[str] | None] = ContextVar("npuscope_opened", default=None)
+_SYSTEM = ("/proc/", "/sys/", "/dev/")
+
+
+def _hear(event: str, details: tuple[Any, ...]) -> None:
+    """Python tells of every file that is opened; those that are only written decide nothing."""
+    if event != "open" or (files := _opened_now.get()) is None:
+        return
+    file, mode, flags = details
+    if isinstance(file, str) and not (flags & os.O_WRONLY) and (mode is None or "r" in mode):
+        files.add(os.path.abspath(file))
+
+
+@cache
+def _listen() -> None:
+    """Once for the process: such a hook cannot be taken out again."""
+    sys.addaudithook(_hear)
+
+
+@contextmanager
+def _opened() -> Iterator[set[str]]:
+    """Files that are opened to be read, by whatever."""
+    _listen()
+    files: set[str] = set()
+    token = _opened_now.set(files)
+    try:
+        yield files
+    finally:
+        _opened_now.reset(token)
 
 
 def own_modules(before: set[str]) -> dict[str, str]:

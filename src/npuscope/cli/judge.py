@@ -1,0 +1,114 @@
+"""Judge tile programs: do they run, are they right, do they compile, are they safe, how fast are they and why.
+
+Examples:
+
+  npuscope judge layer.py
+
+  npuscope judge candidates/*.py --json --budget 4096 --seconds 60   (small answers for agents and tuners)
+
+  npuscope judge new.py --baseline old.py --md comment.md -- --max-seq 4096   (a comment for a pull request)
+
+  npuscope judge candidates/*.py --results judged.jsonl   (again: only what is missing)
+
+Each candidate runs in a process of its own with a limit of time and memory: one that loops, crashes, exits or eats
+memory costs its own answer. Exit code 0: all are good. 1: one is not (with --fail-slower also one that is slower than
+the baseline). 2: the command cannot be carried out, as where there is no such file. docs/judge.md has the verdicts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import (
+    DeviceName,
+    JsonFlag,
+    MdFile,
+    ProgramNumber,
+    RingSlots,
+    SetOption,
+    print_json,
+    print_text,
+)
+from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.ranking import AFTER, Command
+
+__all__ = ["Command", "command"]
+
+
+def command(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(help="Tile programs: Python files.", metavar="FILE...")],
+    baseline: Annotated[str | None, typer.Option(help="Compare each with this program.")] = None,
+    setting: SetOption = None,
+    device: DeviceName = "ascend910b1",
+    program: ProgramNumber = None,
+    ring_slots: RingSlots = None,
+    golden: Annotated[
+        bool, typer.Option("--golden/--no-golden", help="Also compute, and compare with the program's golden.")
+    ] = True,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Longest time of each run of a candidate.")] = 120.0,
+    memory: Annotated[float, typer.Option(min=0.01, help="Most memory of a candidate, in GiB.")] = 4.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Candidates at a time; all cores unless given.")] = None,
+    engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
+    results: Annotated[
+        str | None, typer.Option(help="Keep answers here (JSON lines); those that stand there are not run.")
+    ] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Take answers of earlier runs where nothing has changed.")
+    ] = True,
+    budget: Annotated[
+        int | None, typer.Option(min=512, help="Most bytes of an answer in JSON; `cut` says what was left out.")
+    ] = None,
+    fail_slower: Annotated[
+        bool, typer.Option("--fail-slower", help="Exit 1 also where one is surely slower than the baseline.")
+    ] = False,
+    md: MdFile = None,
+    sarif: Annotated[str | None, typer.Option("--sarif", help="Also write SARIF for code review here.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    from pathlib import Path
+
+    from npuscope.cli.output import check_outputs, settings_of
+    from npuscope.engine import ENGINES
+    from npuscope.errors import BadInput, NpuscopeError
+    from npuscope.study.job_limits import GIB, Limits
+    from npuscope.study.judge import How, judge_all
+    from npuscope.study.variant import Variant
+
+    if fail_slower and baseline is None:
+        raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")
+    if engine not in ENGINES:
+        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(ENGINES)}.")
+    every = [*files, *([baseline] if baseline is not None else [])]
+    for file in every:
+        if not Path(file).is_file():
+            raise BadInput("no such file" if not Path(file).exists() else "not a Python file", path=file)
+    check_outputs(every, results, md, sarif)
+    alike = (
+        tuple(context.meta.get(AFTER, ())), tuple(settings_of(setting or []).items()), device, program, ring_slots,
+    )  # fmt: skip
+    variants = [Variant(file, str(Path(file).resolve()), *alike) for file in every]
+    base = None if baseline is None else variants.pop()
+    limits = Limits(seconds, round(memory * GIB))
+    how = How(golden, limits, cache, None if results is None else Path(results), engine, jobs)
+    with progress_bar():
+        answers = judge_all(variants, base, how)
+    written = []
+    if md is not None or sarif is not None:
+        from npuscope.cli.output import write_reports
+        from npuscope.report.judge import judge_markdown, judge_sarif
+
+        paths = [variant.file for variant in variants]
+        written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
+    good = sum(answer.is_good for answer in answers)
+    if json:
+        print_json({"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]})
+    else:
+        from npuscope.report.judge import judge_text
+
+        print_text(judge_text(answers), written)
+    slower = fail_slower and any(one.versus is not None and one.versus.verdict == "slower" for one in answers)
+    if good < len(answers) or slower:
+        raise typer.Exit(1)

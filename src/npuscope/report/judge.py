@@ -1,0 +1,153 @@
+"""What the judge says: a line per candidate for people, Markdown for a pull request, SARIF for code review."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from npuscope.analysis.forms import duration, printable
+from npuscope.check.findings import Finding
+from npuscope.report.check_sarif import sarif, sarif_rule
+from npuscope.study.answer import MEANING, Answer, Reason
+
+SHOWN = 3  # reasons of a candidate in Markdown
+NUMBERS = "wrong-numbers"
+
+
+def judge_text(answers: Sequence[Answer]) -> str:
+    """One line per candidate, and how many are good."""
+    width = max((len(answer.candidate) for answer in answers), default=0)
+    lines = [f"{printable(one.candidate):<{width}}  {one.verdict:<7}  {printable(_line(one))}" for one in answers]
+    return "\n".join([*lines, "", _sum(answers)])
+
+
+def _sum(answers: Sequence[Answer]) -> str:
+    bad = [one.verdict for one in answers if not one.is_good]
+    kinds = [f"{bad.count(kind)} {kind}" for kind in dict.fromkeys(bad)]
+    return ", ".join([f"{len(answers) - len(bad)} of {len(answers)} good", *kinds])
+
+
+def _line(answer: Answer) -> str:
+    parts = [_time(answer), _numbers(answer), _size(answer), _why_not(answer), _versus(answer), _best(answer)]
+    return "; ".join(filter(None, parts)) or MEANING[answer.verdict]
+
+
+def _time(answer: Answer) -> str:
+    if answer.time is None:
+        return ""
+    time = answer.time
+    interval = f"{time.coverage:.0%} {duration(time.low_ns)} to {duration(time.high_ns)}".replace("%", " %")
+    return f"{duration(time.wall_ns)} ({interval}), bound by {answer.bound}"
+
+
+def _numbers(answer: Answer) -> str:
+    if answer.wrong is not None:
+        place = f" at {answer.wrong.file}:{answer.wrong.line}" if answer.wrong.line else ""
+        return f"{answer.wrong.tensor} differs from its golden{place}"
+    return {True: "golden passed", False: answer.told, None: ""}[answer.right]
+
+
+def _size(answer: Answer) -> str:
+    if answer.tasks is None or answer.blocks is None:
+        return ""
+    return f"{answer.tasks:,} task{'s' * (answer.tasks != 1)}, {answer.blocks:,} block{'s' * (answer.blocks != 1)}"
+
+
+def _why_not(answer: Answer) -> str:
+    bad = (*answer.reasons, *answer.races)
+    if bad:
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        return f"{_place(bad[0])}: {bad[0].message} [{bad[0].id}]. {bad[0].fix}{more}"
+    return answer.told if answer.verdict != "wrong" else ""
+
+
+def _place(reason: Reason) -> str:
+    return f"{reason.file}:{reason.line}"
+
+
+def _best(answer: Answer) -> str:
+    if not answer.findings or not answer.is_good:
+        return ""
+    best = answer.findings[0]
+    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}"
+
+
+def _versus(answer: Answer) -> str:
+    found = answer.versus
+    if found is None or answer.time is None:
+        return ""
+    why = f": {'; '.join(found.why)}" if found.why else ""
+    return f"{change(answer)}{why}"
+
+
+def change(answer: Answer) -> str:
+    """989 µs → 941 µs (-4.9%, 93% sure)."""
+    found, time = answer.versus, answer.time
+    assert found is not None
+    assert time is not None
+    sure = found.probability_faster if found.ratio < 1 else 1 - found.probability_faster
+    surely = "undecided, " if found.verdict == "undecided" else ""
+    before = duration(round(time.wall_ns / found.ratio))
+    if found.ratio == 1:
+        return f"{before}, as {found.baseline}"
+    return f"{before} → {duration(time.wall_ns)} ({found.ratio - 1:+.1%}, {surely}{sure:.0%} sure)".replace("%", " %")
+
+
+def judge_markdown(answers: Sequence[Answer]) -> str:
+    """A comment for a pull request: a line per candidate, reasons below those that are not good."""
+    lines = [f"**npuscope**: {_sum(answers)}", ""]
+    for answer in answers:
+        lines.append(f"* `{_safe(answer.candidate)}` {_headline(answer)}")
+        lines += [f"  * {told}" for told in _details(answer)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(answer: Answer) -> str:
+    if not answer.is_good:
+        return f"**{answer.verdict}**: {_safe(_numbers(answer) if answer.verdict == 'wrong' else answer.told)}"
+    if answer.versus is not None:
+        return _safe(_versus(answer))
+    return _safe("; ".join(filter(None, (_time(answer), _numbers(answer), _size(answer)))))
+
+
+def _details(answer: Answer) -> Iterator[str]:
+    for reason in (*answer.reasons, *answer.races)[:SHOWN]:
+        yield f"`{_safe(_place(reason))}` {_safe(reason.message)}. {_safe(reason.fix)}"
+    if answer.wrong is not None:
+        yield _safe(answer.wrong.told)
+    for worth in answer.findings[:1] if answer.is_good else ():
+        yield f"`{_safe(worth.file)}:{worth.line}` costs {duration(worth.gain_ns)}: {_safe(worth.fix)}"
+
+
+def _safe(text: str) -> str:
+    """Text of programs stays text in Markdown."""
+    return printable(text).replace("<", "&lt;").replace("|", "\\|").replace("`", "'").replace("*", "\\*")
+
+
+def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
+    """Reasons and races are errors, findings are notes; `files` are those of the answers."""
+    from npuscope.check.rules import all_rules
+
+    about = {"text": "The numbers are not those of the golden."}
+    wrong: dict[str, object] = {
+        "id": NUMBERS, "name": "WrongNumbers", "shortDescription": about, "fullDescription": about, "help": about,
+        "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},
+    }  # fmt: skip
+    told = [pair for answer, file in zip(answers, files, strict=True) for pair in _findings(answer, file)]
+    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), wrong])
+
+
+def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]:
+    for one in (*answer.reasons, *answer.races):
+        yield Finding(one.id, "error", _absolute(one.file), one.line, one.message, one.fix, one.kernel), None
+    for worth in answer.findings:
+        found = Finding(worth.id, "hint", _absolute(worth.file), worth.line, worth.message, worth.fix, worth.kernel)
+        yield found, worth.gain_ns
+    if answer.wrong is not None:
+        place = _absolute(answer.wrong.file) if answer.wrong.line else file
+        message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"
+        yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), None
+
+
+def _absolute(file: str) -> str:
+    return str(Path(file).absolute())

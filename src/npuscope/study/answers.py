@@ -1,0 +1,107 @@
+"""Answers kept between runs, by the content of everything that decided them.
+
+A file per program and what was asked of it; in it an answer for each state of what the program took from around it.
+They are JSON and nothing runs when they are read, but who can write to the folder can make us say anything, so it is
+ours alone or not used. Answers that chance or a limit decided (time, memory, a crash) are not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from npuscope.own_folder import first_own, user_caches
+from npuscope.study.answer import Answer
+from npuscope.study.variant import Variant
+from npuscope.surroundings import Surroundings
+
+LASTING = frozenset({"good", "wrong", "race", "unfit"})
+MOST = 4000  # files; the oldest half goes
+STATES = 8  # answers in a file, the newest
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """An answer and what it rests on: a line of `judge --results`, and an entry of the user's cache."""
+
+    key: str
+    answer: Answer
+    seen: Surroundings
+    golden: bool
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.key and self.answer.candidate)
+
+    def as_dict(self) -> dict[str, object]:
+        return {"key": self.key, "answer": self.answer.as_dict(), "seen": asdict(self.seen), "golden": self.golden}
+
+
+def kept_answer(variant: Variant, answer: Answer, seen: Sequence[Surroundings], golden: bool) -> KeptAnswer:
+    """`seen`: of each run of the program."""
+    files = sorted({file for one in seen for file in one.modules})
+    names = sorted({name for one in seen for name in one.variables})
+    around = Surroundings(tuple(files), tuple(names))
+    return KeptAnswer(_key(variant, around, golden), answer, around, golden)
+
+
+def _key(variant: Variant, seen: Surroundings, golden: bool) -> str:
+    return f"{variant.key(seen)}{'' if golden else '-shapes'}"
+
+
+def among(known: Sequence[KeptAnswer], variant: Variant, golden: bool) -> Answer | None:
+    """The answer that still holds, under the variant's name. With a golden is more than without."""
+    for one in reversed(known):
+        if (one.golden or not golden) and one.key == _key(variant, one.seen, one.golden):
+            return replace(one.answer, candidate=variant.name, cached=True, versus=None)
+    return None
+
+
+@cache
+def folder() -> Path | None:
+    return first_own([user_caches() / "npuscope" / "answers"])
+
+
+def _file(variant: Variant) -> Path | None:
+    place = folder()
+    return None if place is None else place / f"{variant.told[:32]}.json"
+
+
+def _held(file: Path) -> list[KeptAnswer]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[KeptAnswer])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # none, or of another version
+        return []
+
+
+def found(variant: Variant, golden: bool) -> Answer | None:
+    file = _file(variant)
+    return None if file is None else among(_held(file), variant, golden)
+
+
+def keep(variant: Variant, one: KeptAnswer) -> None:
+    """For the next time; a full disk keeps nothing, and stops nobody."""
+    file = _file(variant)
+    if file is None or one.answer.verdict not in LASTING:
+        return
+    others = [other for other in _held(file) if other.key != one.key]
+    body = json.dumps([other.as_dict() for other in [*others, one][-STATES:]])
+    with contextlib.suppress(OSError):
+        part = file.with_suffix(f".{os.getpid()}")
+        part.write_text(body)
+        part.replace(file)
+        _prune(file.parent)
+
+
+def _prune(place: Path) -> None:
+    files = list(place.glob("*.json"))
+    if len(files) > MOST:
+        for old in sorted(files, key=lambda file: file.stat().st_mtime)[: MOST // 2]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,255 @@
+"""One answer for each candidate: does it run, is it right, does it compile, is it safe, how fast is it and why.
+
+from npuscope import judge
+answer = judge("layer.py")  # or the source itself, or several
+answer.verdict, answer.time, answer.findings
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, cast
+
+from npuscope import progress
+from npuscope.errors import BadInput, NpuscopeError
+from npuscope.study import answers
+from npuscope.study.answer import Answer, Verdict
+from npuscope.study.answers import KeptAnswer, kept_answer
+from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.kept_lines import Kind, kept
+from npuscope.study.pool import WARM, Handle, Pool
+from npuscope.study.variant import Variant
+from npuscope.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from npuscope.study.examine import Compared, Examined
+
+DEFAULT = Limits()
+MODULES = (*WARM, "npuscope.study.examine")
+LINES = Kind(KeptAnswer, b'{"key": "', "judge")
+ENDED: dict[str, Verdict] = {
+    "refused": "fails", "raised": "fails", "exited": "exited", "crashed": "crashed", "time": "time",
+    "memory": "memory", "cancelled": "exited", "lost": "crashed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class How:
+    """How to judge. `limits` are of each of a candidate's two runs; `golden`: also compute and compare."""
+
+    golden: bool = True
+    limits: Limits = DEFAULT
+    cache: bool = True
+    results: Path | None = None
+    engine: str = "processes"
+    jobs: int | None = None
+
+
+def judge(
+    program: str | Path,
+    argv: Sequence[str] = (),
+    *,
+    device: str = "ascend910b1",
+    settings: Mapping[str, str] | None = None,
+    number: int | None = None,
+    baseline: str | Path | None = None,
+    how: How = How(),
+) -> Answer:
+    """Judges a file, or the source of a program: text of several lines. A warm process is kept for the next one."""
+    (answer,) = judge_many([program], argv, device=device, settings=settings, number=number, baseline=baseline, how=how)
+    return answer
+
+
+def judge_many(
+    programs: Sequence[str | Path],
+    argv: Sequence[str] = (),
+    *,
+    device: str = "ascend910b1",
+    settings: Mapping[str, str] | None = None,
+    number: int | None = None,
+    baseline: str | Path | None = None,
+    how: How = How(),
+) -> list[Answer]:
+    """Judges several, in parallel, each with a limit of time and memory; answers in their order."""
+    with tempfile.TemporaryDirectory(prefix="npuscope-judge-") as place:
+        alike = Variant("", "", tuple(argv), tuple((settings or {}).items()), device, number)
+        every = [*programs, *([] if baseline is None else [baseline])]
+        files = [_file(one, Path(place) / str(n)) for n, one in enumerate(every)]
+        variants = [replace(alike, name=file.name, file=str(file)) for file in files]
+        base = None if baseline is None else variants.pop()
+        return judge_all(variants, base, how)
+
+
+def _file(candidate: str | Path, place: Path) -> Path:
+    if isinstance(candidate, str) and "\n" in candidate:
+        place.mkdir()
+        file = place / "candidate.py"
+        file.write_text(candidate)
+        return file
+    file = Path(candidate)
+    if not file.is_file():
+        raise BadInput("no such file" if not file.exists() else "not a Python file", path=candidate)
+    return file.resolve()
+
+
+def judge_all(
+    variants: Sequence[Variant],
+    baseline: Variant | None = None,
+    how: How = How(),
+    tell: Callable[[Answer], None] = lambda answer: None,
+) -> list[Answer]:
+    """An answer for each, in their order; `tell` hears each as it is there. The baseline is judged without numbers."""
+    every = [*variants, *([baseline] if baseline is not None else [])]
+    found: dict[int, Answer] = {}
+    with kept(how.results, LINES) as (known, add):
+        missing = []
+        for n, variant in enumerate(every):
+            golden = how.golden and n < len(variants)
+            held = answers.among([*known.values()], variant, golden) if known else None
+            held = held or (answers.found(variant, golden) if how.cache else None)
+            if held is None:
+                missing.append(n)
+            else:
+                found[n] = held
+        done = len(every) - len(missing)
+        progress.report("judging", done, len(every))
+        for n, answer in found.items():
+            if n < len(variants):
+                tell(answer)
+        for n, one in _judged([(n, every[n], how.golden and n < len(variants)) for n in missing], how):
+            found[n] = one.answer
+            if one.answer.verdict in answers.LASTING or how.results is not None:
+                add(one)
+            if how.cache:
+                answers.keep(every[n], one)
+            if n < len(variants):
+                tell(one.answer)
+            done += 1
+            progress.report("judging", done, len(every))
+    base = found.get(len(variants))
+    told = [found[n] for n in range(len(variants))]
+    return told if base is None else [_against(base, answer) for answer in told]
+
+
+def _against(base: Answer, answer: Answer) -> Answer:
+    if base.time is None:
+        raise NpuscopeError(f"the baseline {base.candidate} has no time: {base.told or base.verdict}")
+    if answer.time is None:
+        return answer
+    from npuscope.study.versus import versus
+
+    return replace(answer, versus=versus(base, answer))
+
+
+Piece = tuple[int, Variant, bool]  # its number, what, whether its numbers are compared
+
+
+def _judged(pieces: Sequence[Piece], how: How) -> Iterator[tuple[int, KeptAnswer]]:
+    if not pieces:
+        return
+    if how.engine == "processes":
+        yield from _in_pool(_shared(how.jobs or os.cpu_count() or 1), pieces, how.limits)
+    else:
+        from npuscope import engine as workers
+
+        yield from workers.run(partial(_elsewhere, how.limits), pieces, how.engine, how.jobs)
+
+
+def _elsewhere(limits: Limits, piece: Piece) -> tuple[int, KeptAnswer]:
+    """On a machine of a Ray cluster, whose worker keeps a warm process of its own."""
+    (found,) = _in_pool(_shared(1), [piece], limits)
+    return found
+
+
+@cache
+def _pools() -> dict[int, Pool]:
+    return {}
+
+
+def _shared(workers: int) -> Pool:
+    """A warm pool of this process; it stays for the next question."""
+    pools = _pools()
+    if workers not in pools:
+        pools[workers] = Pool(workers, MODULES)
+        atexit.register(pools[workers].close)
+    return pools[workers]
+
+
+def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits) -> Iterator[tuple[int, KeptAnswer]]:
+    """Each piece is examined and then, where it ran, computed; whatever is done first comes first."""
+    events: SimpleQueue[tuple[Piece, Handle[Examined], Handle[Compared] | None]] = SimpleQueue()
+    from_module = "npuscope.study.examine"
+
+    def ask(piece: Piece) -> None:
+        handle = cast("Handle[Examined]", pool.ask(_Job(from_module, "examine"), piece[1], limits))
+        handle.when_done(lambda done: events.put((piece, done, None)))
+
+    def ask_numbers(piece: Piece, examined: Handle[Examined]) -> None:
+        handle = cast("Handle[Compared]", pool.ask(_Job(from_module, "golden_of"), piece[1], limits))
+        handle.when_done(lambda done: events.put((piece, examined, done)))
+
+    for piece in pieces:
+        ask(piece)
+    left, tried = len(pieces), set[int]()
+    while left:
+        piece, first, second = events.get()
+        number, variant, golden = piece
+        examined = first.result()
+        last = second.result() if second is not None else None
+        if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
+            tried.add(number)  # somebody ended the server: not the candidate's fault, as far as one can tell
+            ask(piece)
+            continue
+        ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
+        if golden and second is None and ran:
+            ask_numbers(piece, first)
+            continue
+        left -= 1
+        seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
+        answer, seen = _answer(variant, examined, last, golden)
+        yield number, kept_answer(variant, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden)
+
+
+class _Job:
+    """A function by its name: whoever asks need not load its module."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, variant: Variant) -> object:
+        from importlib import import_module
+
+        return getattr(import_module(self.module), self.name)(variant)
+
+
+def _answer(
+    variant: Variant, examined: Examined | Failed, numbers: Compared | Failed | None, golden: bool
+) -> tuple[Answer, list[Surroundings]]:
+    """Both runs as one answer. What keeps it from the chip weighs more than wrong numbers."""
+    if isinstance(examined, Failed):
+        return Answer(variant.name, ENDED[examined.kind], examined.told, device=variant.device), []
+    answer = Answer(
+        variant.name, examined.verdict, examined.told, None, None, examined.reasons, examined.races, examined.time,
+        examined.bound, examined.bound_told, examined.findings, examined.tasks, examined.blocks,
+        kernels=examined.kernels, device=variant.device, line=examined.line,
+    )  # fmt: skip
+    if numbers is None:
+        why = "its numbers were not compared (--no-golden)" if not golden else ""
+        return (replace(answer, told=why) if answer.is_good and why else answer), [examined.seen]
+    if isinstance(numbers, Failed):
+        verdict = ENDED[numbers.kind]
+        told = f"with values {numbers.told}"
+        return (replace(answer, verdict=verdict, told=told) if answer.is_good else answer), [examined.seen]
+    answer = replace(answer, right=numbers.right, wrong=numbers.wrong)
+    if answer.is_good and numbers.right is False:
+        answer = replace(answer, verdict="wrong", told=numbers.told, line=numbers.wrong.line if numbers.wrong else None)
+    elif answer.is_good and numbers.right is None:
+        answer = replace(answer, told=numbers.told)
+    return answer, [examined.seen, numbers.seen]
