@@ -1,6 +1,6 @@
-"""The first sentence of real captures beside what an expert says of them: docs/diagnoses.md.
+"""The first sentence of real captures beside what an expert says of them: docs/understand/diagnoses.md.
 
-    python benchmarks/diagnoses.py FOLDER [--write docs/diagnoses.md]
+    python benchmarks/diagnoses.py FOLDER [--write docs/understand/diagnoses.md]
 
 FOLDER holds the captures under the paths below. The expert is an author of npuscope who looked at each timeline and
 knew what npuscope says; a miss is a first cause of another kind than the expert names, and stays in the table.
