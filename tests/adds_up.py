@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from npuscope.analysis.diagnosis import KINDS, Diagnosis
+from npuscope.analysis.diagnosis.known import MOST_SPANS
 from npuscope.analysis.explanation import Explanation, explain
 from npuscope.analysis.path import cover_of
 from npuscope.trace import Trace
@@ -43,4 +45,22 @@ def check(trace: Trace) -> Explanation:
     assert (kernels["on_core_ns"] <= kernels["core_ns"]).all()
     assert int(kernels["core_ns"].sum()) == e.busy.core_ns
     assert e.busy.on_core_ns <= wall
+    adds_up(e.diagnosis)
     return e
+
+
+def adds_up(found: Diagnosis) -> None:
+    """Causes lie in the window, claim no time twice, and promise no more than the time they take."""
+    first, last = found.window
+    assert found.wall_ns == last - first
+    assert found.causes
+    assert sum(cause.share for cause in found.causes) <= 1 + 1e-6
+    for cause in found.causes:
+        assert cause.kind in KINDS
+        assert cause.sentence.endswith(".")
+        assert cause.confidence in ("sure", "likely", "a guess")
+        assert len(cause.where) <= MOST_SPANS
+        assert all(first <= span.start < span.end <= last for span in cause.where)
+        if cause.gain is not None:
+            assert 0 <= cause.gain.low_ns <= cause.gain.ns <= cause.gain.high_ns
+            assert cause.gain.high_ns <= cause.share * found.wall_ns + 1

@@ -8,6 +8,7 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from typing import Any
 
 import pytest
+from add_program import ADD
 from command import npuscope as entry
 from typer.testing import CliRunner
 
@@ -18,26 +19,6 @@ from npuscope.study.variant import Variant
 from npuscope.study.variants import outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-# Rows of a matrix, ROWS at a time: fewer and larger tasks until a tile and its sum no longer fit into 184 KiB.
-ADD = """import numpy as np
-
-import npuscope.tile as pl
-
-ROWS = 16
-
-
-@pl.jit
-def program(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-    for i in pl.parallel(0, 1024, ROWS):
-        with pl.at(level=pl.Level.CORE_GROUP, name_hint="add"):
-            y = pl.assemble(y, pl.add(pl.slice(x, [ROWS, 256], [i, 0]), 1.0), [i, 0])
-    return y
-
-
-program(np.zeros((1024, 256), np.float32), np.zeros((1024, 256), np.float32))
-"""
-
-
 NUMBERS = ",".join(map(str, range(20)))
 TYPED = b'{"variant": "ROWS=16", "key": [], "wall_ns": "fast"}\n'
 

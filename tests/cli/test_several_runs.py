@@ -8,29 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import kernel_row, write_kernel_table
+from builders import write_kernel_table
 from command import npuscope
-
-KERNELS = {"MatMulV2": 50.0, "RmsNorm": 8.0, "Softmax": 20.0, "Cast": 4.0}
-
-
-def row(name: str, at: float, took: float, step: int = 0) -> dict[str, str]:
-    return kernel_row(name=name, type=name, start=f"{at:.3f}", dur=f"{took:.3f}", step=str(step))
-
-
-def write_runs(folder: Path, seed: int, count: int = 6, noise: float = 0.01, **factors: float) -> Path:
-    """Captures of one stream, each kernel once, with noise and kernels slower by a factor."""
-    rng = np.random.default_rng(seed)
-    for number in range(count):
-        rows, at = [], 1000.0
-        for name, us in KERNELS.items():
-            took = us * factors.get(name, 1.0) * float(np.exp(noise * rng.normal()))
-            rows.append(row(name, at, took))
-            at += took + 1
-        place = folder / f"run{number + 1}"
-        place.mkdir(parents=True)
-        write_kernel_table(place / "kernel_details.csv", rows)
-    return folder
+from noisy_runs import KERNELS, row, write_runs
 
 
 def paths(folder: Path) -> Sequence[Path]:
@@ -45,7 +25,7 @@ def test_a_slower_kernel_is_named_and_the_others_are_left_out(tmp_path: Path) ->
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.startswith("B is ")
     assert "slower" in told.stdout.splitlines()[0]
-    assert "95 % sure" in told.stdout.splitlines()[0]
+    assert "95% sure" in told.stdout.splitlines()[0]
     assert "1 kernel changed" in told.stdout
     assert "MatMulV2" in told.stdout
     assert "RmsNorm" not in told.stdout

@@ -11,41 +11,54 @@ Examples:
 
   npuscope gate folder_of_runs --budget budget.toml --baseline other_folder --md comment.md
 
+  npuscope gate run1 run2 run3 --history runs   (against the runs since the last change; docs/howto/history.md)
+
 Three and more captures of the same run measure the noise; with fewer the budget's own noise counts (docs/howto/ci.md).
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from npuscope.cli.output import JsonFlag, MdFile, print_json
 from npuscope.cli.progress_bar import progress_bar
 
+if TYPE_CHECKING:
+    from npuscope.statistics.gate import Gate
+
 
 def command(
-    paths: Annotated[list[str], typer.Argument(help="Captures of the run, or folders of them.", metavar="TRACE…")],
-    budget: Annotated[str, typer.Option(help="The budget, a TOML file.")],
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Captures of the run, or folders of them.", metavar="TRACE…")
+    ] = None,
+    budget: Annotated[str | None, typer.Option(help="The budget, a TOML file.")] = None,
     baseline: Annotated[
         list[str] | None, typer.Option(help="A capture to compare with, or a folder of them; may be repeated.")
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(help="Instead of a budget: a history (`npuscope history`). Without captures its newest commit."),
+    ] = None,
+    allow: Annotated[float, typer.Option(min=0, help="With --history: a slowdown that passes, as a share.")] = 0.01,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 where a limit is undecided.")] = False,
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, write_texts
+    from npuscope.errors import NpuscopeError
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import gate as report
-    from npuscope.statistics import gate, read_budget
-    from npuscope.statistics.runs import run_paths
-    from npuscope.trace import read
 
-    check_outputs([*paths, *(baseline or []), budget], md)
-    limits = read_budget(budget)
+    paths, baseline = paths or [], baseline or []
+    if (budget is None) == (history is None):
+        raise NpuscopeError("a gate needs a budget or a history", remedy="Give one of --budget and --history.")
+    if history is not None and baseline:
+        raise NpuscopeError("--history is the baseline", remedy="Leave --baseline out.")
+    check_outputs([*paths, *baseline, *filter(None, (budget, history))], md)
     with progress_bar():
-        run, before = ([read(one) for path in side for one in run_paths(path)] for side in (paths, baseline or []))
-        result = gate(run, limits, before)
+        result = _by_budget(paths, budget, baseline) if budget is not None else _by_history(paths, history or "", allow)
     text = as_markdown(report(result))
     if md is not None:
         write_texts({md: text})
@@ -57,3 +70,31 @@ def command(
         raise typer.Exit(1)
     if strict and result.undecided:
         raise typer.Exit(3)
+
+
+def _by_budget(paths: list[str], budget: str, baseline: list[str]) -> Gate:
+    from npuscope.errors import NpuscopeError
+    from npuscope.statistics import gate, read_budget
+    from npuscope.statistics.runs import run_paths
+    from npuscope.trace import read
+
+    if not paths:
+        raise NpuscopeError("no capture to hold against the budget", remedy="Name one.")
+    limits = read_budget(budget)
+    run, before = ([read(one) for path in side for one in run_paths(path)] for side in (paths, baseline))
+    return gate(run, limits, before)
+
+
+def _by_history(paths: list[str], history: str, allow: float) -> Gate:
+    """The captures against all of the history, or its newest commit against those before."""
+    from npuscope.errors import NpuscopeError
+    from npuscope.statistics import history_of, read_history, read_runs
+    from npuscope.statistics.history_gate import hold_against
+
+    commits, exact = read_history(history)
+    if paths:
+        return hold_against(history_of(commits, exact), read_runs(paths), allow)
+    ran = [commit for commit in commits if commit.runs]
+    if len(ran) < 2:
+        raise NpuscopeError("the history has no commit before its newest", remedy="Name captures to hold against it.")
+    return hold_against(history_of(ran[:-1], exact), ran[-1].runs, allow)

@@ -23,6 +23,7 @@ from npuscope.cli import (
     forward,
     gate,
     graph,
+    history,
     info,
     judge,
     lab,
@@ -37,14 +38,15 @@ from npuscope.cli import (
     simulate,
     sweep,
     tpot,
+    tune,
     view,
     whatif,
 )
 
 GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "Explain a trace": (report, lab, view, compare, gate, forward, roofline, align),
+    "Explain a trace": (report, lab, view, compare, gate, history, forward, roofline, align),
     "Try a change without the chip": (
-        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tpot, predict, calibrate
+        judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
     ),
     "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
 }  # fmt: skip

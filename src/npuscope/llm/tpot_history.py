@@ -17,6 +17,7 @@ from npuscope.analysis.forms import TEXT
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.errors import BadInput, CannotWrite
 from npuscope.llm.tpot import BASIS, Tpot
+from npuscope.statistics.history import Commit, History, followed
 
 Entry: TypeAlias = dict[str, object]  # a line of a history; other versions may have written other fields
 SETTINGS = ("model", "arguments", "device", "batch", "context", "tokens", "layers")
@@ -51,6 +52,15 @@ def read_history(path: str | Path) -> list[Entry]:
     except UnicodeDecodeError:
         raise BadInput("not a history of times per token: it is no text", path=path) from None
     return [_entry(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def is_tpot_history(path: str | Path) -> bool:
+    """Whether a file's first line is one of ours."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return '"ms_per_token"' in file.readline()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _entry(line: str, number: int, path: str | Path) -> Entry:
@@ -116,6 +126,13 @@ def series(entries: Sequence[Entry]) -> dict[str, list[tuple[int, Entry]]]:
     for place, entry in enumerate(entries):
         found.setdefault(settings_told(entry), []).append((place, entry))
     return found
+
+
+def followed_by_settings(entries: Sequence[Entry], threshold: float) -> History:
+    """Where times per token changed; they are simulated, so there is no noise."""
+    commits = [Commit(commit_told(entry), subject=str(entry.get("date", ""))) for entry in entries]
+    values = {told: [(place, ms_of(entry) * 1e6) for place, entry in run] for told, run in series(entries).items()}
+    return followed(commits, values, exact=True, threshold=threshold)
 
 
 def settings_told(entry: Entry) -> str:

@@ -30,6 +30,7 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield Notes(_captured(e, lanes), where=In.POSTED)
     yield Heading("Key finding", where=In.POSTED)
     yield from causes(e.diagnosis)
+    yield Heading("The run:", where=In.TEXT)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
     yield Notes(headline(e), where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)

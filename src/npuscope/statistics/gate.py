@@ -1,6 +1,6 @@
 """The performance gate: limits of a budget, held against one or several captures of a run, and a baseline.
 
-A limit is broken only where the noise cannot explain it: where the whole 95 % interval of the value, or of its ratio to
+A limit is broken only where the noise cannot explain it: where the whole 95% interval of the value, or of its ratio to
 the baseline, lies beyond the limit. A value beyond it whose interval is not is undecided. The interval comes from three
 or more captures; for fewer the budget's `noise` counts. Counts have no noise.
 """
@@ -33,11 +33,16 @@ LIMITS = Columns(
         Column("allowed", TEXT, "the limit in words"),
         Column("baseline", NUMBER, "the median of the baseline's captures"),
         Column("change", CHANGE, "value over baseline, minus one"),
-        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95 %)"),
+        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95%)"),
         Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
         Column("more_runs", COUNT, "captures more of each side that would decide it", optional=True),
     ),
 )
+
+SCHEMA: dict[str, pl.DataType] = {
+    column.key: pl.String() if column.form is TEXT else pl.Int64() if column.form is COUNT else pl.Float64()
+    for column in LIMITS
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +51,7 @@ class Gate(Tabular):
 
     table: pl.DataFrame
     captures: tuple[int, int]  # of the run, of the baseline
+    held: int | None = None  # against a history: how many times were held against it; those that passed are left out
 
     @property
     def passed(self) -> bool:
@@ -60,7 +66,8 @@ class Gate(Tabular):
 
     def title(self) -> str:
         failed = int((self.table["status"] == "FAIL").sum())
-        told = "gate passed" if self.passed else f"gate FAILED: {failed} of {self.table.height} limits"
+        what = "limits" if self.held is None else "times held against the history"
+        told = "gate passed" if self.passed else f"gate FAILED: {failed} of {self.held or self.table.height} {what}"
         open_ones = f", {self.undecided} undecided" if self.undecided else ""
         baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
         return f"{told}{open_ones} ({self.captures[0]} capture(s){baseline})"
@@ -79,9 +86,7 @@ def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()
         raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
     run, before = ([explain_ranks(trace).explained for trace in given] for given in (traces, baseline))
     rows = [_row(limit, budget.noise, run, before) for limit in budget.limit]
-    schema = {"limit": pl.String, "value": pl.Float64, "allowed": pl.String, "baseline": pl.Float64,
-              "change": pl.Float64, "noise": pl.Float64, "status": pl.String, "more_runs": pl.Int64}  # fmt: skip
-    return Gate(pl.DataFrame(rows, schema=schema, orient="row"), (len(run), len(baseline)))
+    return Gate(pl.DataFrame(rows, schema=SCHEMA, orient="row"), (len(run), len(baseline)))
 
 
 def _row(limit: Limit, noise: float, run: Sequence[EachRank], baseline: Sequence[EachRank]) -> tuple[object, ...]:

@@ -48,7 +48,7 @@ class Variant:
         """Equal for variants that are told alike; what they take from around them is known when they have run."""
         own = Path(self.file)
         chip = (self.device, _files_of_chip(self.device))
-        rest = (_npuscope(), self.argv, self.settings, chip, self.program, self.ring_slots, self.jitter)
+        rest = (own_source(), self.argv, self.settings, chip, self.program, self.ring_slots, self.jitter)
         footing = self.footing and (self.footing.factors.key, self.footing.wall_ns, self.footing.bound)
         return _hash(own.name, own.read_bytes(), rest, footing)
 
@@ -70,7 +70,7 @@ def _files_of_chip(name: str) -> tuple[bytes, ...]:
 
 
 @cache
-def _npuscope() -> str:
+def own_source() -> str:
     """npuscope as it is here, be it a checkout between two versions: its source and its data."""
     own = Path(npuscope.__file__).parent
     files = sorted(path for kind in ("*.py", "*.toml", "*.csv") for path in own.rglob(kind))

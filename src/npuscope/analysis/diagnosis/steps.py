@@ -30,7 +30,7 @@ def odd_steps(known: Known) -> tuple[Cause, str] | None:
     others = table.filter(~pl.col("step").is_in(odd["step"].implode()))
     spans = others["span_ns"].to_numpy()
     usual = float(np.median(spans))
-    lost = [float((odd["span_ns"] - floor).sum()) for floor in (usual, float(spans.max()), float(spans.min()))]
+    lost, least = (max(float((odd["span_ns"] - floor).sum()), 0.0) for floor in (usual, float(spans.max())))
     kernel, kind, why = _difference(known, odd, others)
     first = known.steps.table["step"][0]
     worst = odd.sort("span_ns", descending=True).row(0, named=True)
@@ -45,9 +45,9 @@ def odd_steps(known: Known) -> tuple[Cause, str] | None:
     cause = Cause(
         "step",
         f"{named} takes {takes}{more}{f': {kernel}' if kernel else ''}.",
-        known.share(lost[0]),
+        known.share(lost),
         tuple(evidence),
-        Gain(*(round(max(ns, 0)) for ns in lost)),
+        Gain(round(lost), round(least), round(lost)),
         tuple(Span(int(row["start"]), int(row["start"] + row["span_ns"])) for row in odd.iter_rows(named=True)),
         LATE_RANK if kind == "comm" else "Look into this step alone: `npuscope report --step` explains it.",
         "likely",

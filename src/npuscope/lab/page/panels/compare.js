@@ -4,6 +4,7 @@ import { element } from "../format.js";
 import { waterfall } from "../charts.js";
 import { sortable } from "../table.js";
 import { overlap, said, titled } from "./overview.js";
+import { changedLines } from "./source_changes.js";
 
 /** @type {import("../types").Panel} */
 export const panel = {
@@ -15,6 +16,7 @@ export const panel = {
       ...(found.first ?? []).map(said),
       titled(found.kernels_asked === null ? "Totals" : `Totals of ${found.kernels_asked}`, sortable(columns["compare.gaps"], found.gaps)),
       titled("Where the gap comes from", element("div", { class: "two" }, waterfall(from, steps, to, [`A ${names[0]}`, `B ${names[1]}`]), sortable(columns["compare.waterfall_kernels"], found.waterfall_kernels))),
+      found.source?.length ? titled("Lines that changed", changedLines(found.source)) : null,
       unlike.length ? titled("Not like for like", element("ul", {}, ...unlike.map((/** @type {string} */ line) => element("li", {}, line)))) : null,
       found.overlap === null ? null : titled("Hidden and exposed", element("div", { class: "pair" }, ...found.overlap.map((/** @type {any} */ one) => (one === null ? element("p", { class: "soft" }, "has none of these kernels") : overlap(one))))),
       titled("Kernels", sortable(columns["compare.kernels"], found.kernels, { picked: row => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.kernel ?? row.a ?? row.name } }) })),

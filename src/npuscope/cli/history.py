@@ -1,0 +1,98 @@
+"""Follow runs over commits: what changed, when, and which commit is to blame.
+
+Examples:
+
+  npuscope history runs   (a folder per commit with its runs; docs/howto/history.md)
+
+  npuscope history runs --kernels attention --plot history.html
+
+  npuscope history sim --simulate . models/decode.py --since v1.0 -- --layers 4   (fills it without hardware)
+
+  npuscope history tpot.jsonl   (what `tpot --history` wrote)
+
+With --simulate every commit since one is simulated in a folder of its own; your checkout is not touched. What is in the
+folder already is not simulated again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from npuscope.cli.output import DeviceName, JsonFlag, KernelsRegex, PlotFile, WideFlag, print_json, print_report
+from npuscope.cli.progress_bar import progress_bar
+from npuscope.cli.ranking import AFTER, Command
+
+if TYPE_CHECKING:
+    from npuscope.statistics.history import History
+
+__all__ = ["Command", "command"]
+
+
+def command(
+    context: typer.Context,
+    folder: Annotated[
+        str | None,
+        typer.Argument(help="The history: a folder or a file of JSON lines; with --simulate named after the program."),
+    ] = None,
+    simulate: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="REPO FILE", help="Simulate this program at every commit.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="The first commit to simulate.")] = None,
+    device: DeviceName = "ascend910b1",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Commits at a time; all cores unless given.")] = None,
+    threshold: Annotated[
+        float, typer.Option(min=0, help="Of simulated runs, which have no noise: list changes above this share.")
+    ] = 0.001,
+    kernels: KernelsRegex = None,
+    plot: PlotFile = None,
+    wide: WideFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    from pathlib import Path
+
+    from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.errors import NpuscopeError
+    from npuscope.lab.report_pages import parts_page
+    from npuscope.report.history import history as report
+    from npuscope.simulate.programs import chip_to_time
+    from npuscope.study.commits import simulate_commits
+
+    arguments: list[str] = context.meta[AFTER]
+    if simulate is None:
+        if folder is None:
+            raise NpuscopeError("no history is named", remedy="Name its folder, or give --simulate REPO FILE.")
+        if since is not None or arguments:
+            raise NpuscopeError(
+                "--since and arguments after -- go with --simulate", remedy="Give --simulate REPO FILE."
+            )
+    else:
+        if since is None:
+            raise NpuscopeError("--simulate needs a first commit", remedy="Name it with --since.")
+        folder = folder or f"{Path(simulate[1]).stem}_history"
+    check_outputs([folder], plot)
+    with progress_bar():
+        if simulate is not None and since is not None:
+            chip_to_time(device)  # refused before anything is unpacked
+            simulate_commits(*simulate, since, Path(folder), arguments, device, jobs)
+        found = _read(folder, threshold, kernels)
+        written = write_reports({plot: lambda: parts_page("History", "history", report(folder, found))})
+    if json:
+        print_json(found.as_dict())
+    else:
+        print_report(report(folder, found, wide), written)
+
+
+def _read(path: str, threshold: float, kernels: str | None) -> History:
+    """Runs of a folder, or times per token of a file."""
+    from pathlib import Path
+
+    from npuscope.llm.tpot_history import followed_by_settings, is_tpot_history
+    from npuscope.llm.tpot_history import read_history as read_tpot
+    from npuscope.statistics import history_of, read_history
+
+    if Path(path).is_file() and is_tpot_history(path):
+        return followed_by_settings(read_tpot(path), threshold)
+    kept = read_history(path)
+    return history_of(kept.commits, kept.exact, threshold, kernels)

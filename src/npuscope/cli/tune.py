@@ -1,0 +1,113 @@
+"""Search a tile program's settings for the fastest.
+
+What does not fit is dropped without simulating it, the numbers of the best are checked, interrupted work is resumed.
+
+Examples:
+
+  npuscope tune layer.py   (knobs are found: what cuts something into pieces, with values that divide it)
+
+  npuscope tune layer.py --set TILE_M=64,128,256 --set TILE_K=64,128,256 --trials 20
+
+  npuscope tune layer.py --front memory --results tune.jsonl   (again: only what is missing is simulated)
+
+  npuscope tune layer.py --engine ray --jobs 32 -- --max-seq 4096
+
+The first point is the program as it is. A setting is an option, a constant, a field of a configuration or an
+environment variable of the program. Needs Optuna: pip install 'npuscope[tune]'. Exit code 1 where nothing runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from npuscope.cli.output import (
+    DeviceName,
+    HtmlFile,
+    JsonFlag,
+    ProgramNumber,
+    RingSlots,
+    print_json,
+    print_report,
+)
+from npuscope.cli.progress_bar import progress_bar
+
+
+def command(
+    file: Annotated[str, typer.Argument(help="A tile program: a Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="The program's own arguments, after --.")] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=a,b,c: values to try; may be repeated. Else found."),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Points that are simulated, at most.")] = 50,
+    front: Annotated[str | None, typer.Option(help="Also the best of time against this: memory or tasks.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the search.")] = 0,
+    device: DeviceName = "ascend910b1",
+    program: ProgramNumber = None,
+    ring_slots: RingSlots = None,
+    golden: Annotated[bool, typer.Option("--golden/--no-golden", help="Check the numbers of the best.")] = True,
+    results: Annotated[
+        str | None,
+        typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time; all cores unless given.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 10,
+    html: HtmlFile = None,
+    json: JsonFlag = False,
+) -> None:
+    from pathlib import Path
+
+    from npuscope import engine as workers
+    from npuscope.analysis.comparison import compare_explained
+    from npuscope.analysis.explanation import explain
+    from npuscope.cli.output import check_outputs, values_of, write_reports
+    from npuscope.errors import BadInput, NpuscopeError
+    from npuscope.lab.document import page
+    from npuscope.lab.runs import compare_document
+    from npuscope.report.tune import tune as report
+    from npuscope.report.tune import tune_dict
+    from npuscope.simulate.programs import chip_to_time
+    from npuscope.study.search import space_of
+    from npuscope.study.tune import GOALS, found_space, tune
+    from npuscope.study.variant import Variant
+    from npuscope.study.variants import simulated
+    from npuscope.tile.script.named import meant
+    from npuscope.tile.script.places import places_of
+
+    if front is not None and front not in GOALS:
+        raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
+    if engine not in workers.ENGINES:
+        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(workers.ENGINES)}.")
+    if not Path(file).is_file():
+        raise BadInput("no such file", path=file)
+    check_outputs([file], results, html)
+    chip, argv = chip_to_time(device), tuple(arguments or ())
+    with progress_bar():
+        if setting:
+            given, places = values_of(setting, "--set"), places_of(Path(file))
+            now = {name: [str(place.value) for place in meant(name, places, Path(file))] for name in given}
+            space = space_of([(name, values, next(iter(now[name]), None)) for name, values in given.items()])
+        else:
+            space = found_space(file, argv)
+        alike = Variant("", str(Path(file).resolve()), argv, (), device, program, ring_slots)
+        kept = None if results is None else Path(results)
+        tuned = tune(alike, space, trials, front, kept, engine, jobs, seed, golden)
+        comparison, first, best = None, tuned.outcomes[0], tuned.best
+        if best is not None and best.variant != first.variant and first.wall_ns is not None and (html or not json):
+            named = {variant.name: variant for variant in tuned.variants}
+            a, b = (explain(simulated(named[one.variant]).trace) for one in (first, best))
+            comparison = compare_explained(a, b)
+        pages = {}
+        if comparison is not None and best is not None:
+            names, both = (first.variant, best.variant), comparison
+            pages[html] = lambda: page(compare_document(names, both))
+        written = write_reports(pages)
+    if json:
+        print_json(tune_dict(file, chip.name, tuned))
+    else:
+        print_report(report(file, chip.name, tuned, top, comparison), written)
+    if best is None:
+        raise typer.Exit(1)

@@ -1,0 +1,82 @@
+"""A search over a program's settings as a report: the best, how it was found, what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npuscope.analysis.comparison import Comparison
+from npuscope.analysis.forms import duration, percent
+from npuscope.report.counted import many
+from npuscope.report.document import Heading, Notes, Part, Rows
+from npuscope.report.rank import rank
+from npuscope.report.rank import why as why_it_wins
+from npuscope.study.results import Outcome, variant_rows, variant_table
+from npuscope.study.tune import Tuned
+from npuscope.study.variants import ranked
+
+
+def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison | None) -> Iterator[Part]:
+    """The headline, the table of the best, the front where one was asked for, and why the best one wins."""
+    first = tuned.outcomes[0]
+    yield Heading(headline(file, device, tuned), 1)
+    yield Notes(_how(tuned))
+    able = {one.variant: one for one in tuned.outcomes if one.error is None}
+    if able:
+        tried = [variant for variant in tuned.variants if variant.name in able]
+        yield from rank("the best of them", ranked([*able.values()]), first, top, tried)
+    if tuned.front:
+        yield Heading("none of these is beaten in both: time against what it takes")
+        yield Rows(variant_table(tuned.front, first), top)
+    if comparison is not None and tuned.best is not None:
+        yield from why_it_wins(first, tuned.best, comparison)
+
+
+def headline(file: str, device: str, tuned: Tuned) -> str:
+    """`layer.py: 45.1 µs with TILE=128, from 96 µs (−53.0 %)`."""
+    best, first = tuned.best, tuned.outcomes[0]
+    if best is None:
+        return f"{file} on {device}: nothing was found that runs and is right"
+    told = f"{file} on {device}: {duration(best.wall_ns or 0)} with {best.variant}"
+    if first.wall_ns is None:
+        return f"{told}; as it is it does not run"
+    if best.variant == first.variant or not best.wall_ns or best.wall_ns >= first.wall_ns:
+        return f"{file} on {device}: {duration(first.wall_ns)} as it is, and nothing faster was found"
+    return f"{told}, from {duration(first.wall_ns)} (−{percent(1 - best.wall_ns / first.wall_ns)})"
+
+
+def _how(tuned: Tuned) -> list[str]:
+    tried, size = len(tuned.outcomes), tuned.space.size
+    lines = [
+        f"{'all' if tried == size else f'{tried:,} of {size:,}'} combinations of "
+        f"{many(len(tuned.space.settings), 'setting')} were tried: {tuned.simulated:,} simulated, {tuned.pruned:,} "
+        "dropped because they cannot run"
+    ]
+    lines += [f"{name}: {', '.join(values)}" for name, values in tuned.space.settings]
+    if failed := [one for one in tuned.outcomes if one.error is not None]:
+        lines.append(f"one of those dropped: {failed[0].variant}: {failed[0].error}")
+    for golden in tuned.golden:
+        verdict = {True: "right", False: "WRONG, not taken", None: "not compared"}[golden.passed]
+        lines.append(f"numbers of {golden.variant}: {verdict} ({golden.told})")
+    return lines
+
+
+def tune_dict(file: str, device: str, tuned: Tuned) -> dict[str, object]:
+    """The contract of `npuscope tune --json` (docs/reference/json.md)."""
+    settings = {variant.name: dict(variant.settings) for variant in tuned.variants}
+    first = tuned.outcomes[0]
+
+    def rows(found: list[Outcome]) -> list[dict[str, object]]:
+        return variant_rows(found, first, settings)
+
+    return {
+        "file": file,
+        "device": device,
+        "space": {name: list(values) for name, values in tuned.space.settings},
+        "size": tuned.space.size,
+        "simulated": tuned.simulated,
+        "dropped": tuned.pruned,
+        "best": None if tuned.best is None else rows([tuned.best])[0],
+        "golden": [{"variant": one.variant, "passed": one.passed, "told": one.told} for one in tuned.golden],
+        "front": rows(list(tuned.front)),
+        "variants": rows(ranked(tuned.outcomes)),
+    }
