@@ -77,7 +77,7 @@ def test_work_that_was_ready_elsewhere_makes_a_gap_dispatch_and_not_starved(trac
 def test_blockers_are_named(trace: Trace) -> None:
     found = analysis.bubbles(trace)
     # silu waited for gate while that ran (44–50), and for up while that ran (60–70)
-    assert "`silu` waited 6.000 µs for `gate` in 1 stretch" in found.sentences(20)
+    assert "`silu` waited 6 µs for `gate` in 1 gap" in found.sentences(20)
     assert "`silu` waited 10.000 µs for `up` in 1 stretch" in found.sentences(20)
     assert "`out_proj` waited 7.000 µs for `sv` in 1 stretch" in found.sentences(20)
 

@@ -61,7 +61,7 @@ def test_the_producer_that_ran_is_blamed_and_not_the_last_one() -> None:
     tasks = [Task(1, "p1", "AIC_0", 0, 90, 0, 90), Task(2, "p2", "AIC_0", 91, 92, 91, 92)]
     tasks += [Task(3, "x", "AIV_0", 0, 4, 0, 4), Task(4, "t", "AIV_0", 92, 95, 92, 95)]
     found = analysis.bubbles(made(tasks, [(1, 4), (2, 4)])).sentences(10)
-    assert "`t` waited 86.000 µs for `p1` in 1 stretch" in found
+    assert "`t` waited 86 µs for `p1` in 1 gap" in found
     assert "`t` waited 1.000 µs for `p2` in 1 stretch" in found
 
 
@@ -116,7 +116,7 @@ def test_a_window_with_nothing_in_it_is_idle() -> None:
 
 def test_results_print_show_and_convert() -> None:
     found = analysis.bubbles(made([Task(1, "a", "AIC_0", 0, 10), Task(2, "<b>", "AIC_0", 15, 20)]))
-    assert "5.000" in str(found)
+    assert "5 µs idle" in str(found)
     assert str(found) == repr(found)
     assert "<table" in found._repr_html_()
     assert found.frame()["idle_ns"].to_list() == [5 * US]

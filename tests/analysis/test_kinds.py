@@ -99,8 +99,8 @@ def test_every_report_tells_communication_and_copies(tmp_path: Path) -> None:
     page, posted = tmp_path / "report.html", tmp_path / "report.md"
     run = command.npuscope("report", tmp_path / "trace.json", "--md", posted, "--html", page)
     for text in (run.stdout, posted.read_text()):
-        assert "communication 10.000 µs, 10.000 of it exposed; compute 30.000 µs" in text
-        assert "copies 5.000 µs, 5.000 of it exposed" in text
+        assert "communication 10 µs, 10 µs of it not covered by compute; compute 30 µs" in text
+        assert "copies 5 µs, 5 µs of it not covered by other work" in text
     assert '"copies":{"on_engine_ns":5000' in page.read_text()
 
 

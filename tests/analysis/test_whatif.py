@@ -42,8 +42,11 @@ def test_no_kernel_can_save_more_than_its_time_on_the_path() -> None:
 
 
 def test_a_free_scheduler_saves_its_waits_on_the_path() -> None:
-    # 25 µs of the path are waits for the scheduler; without them 75 µs of runs remain
-    assert whatif(dozen(), Change(dispatch_cost=0.0)).new_ns == 75 * US
+    # 25 µs of the path are waits for the scheduler; without them 75 µs of runs remain where tasks keep their cores,
+    # and 74 where they go to the first free one
+    found = whatif(dozen(), Change(dispatch_cost=0.0))
+    assert found.new_ns == 74 * US
+    assert found.low_ns <= 75 * US <= found.high_ns
 
 
 def test_merged_tasks_run_one_after_another_and_are_handed_out_once() -> None:
@@ -123,7 +126,7 @@ def test_without_edges_the_interval_says_what_is_not_known() -> None:
     found = whatif(trace, Change(scale={"a": 0.5}))
     assert (found.low_ns, found.high_ns) == (15 * US, 20 * US)
     assert found.notes[0].startswith("No edges")
-    assert "→ between 15.000 and 20.000 µs" in str(found)
+    assert "→ between 15 µs and 20 µs" in str(found)
     # whose waits were the scheduler's is not told either
     cheaper = whatif(trace, Change(dispatch_cost=0.0))
     assert cheaper.high_ns == 20 * US

@@ -25,7 +25,7 @@ def test_a_slower_kernel_is_named_and_the_others_are_left_out(tmp_path: Path) ->
     assert (told.returncode, told.stderr) == (0, "")
     assert told.stdout.startswith("B is ")
     assert "slower" in told.stdout.splitlines()[0]
-    assert "95 % sure" in told.stdout.splitlines()[0]
+    assert "95% sure" in told.stdout.splitlines()[0]
     assert "1 kernel changed" in told.stdout
     assert "MatMulV2" in told.stdout
     assert "RmsNorm" not in told.stdout

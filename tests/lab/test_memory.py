@@ -98,7 +98,7 @@ def test_the_ring_is_hatched_at_the_head(browser: Any, tmp_path: Path) -> None:
         ring = page.locator(".map g.ring")
         assert ring.locator("> rect").get_attribute("fill") == "url(#hatch)"
         ring.hover()
-        assert "ring C2V, 2 slots of 16,384" in page.locator(".chart-tip").inner_text()
+        assert "ring C2V, 2 slots of 16 KiB" in page.locator(".chart-tip").inner_text()
 
 
 def test_keys_go_from_tile_to_tile(browser: Any, tmp_path: Path) -> None:

@@ -25,11 +25,13 @@ def test_every_function_with_its_share_and_what_does_not_fit_first(tmp_path: Pat
     path = written(tmp_path / "layer.py", tk=512, tn=512)
     lines = as_text(memory(str(path), CHIP.name, planned(path))).splitlines()
     # 512·512·2 of weights and 16·512·2 of activations, each in two turns
-    assert lines[2].split() == ["function", "space", "used", "B", "limit", "B", "share", "fits"]
-    assert lines[3].split()[:5] == ["gate_aic", "Mat", "1,081,344", "524,288", "206.2%"]
-    assert lines[3].endswith("does not fit")
-    assert sum("does not fit" in line for line in lines) == 1
-    assert [line.split()[0] for line in lines[4:9]] == ["gate_aic", "gate_aic", "gate_aic", "gate_aiv", "norm"]
+    assert lines[0] == "does not fit: 1 memory is too small, worst Mat 206.2% (gate_aic)"
+    assert lines[3].split() == ["function", "space", "used", "MiB", "limit", "MiB", "share", "fits"]
+    assert lines[4].split()[:5] == ["gate_aic", "Mat", "1.03", "0.500", "206.2%"]
+    assert lines[4].endswith("does not fit")
+    assert sum(line.endswith("does not fit") for line in lines) == 1
+    shares = [float(line.split("%")[0].split()[-1]) for line in lines[4:10]]
+    assert shares == sorted(shares, reverse=True)
     (error,) = (line for line in lines if "error:" in line)
     assert error.startswith(
         "layer.py:15: error: gate_aic Mat buffer usage 1081344 > 524288: w [512, 512] BF16 524288 B"
@@ -42,7 +44,7 @@ def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) 
     text = as_text(memory(str(path), CHIP.name, planned(path, "gate_aic"), tiles=True))
     assert "norm" not in text
     assert "gate_aiv" not in text
-    assert "gate_aic Mat: 139,264 of 524,288 bytes" in text
+    assert "gate_aic Mat: 136 KiB of 512 KiB" in text
     rows = [line.split() for line in text.splitlines() if " w " in line and "128×256" in line]
     in_flight = [" ".join(row[-3:]) for row in rows if "of" in row]
     assert {"1 of 2", "2 of 2"} <= set(in_flight)
@@ -52,7 +54,7 @@ def test_the_tiles_of_one_kernel_with_address_line_and_lifetime(tmp_path: Path) 
 def test_a_ring_at_the_head_of_a_memory_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
     text = as_text(memory(str(path), CHIP.name, planned(path, "gate"), tiles=True))
-    assert "ring C2V, 2 slots of 16,384" in text  # the sum [16, 256] FP32 on its way to the vector cores
+    assert "ring C2V, 2 slots of 16 KiB" in text  # the sum [16, 256] FP32 on its way to the vector cores
 
 
 def test_the_same_as_data(tmp_path: Path) -> None:

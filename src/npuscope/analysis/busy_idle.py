@@ -36,9 +36,9 @@ KERNELS = Columns(
         Column("count", COUNT, "slices", of=pl.len()),
         Column("core_ns", TIME, "added up over all cores", title="core time", explained=True, of=pl.col("ns").sum()),
         Column("on_core_ns", TIME, "while at least one core ran it", title="on-core time", explained=True),
-        Column("mean_ns", MEAN_TIME, "of a slice", of=pl.col("ns").mean()),
-        Column("p50_ns", TIME, "half of the slices take at most this", wide=True, of=_quantile(0.5)),
-        Column("p95_ns", TIME, "95 % of the slices take at most this", wide=True, of=_quantile(0.95)),
+        Column("mean_ns", MEAN_TIME, "of a slice", scale="mean", of=pl.col("ns").mean()),
+        Column("p50_ns", TIME, "half of the slices take at most this", scale="mean", wide=True, of=_quantile(0.5)),
+        Column("p95_ns", TIME, "95% of the slices take at most this", scale="mean", wide=True, of=_quantile(0.95)),
         Column("share", SHARE, "of all core time"),
     ),
 )
@@ -48,8 +48,8 @@ UNITS = Columns(
     (
         Column("unit", TEXT, "AIC, AIV, AICPU, stream, link or host"),
         Column("lanes", COUNT, "of the unit"),
-        Column("busy_ns", TIME, "something ran"),
-        Column("idle_ns", TIME, "nothing ran"),
+        Column("busy_ns", TIME, "something ran", scale="time"),
+        Column("idle_ns", TIME, "nothing ran", scale="time"),
         Column("share", SHARE, "busy, of both", title="busy"),
     ),
 )

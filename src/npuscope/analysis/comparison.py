@@ -25,7 +25,7 @@ from npuscope.trace.intervals import Ints
 
 SAME = 0.001  # of a time is no difference worth a line
 GAP = (
-    Column("gap_ns", TIME, "B minus A", title="B − A", more_is="worse"),
+    Column("gap_ns", TIME, "B minus A", scale="core", title="B − A", more_is="worse"),
     Column("ratio", RATIO, "B over A; null where A has none", title="B / A"),
 )
 KERNELS = Columns(
@@ -44,12 +44,12 @@ KERNELS = Columns(
         ),
         Column("count_a", COUNT, "slices in A", title="count A"),
         Column("count_b", COUNT, "slices in B", title="count B"),
-        Column("core_a_ns", TIME, "core time in A", title="core time A"),
-        Column("core_b_ns", TIME, "core time in B", title="core time B"),
-        Column("on_core_a_ns", TIME, "on-core time in A", title="on-core time A", wide=True),
-        Column("on_core_b_ns", TIME, "on-core time in B", title="on-core time B", wide=True),
-        Column("mean_a_ns", MEAN_TIME, "of a slice of A", title="mean A", wide=True),
-        Column("mean_b_ns", MEAN_TIME, "of a slice of B", title="mean B", wide=True),
+        Column("core_a_ns", TIME, "core time in A", scale="core", title="core time A"),
+        Column("core_b_ns", TIME, "core time in B", scale="core", title="core time B"),
+        Column("on_core_a_ns", TIME, "on-core time in A", scale="on_core", title="on-core time A", wide=True),
+        Column("on_core_b_ns", TIME, "on-core time in B", scale="on_core", title="on-core time B", wide=True),
+        Column("mean_a_ns", MEAN_TIME, "of a slice of A", scale="mean", title="mean A", wide=True),
+        Column("mean_b_ns", MEAN_TIME, "of a slice of B", scale="mean", title="mean B", wide=True),
         *GAP,
     ),
 )
@@ -59,8 +59,8 @@ GAPS = Columns(
     (
         Column("metric", TEXT, "core_ns, on_core_ns or wall_ns", only="`total` says it in words"),
         Column("total", TEXT, "the metric, and of what"),
-        Column("a_ns", TIME, "in A", title="A"),
-        Column("b_ns", TIME, "in B", title="B"),
+        Column("a_ns", TIME, "in A", scale="core", title="A"),
+        Column("b_ns", TIME, "in B", scale="core", title="B"),
         *GAP,
     ),
 )

@@ -8,20 +8,32 @@ from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis.forms import SHARE, TEXT, TIME, duration
+from npuscope.analysis.forms import SHARE, TEXT, TIME, duration, percent, worded
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 
 Kind = Literal["kernel", "dependency", "scheduler", "memory", "finding"]
+WAITS = {  # what people read of a scheduler's waits
+    "FIN": "until the scheduler notices an end",
+    "dispatch": "until a ready task is handed out",
+    "pickup": "until a handed-out task starts",
+    "submit": "until a task is submitted",
+}
 GAINS = Columns(
     "whatif.gains",
     "A change alone, the one that buys most first; gains do not add up.",
     (
         Column("kind", TEXT, "kernel, dependency, scheduler, memory or finding"),
-        Column("what", TEXT, "what is changed"),
+        Column("what", worded(WAITS), "what is changed"),
         Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
-        Column("half_ns", TIME, "the wall with half of it; null where half means nothing", title="at half"),
-        Column("nothing_ns", TIME, "the wall without it", title="at nothing"),
-        Column("gain_ns", TIME, "what of the wall it takes away"),
+        Column(
+            "half_ns",
+            TIME,
+            "the wall with half of it; null where half means nothing",
+            scale="wall",
+            title="with half",
+        ),
+        Column("nothing_ns", TIME, "the wall without it", scale="wall", title="without it"),
+        Column("gain_ns", TIME, "what of the wall it takes away", title="saves", more_is="better"),
         Column("gain", SHARE, "the same as a share of the wall", title="share"),
     ),
 )
@@ -61,7 +73,12 @@ class Gains(Tabular):
         return 1 - gain.nothing_ns / self.wall_ns if self.wall_ns else 0.0
 
     def title(self) -> str:
-        return f"what if: {duration(self.wall_ns)}, and with one thing at half its cost or at none"
+        if not self.gains or self.gains[0].nothing_ns >= self.wall_ns:
+            return f"no single change would shorten the {duration(self.wall_ns)}"
+        best = self.gains[0]
+        what = f"the wait {WAITS[best.what]}" if best.what in WAITS else best.what
+        told = f"{duration(best.nothing_ns)} instead of {duration(self.wall_ns)} ({percent(self.share(best))} less)"
+        return f"most to gain from {what}: without it {told}"
 
     def as_dict(self) -> dict[str, object]:
         cannot = [{"what": what, "why": why} for what, why in self.not_expressed]

@@ -28,9 +28,9 @@ UNITS = Columns(
     (
         Column("unit", TEXT, "that the kernels use"),
         Column("lanes", COUNT, "of the unit"),
-        Column("run_ns", TIME, "the kernels ran", title="running"),
-        Column("hidden_ns", TIME, "other kernels ran", title="hidden by others"),
-        Column("exposed_ns", TIME, "nothing ran", title="idle, exposed"),
+        Column("run_ns", TIME, "the kernels ran", scale="time", title="running"),
+        Column("hidden_ns", TIME, "other kernels ran", scale="time", title="hidden by others"),
+        Column("exposed_ns", TIME, "nothing ran", scale="time", title="idle, exposed"),
     ),
 )
 

@@ -32,6 +32,7 @@ class Column:
     form: Form
     meaning: str
     title: str = ""  # the heading without its unit; made from the key where it says enough
+    scale: str = ""  # columns of one scale have one unit, to be compared
     more_is: str = ""  # "worse" or "better": a terminal colours what is above and below nothing
     json: str = ""  # the key in JSON where it is another one
     wide: bool = False  # only where there is room: left out of text unless asked for
@@ -118,7 +119,12 @@ class Table:
 
     def shown(self, wide: bool = True) -> list[Shown]:
         """The columns for people."""
-        return [Shown(c, c.form.unit_for(self.frame[c.key])) for c in self.there if self._is_shown(c, wide)]
+        shown = [column for column in self.there if self._is_shown(column, wide)]
+        return [Shown(column, self._unit(column, shown)) for column in shown]
+
+    def _unit(self, column: Column, shown: Sequence[Column]) -> Unit | None:
+        alike = [other for other in shown if other.scale == column.scale] if column.scale else [column]
+        return column.form.unit_for(value for other in alike for value in self.frame[other.key])
 
     def _is_shown(self, column: Column, wide: bool) -> bool:
         absent = column.optional and self.frame[column.key].null_count() == self.frame.height

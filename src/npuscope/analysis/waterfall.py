@@ -48,10 +48,10 @@ KERNELS = Columns(
     "A kernel whose time on the path differs, the most changed first; what its parts sum to is the kernel's gap.",
     (
         Column("kernel", TEXT, "its name in A, or in B where A has none"),
-        Column("tasks_ns", TIME, TASKS),
-        Column("size_ns", TIME, SIZE),
-        Column("speed_ns", TIME, SPEED),
-        Column("place_ns", TIME, PLACE, title="onto/off path"),
+        Column("tasks_ns", TIME, TASKS, scale="gap"),
+        Column("size_ns", TIME, SIZE, scale="gap"),
+        Column("speed_ns", TIME, SPEED, scale="gap"),
+        Column("place_ns", TIME, PLACE, scale="gap", title="onto/off path"),
     ),
 )
 

@@ -66,11 +66,14 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
+    import sys
+
     from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.garbage import collected_rarely
     from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.paint import paint_for
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
@@ -104,6 +107,6 @@ def command(
     if json:
         print_json(check_dict(file, chip.name, checks))
     else:
-        print_text(check_text(file, chip.name, checks, everything), written)
+        print_text(check_text(file, chip.name, checks, everything, paint_for(sys.stdout)), written)
     if reaches(checks, level.value):
         raise typer.Exit(1)

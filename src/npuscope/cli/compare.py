@@ -7,7 +7,7 @@ Examples:
 
   npuscope compare before.json after.json
 
-  npuscope compare before1 before2 before3 vs after1 after2 after3   (faster, slower or undecided at 95 %)
+  npuscope compare before1 before2 before3 vs after1 after2 after3   (faster, slower or undecided at 95%)
 
   npuscope compare folder_of_runs vs other_folder --html gap.html
 

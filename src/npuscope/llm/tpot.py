@@ -56,7 +56,7 @@ BASIS = Columns(
     "The measurement basis: means over all steps.",
     (
         Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
-        Column("ms_per_token_interval", INTERVAL, "where 80 % of measured means lie", title="ms per token, 80 %"),
+        Column("ms_per_token_interval", INTERVAL, "where 80% of measured means lie", title="ms per token, 80%"),
         Column("bound", TEXT, "what limits most of the steps"),
         Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
         Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),

@@ -133,14 +133,11 @@ def _sentences(found: Prediction) -> list[str]:
         lines.append(f"not measured: {_listed(unknown)}; taken to be off by {typical}, the median of the others")
     ratio = change.ratio
     lines.append(
-        f"the change: {three(ratio.value)} of the time before (80 %: {interval_told(ratio)}), "
+        f"the change: {three(ratio.value)} of the time before (80%: {interval_told(ratio)}), "
         f"faster with a probability of {chance_told(change)}"
     )
     if expected is not None and found.anchor.measured_ns is not None:
-        lines.append(
-            f"so the measured {three(found.anchor.measured_ns / 1e3)} µs become "
-            f"{estimate_told(expected.times(1e-3), 'µs')}"
-        )
+        lines.append(f"so the measured {three(found.anchor.measured_ns / 1e3)} µs become {estimate_told(expected)}")
     lines.append(
         f"the interval: how far {ratio.basis.rows} published changes of {ratio.basis.commits} commits were off when "
         "told from their measured time before; a capture kernel by kernel should do no worse"

@@ -36,9 +36,9 @@ ERRORS = Columns(
     "Something that the captures tell: the mean block of a kernel, a cost of the scheduler, the wall.",
     (
         Column("what", TEXT, "which"),
-        Column("measured_ns", MEAN_TIME, "in the captures", title="measured"),
-        Column("before_ns", MEAN_TIME, "simulated with the device as it was", title="before"),
-        Column("after_ns", MEAN_TIME, "simulated with the new file", title="after"),
+        Column("measured_ns", MEAN_TIME, "in the captures", scale="time", title="measured"),
+        Column("before_ns", MEAN_TIME, "simulated with the device as it was", scale="time", title="before"),
+        Column("after_ns", MEAN_TIME, "simulated with the new file", scale="time", title="after"),
         Column("before", CHANGE, "simulated over measured, less one", title="off before"),
         Column("after", CHANGE, "the same afterwards", title="off after"),
     ),

@@ -15,6 +15,7 @@ from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
+from npuscope.paint import Paint, plain
 from npuscope.report.counted import many
 from npuscope.tile.record.names import short_name
 
@@ -22,15 +23,26 @@ TOP = 5  # findings shown of a scope
 ALONE = "What a finding saves is simulated without it, each alone: savings do not add up."
 
 
-def check_text(file: str, device: str, checks: Sequence[Checked], everything: bool = False) -> str:
-    """All programs of a file, one after the other, and a closing line with counts."""
-    lines: list[str] = []
+def check_text(
+    file: str, device: str, checks: Sequence[Checked], everything: bool = False, paint: Paint = plain
+) -> str:
+    """The answer, then all programs of a file, one after the other, and a closing line with counts."""
+    lines: list[str] = [verdict(checks, paint)]
     for number, checked in enumerate(checks):
         name = f" program {number}," if len(checks) > 1 else ""
         lines += [f"{printable(file)}:{name} {printable(short_name(checked.program))} on {device}"]
         lines += diagnosis_lines(checked)
         lines += [line for part in _parts(checked, everything) for line in ("", *part)] + [""]
     return "\n".join([*lines, counts(checks)])
+
+
+def verdict(checks: Sequence[Checked], paint: Paint = plain) -> str:
+    """Whether it can run as it is, in a line."""
+    if any(checked.errors for checked in checks):
+        return paint(f"Will not work as it is: {counts(checks)}", "error")
+    if any(checked.races for checked in checks):
+        return paint(f"Fits on chip, and is not safe: tasks race ({counts(checks)})", "error")
+    return paint(f"Fits on chip and is safe to schedule: {counts(checks)}", "headline")
 
 
 def counts(checks: Sequence[Checked]) -> str:

@@ -85,7 +85,7 @@ def _statistics(found: Statistics, wide: bool) -> Iterator[Part]:
     yield Rows(tables["positions"].sorted_by("total_ns"), WIDEST, POSTED_POSITIONS, wide=wide)
     spread = found.positions.filter((pl.col("share") > 0.001) & (pl.col("cv") > STEADY))
     if spread.height:
-        yield Heading("what varies most, of positions above 0.1 % of the time:", 3)
+        yield Heading("what varies most, of positions above 0.1% of the time:", 3)
         yield Rows(replace(tables["positions"], frame=spread).sorted_by("cv"), WIDEST, WIDEST, WIDEST, wide)
 
 

@@ -8,15 +8,18 @@ from dataclasses import replace
 import polars as pl
 
 from npuscope.analysis.diagnosis import Diagnosis
+from npuscope.analysis.forms import percent, sentence_start
 from npuscope.analysis.gains import Gains
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.report.counted import many
+from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told
 from npuscope.simulate.uncertainty import time_estimate
 from npuscope.simulate.whatif import likely_gains
 
-MOST = 40
+MOST = 15  # rows of text
+NO_MATTER = 0.001  # of the wall is not worth a row
 WIDTH, PLACE, NAME = 40, 20, 9  # characters of what a row is about, and at least of file and line and of kernel in it
-MEANING = "80 %: measured ratios that were predicted like these lie in there so often."
+MEANING = "80%: measured ratios that were predicted like these lie in there so often."
 ALONE = "Each change alone; gains do not add up."
 
 
@@ -24,18 +27,24 @@ def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = 
     """Of a simulated run with what limits it, and then with how sure the gains are, and with its verdict."""
     table = found.heart() if bound is None else likely_gains(found, bound)
     brief_names = pl.col("what").map_elements(brief, return_dtype=pl.String)
-    yield Heading(found.title())
+    yield Say(sentence_start(found.title()), strong=True)
     if diagnosis is not None:
         yield Say(diagnosis.verdict.sentence, strong=True)
-    yield Rows(replace(table, frame=table.frame.with_columns(brief_names)), MOST)
+    frame = table.frame.with_columns(brief_names)
+    worth = frame.filter(pl.col("gain_ns").abs() >= NO_MATTER * found.wall_ns)
+    yield Rows(replace(table, frame=worth), MOST)
+    if little := frame.height - worth.height:
+        yield Say(
+            f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all.", where=In.TEXT
+        )
     sentences = [ALONE]
     if bound is not None:
         wall = time_estimate(found.wall_ns, "wall", bound)
-        sentences.append(f"As it is: {estimate_told(wall.times(1e-3), 'µs')}. {MEANING}")
+        sentences.append(f"As it is: {estimate_told(wall)}. {MEANING}")
     for sentence in (*sentences, *found.notes):
         yield Say(sentence)
     if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:
-        yield Heading("Findings, as reckoned:")
+        yield Heading("What the findings above stand for:")
         yield Notes(reckoned)
     if found.not_expressed:
         yield Heading("Not tried:")

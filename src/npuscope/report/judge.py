@@ -81,7 +81,7 @@ def _versus(answer: Answer) -> str:
 
 
 def change(answer: Answer) -> str:
-    """989 µs → 941 µs (-4.9 %, 93 % sure)."""
+    """989 µs → 941 µs (-4.9%, 93% sure)."""
     found, time = answer.versus, answer.time
     assert found is not None
     assert time is not None

@@ -42,7 +42,7 @@ def rank(
         yield Notes([f"finding: {finding}" for finding in told])
     settings = best_by_setting(variants, found)
     if len(settings) > 1 and ran:
-        yield Heading("each setting at its best, µs, whatever the others are", where=In.TEXT)
+        yield Heading("each setting at its best, whatever the others are", where=In.TEXT)
         yield Notes([f"{name}  {_best(best)}" for name, best in settings.items()], where=In.TEXT)
     if failed:
         yield Heading("cannot run")
@@ -70,9 +70,9 @@ def _meaning(ran: Sequence[Outcome], baseline: Outcome) -> list[str]:
     """What the interval and the probability mean, and the interval of the fastest by itself."""
     best = wall_estimate(ran[0])
     assert best is not None
-    lines = [f"the fastest by itself: {estimate_told(best.times(1e-3), 'µs')}"]
+    lines = [f"the fastest by itself: {estimate_told(best)}"]
     if any(against_first(one, baseline) for one in ran):
-        lines.append("80 %: measured ratios lie in there so often; faster: the probability of a ratio below 1")
+        lines.append("80%: measured ratios lie in there so often; faster: the probability of a ratio below 1")
     return lines
 
 

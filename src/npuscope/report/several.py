@@ -57,12 +57,12 @@ def faster_or_slower(ratio: float) -> str:
     """`1.34x slower`, `1.2x faster`; small differences in per cent."""
     word = "slower" if ratio > 1 else "faster"
     if 0.9 < ratio < 1.1:
-        return f"{significant(abs(ratio - 1) * 100)} % {word}"
+        return f"{significant(abs(ratio - 1) * 100)}% {word}"
     return f"{significant(max(ratio, 1 / ratio))}x {word}"
 
 
 def _sure(total: Ratio) -> str:
-    return f"{total.confidence * 100:.0f} % sure"
+    return f"{total.confidence * 100:.0f}% sure"
 
 
 def _samples(found: SeveralRuns) -> str:
@@ -102,7 +102,7 @@ def _kernels_told(found: SeveralRuns) -> list[str]:
             f"The list is corrected for looking at {found.tested} (Holm): 95 times in 100 nothing in it is noise"
         )
     if found.small:
-        told.append(f"{_counted(found.small, 'kernel')} below 0.1 % of the time not compared")
+        told.append(f"{_counted(found.small, 'kernel')} below 0.1% of the time not compared")
     return told
 
 

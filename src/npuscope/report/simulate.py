@@ -109,7 +109,7 @@ def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
 
 def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
     """The wall with its interval."""
-    return estimate_told(_wall(simulated, anchored).times(1e-3), "µs")
+    return estimate_told(_wall(simulated, anchored))
 
 
 def wall_dict(simulated: Simulated, anchored: Anchored | None = None) -> dict[str, object]:

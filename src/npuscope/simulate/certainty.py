@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Guess:
-    """The guess that matters most; `half` and `more` are the wall with 50 % less and more of it, over the wall."""
+    """The guess that matters most; `half` and `more` are the wall with 50% less and more of it, over the wall."""
 
     part: Part
     half: float | None = None

@@ -3,7 +3,7 @@
 A cause is a limit of `bound.py` with the time in which it holds; the end of the run, where the last blocks leave cores
 idle, is told apart as the tail. What it is worth: the wall as it is less the wall simulated without the limit; of full
 cores, which nothing takes away, the wall with their main kernel TUNABLE faster, at most twice as fast. The bounds are
-where 80 % of measured ratios that were predicted like this one lie (`uncertainty.py`).
+where 80% of measured ratios that were predicted like this one lie (`uncertainty.py`).
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _gain(simulated: Simulated, limit: _Limit, owner: Owners) -> Gain | None:
 
 
 def gain_of(simulated: Simulated, wall_ns: int) -> Gain:
-    """From the run to one with this wall: what it saves, and where 80 % of measured savings lie; none is below zero."""
+    """From the run to one with this wall: what it saves, and where 80% of measured savings lie; none is below zero."""
     if min(wall_ns, simulated.wall_ns) <= 0:
         return Gain(max(simulated.wall_ns - wall_ns, 0), 0, simulated.wall_ns)
     name = simulated.bound.name

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from math import floor, log10
 
-from npuscope.analysis.forms import TIMES, Form, figures
+from npuscope.analysis.forms import TIMES, Form, figures, fitting, significant
 from npuscope.simulate.misses import Basis
 from npuscope.simulate.uncertainty import Against, Estimate
 
 
 def three(value: float) -> str:
-    """Three significant digits."""
+    """Three significant digits, also above a thousand."""
     if value == 0:
         return "0"
     places = 2 - floor(log10(abs(value)))
     return f"{round(value, places):,.{max(places, 0)}f}"
 
 
-def estimate_told(one: Estimate, unit: str) -> str:
-    """989 µs (80 %: 910 to 1,080)"""
-    return f"{three(one.value)} {unit} ({one.coverage * 100:.0f} %: {interval_told(one)})"
+def estimate_told(one: Estimate) -> str:
+    """Nanoseconds as 1.03 ms (80%: 0.737 to 1.52): one unit for the value and its interval."""
+    unit = fitting(one.value, TIMES)
+    shown = one.times(1 / unit.worth)
+    return f"{significant(shown.value)} {unit.name} ({one.coverage * 100:.0f}%: {interval_told(shown)})"
 
 
 def interval_told(one: Estimate) -> str:
@@ -40,7 +42,7 @@ def versus_told(one: Against) -> str:
     """A simulated change in a sentence."""
     return (
         f"Both are simulated: measured, the ratio of {three(one.ratio.value)} lies from {interval_told(one.ratio)} "
-        f"{one.ratio.coverage * 100:.0f} % of the time; faster with a probability of {chance_told(one)}."
+        f"{one.ratio.coverage * 100:.0f}% of the time; faster with a probability of {chance_told(one)}."
     )
 
 
@@ -68,6 +70,6 @@ SPAN = Form("text", "[low, high], ns", _span, TIMES)
 def basis_told(one: Basis, coverage: float, kernel: str) -> str:
     """What the interval means; `kernel` is the interval of a kernel's time as multiples of it."""
     return (
-        f"how sure: of {one.rows} published times that were predicted like this, {coverage * 100:.0f} % lie in such an "
+        f"how sure: of {one.rows} published times that were predicted like this, {coverage * 100:.0f}% lie in such an "
         f"interval; a single kernel may take {kernel} times what is said here"
     )

@@ -24,7 +24,7 @@ PER_KERNEL = Columns(
         Column("tasks", COUNT, "submitted"),
         Column("blocks", COUNT, "run"),
         *TIMES,
-        Column("mean_interval_ns", SPAN, "where 80 % of measured means lie", title="mean, 80 %,"),
+        Column("mean_interval_ns", SPAN, "where 80% of measured means lie", title="mean, 80%,"),
     ),
 )
 

@@ -25,9 +25,9 @@ SIMULATED = GAINS.plus(
     Column(
         "against",
         COMPARED,
-        "of a program: the run at nothing against the run as it is; where 80 % of measured ratios lie, and the "
+        "of a program: the run at nothing against the run as it is; where 80% of measured ratios lie, and the "
         "probability that it is faster",
-        title="80 %, faster",
+        title="80%, faster",
     )
 )
 THREADS = "all of the scheduler's threads"
@@ -69,7 +69,15 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
     gains.append(Gain("scheduler", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
-    gains.append(Gain("scheduler", "all of the scheduler", "dispatch, FIN, pickup and submit", half, nothing))
+    gains.append(
+        Gain(
+            "scheduler",
+            "all of the scheduler",
+            "submitting, handing out, starting and noticing the end of tasks",
+            half,
+            nothing,
+        )
+    )
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
     gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))

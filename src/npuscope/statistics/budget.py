@@ -11,7 +11,7 @@ from npuscope.analysis.waits import PARTS
 from npuscope.errors import BadInput
 from npuscope.toml_file import read_toml
 
-NOISE = 0.05  # single captures differ by 3 to 5 % (pypto-lib docs/debug-and-tune/performance-tuning.md)
+NOISE = 0.05  # single captures differ by 3 to 5% (pypto-lib docs/debug-and-tune/performance-tuning.md)
 COUNTS = ("tasks", "count")
 PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running")
 PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")

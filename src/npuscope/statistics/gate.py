@@ -1,6 +1,6 @@
 """The performance gate: limits of a budget, held against one or several captures of a run, and a baseline.
 
-A limit is broken only where the noise cannot explain it: where the whole 95 % interval of the value, or of its ratio to
+A limit is broken only where the noise cannot explain it: where the whole 95% interval of the value, or of its ratio to
 the baseline, lies beyond the limit. A value beyond it whose interval is not is undecided. The interval comes from three
 or more captures; for fewer the budget's `noise` counts. Counts have no noise.
 """
@@ -33,7 +33,7 @@ LIMITS = Columns(
         Column("allowed", TEXT, "the limit in words"),
         Column("baseline", NUMBER, "the median of the baseline's captures"),
         Column("change", CHANGE, "value over baseline, minus one"),
-        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95 %)"),
+        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95%)"),
         Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
         Column("more_runs", COUNT, "captures more of each side that would decide it", optional=True),
     ),

@@ -124,7 +124,7 @@ def _within(value: float, runs: tuple[int, int], variance: float, freedom: float
 
 def more_runs(size: float, variance: float, runs: Sequence[int], confidence: float = CONFIDENCE) -> int | None:
     """Runs to add to each side, `runs` being those there are, until a log difference of this size, whose variance is
-    now this, is decided with a chance of 80 %; None where nobody would run so many."""
+    now this, is decided with a chance of 80%; None where nobody would run so many."""
     from scipy.special import ndtri, stdtrit
 
     if size == 0:
@@ -143,7 +143,7 @@ def more_runs(size: float, variance: float, runs: Sequence[int], confidence: flo
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p values corrected for their number by Holm: the chance that any of those up to 5 % is noise is at most 5 %."""
+    """p values corrected for their number by Holm: the chance that any of those up to 5% is noise is at most 5%."""
     count, worst = len(p), 0.0
     corrected = [1.0] * count
     for rank, place in enumerate(sorted(range(count), key=lambda n: p[n])):

@@ -37,7 +37,7 @@ CHANGED = Columns(
         Column("median_b_ns", MEAN_TIME, "core time in B, the median of its runs", title="B"),
         Column("gap_ns", MEAN_TIME, "B minus A", title="gap"),
         Column("ratio", TIMES, "of typical times, B over A; null where one side has none", title="B / A"),
-        Column("interval", BETWEEN, "has the true ratio 95 times in 100", title="95 %"),
+        Column("interval", BETWEEN, "has the true ratio 95 times in 100", title="95%"),
         Column("verdict", TEXT, "faster, slower, new or gone"),
         Column("share_of_a", SHARE, "its part of the core time of A", title="of A", wide=True),
         Column("p", Form("number", "number", lambda value: f"{float(str(value)):.2g}"),
@@ -76,7 +76,7 @@ class SeveralRuns(Tabular):
 
     def title(self) -> str:
         ends = f"{significant(self.total.low)} to {significant(self.total.high)}"
-        return f"B / A in {self.what}: {significant(self.total.value)}, 95 %: {ends}: {self.total.verdict}"
+        return f"B / A in {self.what}: {significant(self.total.value)}, 95%: {ends}: {self.total.verdict}"
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope compare A… vs B… --json` (docs/reference/json.md)."""

@@ -12,11 +12,11 @@ from npuscope.trace.core import Trace
 # A core that goes from one task to the next takes 0.81 µs (1.22 at the 99th percentile) with the swimlane on: 0.52 µs
 # are its record and loop. Source: simpler, docs/investigations/2026-07-aicore-swimlane-switch-overhead-and-ack-gate.md
 SWITCH_NS, RECORD_NS, SLOW_SWITCH_NS = 810, 520, 1_220
-# Inside the scheduler's loop level 4 took 9 % longer. Source: the authors of simpler's pull request 1173
+# Inside the scheduler's loop level 4 took 9% longer. Source: the authors of simpler's pull request 1173
 ORCHESTRATED = 4
 # One training step took 116.3, 136.6 and 129.9 ms at levels 0, 1 and 2 of Ascend's profiler, one run each. Source:
 # Ascend-msinsight, test/data/pytorch (January 2025)
-ASCEND_LONGER = "12 to 17 %"
+ASCEND_LONGER = "12 to 17%"
 COUNTED = ("aicore_time(us)", "aic_total_cycles", "aiv_total_cycles")  # columns that only levels 1 and 2 have
 
 
@@ -53,6 +53,6 @@ def _swimlane(trace: Trace, level: int) -> Iterator[Symptom]:
         f"tasks that a core runs back to back{here} (simpler's investigation of July 2026)."
     )
     if level >= ORCHESTRATED:
-        effect += " At level 4 the scheduler's loop took 9 % longer besides (authors of simpler's pull request 1173)."
+        effect += " At level 4 the scheduler's loop took 9% longer besides (authors of simpler's pull request 1173)."
     what = f"task recorded at swimlane level {level}"
     yield Symptom("instrumented", "note", what, tasks.height, effect, f"{int(switches['len'].sum()):,} back to back")

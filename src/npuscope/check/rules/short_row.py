@@ -79,7 +79,7 @@ RULE = Rule(
     "hint",
     "rows shorter than a line of global memory",
     "Global memory is read and written in lines; the rest of the line is paid for and thrown away. Told where that is "
-    "2 % of all the program moves, and where the tensor's rows are longer than the tile's.",
+    "2% of all the program moves, and where the tensor's rows are longer than the tile's.",
     check,
     Example(
         "w_tile = pl.slice(w, [128, 64], [k0, n0])  # BF16: 128 bytes of each line of 512",

@@ -6,9 +6,9 @@ from npuscope.analysis.forms import CHANGE, COUNT, FLAG, TEXT, TIME
 from npuscope.analysis.table import Column, Columns
 
 SUMS = (
-    Column("predicted_ns", TIME, "of the prediction"),
-    Column("measured_ns", TIME, "of the measured pass"),
-    Column("error_ns", TIME, "predicted minus measured"),
+    Column("predicted_ns", TIME, "of the prediction", scale="time"),
+    Column("measured_ns", TIME, "of the measured pass", scale="time"),
+    Column("error_ns", TIME, "predicted minus measured", scale="time"),
 )
 ERROR = Column("error", CHANGE, "the error, of the measured time; null where nothing was measured")
 BY = (
@@ -73,7 +73,7 @@ COMMUNICATION = Columns(
         Column("kernel", TEXT, "as measured", title="collective"),
         SHAPES[1],
         Column("calls", COUNT, "alike"),
-        Column("measured_ns", TIME, "of all of them"),
+        Column("measured_ns", TIME, "of all of them", scale="time"),
         Column("median_ns", TIME, "of one"),
         Column("stable_ns", TIME, "without waiting; null for fewer than three", title="without waits"),
         Column("wait_ns", TIME, "the rest: waiting for other ranks", title="waiting"),

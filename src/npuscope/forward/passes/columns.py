@@ -29,11 +29,11 @@ PASSES = Columns(
         Column("reasons", LIST, "what it lacks, what disturbed it", only="sentences: they stand below the table"),
         Column("start_ns", TIME, "first start", only=CLOCK),
         Column("end_ns", TIME, "last end", only=CLOCK),
-        Column("span_ns", TIME, "first start to last end", title="start to end"),
-        Column("sum_ns", TIME, "kernels' times added up", title="kernels added up", wide=True),
-        Column("union_ns", TIME, "when anything ran on the device", title="device busy"),
-        Column("comm_ns", TIME, "when a collective ran", title="communication"),
-        Column("aicpu_ns", TIME, "on the AI CPU, not in the others", title="AI CPU", wide=True),
+        Column("span_ns", TIME, "first start to last end", scale="time", title="start to end"),
+        Column("sum_ns", TIME, "kernels' times added up", scale="time", title="kernels added up", wide=True),
+        Column("union_ns", TIME, "when anything ran on the device", scale="time", title="device busy"),
+        Column("comm_ns", TIME, "when a collective ran", scale="time", title="communication"),
+        Column("aicpu_ns", TIME, "on the AI CPU, not in the others", scale="time", title="AI CPU", wide=True),
         Column("rows", COUNT, "of the capture", wide=True),
         Column(
             "told_twice",
@@ -58,17 +58,17 @@ SKEW = Columns(
     "A rank; means over the passes that all of them have.",
     (
         Column("rank", COUNT, "its number"),
-        Column("union_ns", MEAN_TIME, "device time of a pass"),
-        Column("comm_ns", MEAN_TIME, "of it collectives"),
-        Column("compute_ns", MEAN_TIME, "the rest"),
-        Column("wait_ns", MEAN_TIME, "in collectives, above the shortest of all ranks"),
+        Column("union_ns", MEAN_TIME, "device time of a pass", scale="time"),
+        Column("comm_ns", MEAN_TIME, "of it collectives", scale="time"),
+        Column("compute_ns", MEAN_TIME, "the rest", scale="time"),
+        Column("wait_ns", MEAN_TIME, "in collectives, above the shortest of all ranks", scale="time"),
         Column("last", COUNT, "passes in which the others waited for it"),
     ),
 )
 SPREAD = (
-    Column("mean_ns", MEAN_TIME, "mean"),
-    Column("p50_ns", MEAN_TIME, "median"),
-    Column("p95_ns", MEAN_TIME, "95 % take at most this"),
+    Column("mean_ns", MEAN_TIME, "mean", scale="spread"),
+    Column("p50_ns", MEAN_TIME, "median", scale="spread"),
+    Column("p95_ns", MEAN_TIME, "95% take at most this", scale="spread"),
     Column("cv", NUMBER, "standard deviation over mean", title="CV", explained=True),
 )
 LAYERS = Columns(

@@ -12,7 +12,7 @@ from npuscope.simulate.estimate_forms import three
 def likely(entry: Entry) -> str:
     """The interval of an entry that has one."""
     found = interval_of(entry)
-    return "" if found is None else f" (80 %: {three(found[0])} to {three(found[1])})"
+    return "" if found is None else f" (80%: {three(found[0])} to {three(found[1])})"
 
 
 def history_chart(entries: Sequence[Entry]) -> Spec:

@@ -37,12 +37,12 @@ def passes_chart(passes: pl.DataFrame) -> Spec:
 
 
 def layers_chart(layers: pl.DataFrame) -> Spec | None:
-    """The median of each layer, and up to where 95 % of the passes are."""
+    """The median of each layer, and up to where 95% of the passes are."""
     if layers.is_empty():
         return None
     points = []
     for number, (layer, p50, p95, cv) in enumerate(layers.select("layer", "p50_ns", "p95_ns", "cv").iter_rows()):
-        told = [f"median {duration(p50)}, 95 % of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
+        told = [f"median {duration(p50)}, 95% of passes below {duration(p95)}", f"spread {cv or 0:.2f} of the mean"]
         points.append({"x": number, "y": p50, "low": p50, "high": p95, "name": f"layer {layer}", "told": told})
     return {
         "chart": "lines",

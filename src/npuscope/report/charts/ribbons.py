@@ -13,7 +13,7 @@ from npuscope.trace.intervals import Ints
 MOST = 20_000  # calls of a ribbon; beyond it one per colour and thousandth of the axis
 # predicted / measured, up to -> words; from too short to too long
 STEPS = (
-    (0.5, "less than half"), (0.8, "half to 0.8"), (0.95, "0.8 to 0.95"), (1.05, "within 5 %"), (1.25, "1.05 to 1.25"),
+    (0.5, "less than half"), (0.8, "half to 0.8"), (0.95, "0.8 to 0.95"), (1.05, "within 5%"), (1.25, "1.05 to 1.25"),
     (2.0, "1.25 to 2"), (np.inf, "more than double"),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from npuscope.study.variant import Variant
 from npuscope.study.variants import best_by_setting
 
 MEANING = (
-    "Thin lines: where 80 % of measured times lie. Ratios are to the first variant, with their own interval; faster is "
+    "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval; faster is "
     "the probability that the variant is."
 )
 MOST = 300  # bars
@@ -99,10 +99,10 @@ def _order(value: str) -> tuple[int, float, str]:
 def told_of(one: Outcome, baseline: Outcome) -> str:
     """Its time and how it stands against the first."""
     wall, versus = wall_estimate(one), against_first(one, baseline)
-    told = "" if wall is None else estimate_told(wall.times(1e-3), "µs")
+    told = "" if wall is None else estimate_told(wall)
     if versus is None:
         return told
-    ratio = f"{versus.ratio.value:.3f}x (80 %: {interval_told(versus.ratio)})"
+    ratio = f"{versus.ratio.value:.3f}x (80%: {interval_told(versus.ratio)})"
     return f"{told}, {ratio}, faster {chance_told(versus)}"
 
 

@@ -159,7 +159,7 @@ class Prediction(Tabular):
         return observed_of(self.plain), observed_of(self.run)
 
     def spread(self) -> dict[str, tuple[float, float]]:
-        """Of each kernel where 80 % of measured means lie, as multiples of the mean that is said here.
+        """Of each kernel where 80% of measured means lie, as multiples of the mean that is said here.
 
         A measured kernel is as sure as its change is small; one that nobody measured as sure as any prediction.
         """

@@ -25,8 +25,8 @@ COUNTS = (
 )
 WORK = (
     Column("flops", FLOPS, "of all blocks", title="work"),
-    Column("gm_read", BYTES, "from global memory (GM)", title="reads", explained=True),
-    Column("gm_written", BYTES, "to global memory (GM)", title="writes", explained=True),
+    Column("gm_read", BYTES, "from global memory (GM)", scale="traffic", title="reads", explained=True),
+    Column("gm_written", BYTES, "to global memory (GM)", scale="traffic", title="writes", explained=True),
 )
 UNIT = Column("unit", TEXT, "AIC, AIV, MIX or none")
 OPS = Column("ops", COUNT, "as executed in all blocks", wide=True)

@@ -1,0 +1,142 @@
+"""What commands print can be read without the docs: no private words, the answer first, at most about a screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import command
+import pytest
+
+from npuscope.analysis.waits import IN_WORDS, PARTS
+from npuscope.cli.grouped import GROUPS, name_of, summary_of
+
+ROOT = Path(__file__).resolve().parents[2]
+GLOSSARY = ROOT / "docs/reference/glossary.md"
+SOFTMAX = ROOT / "models/basics/softmax.py"
+LAYER = ROOT / "models/qwen3_14b/decode_layer.py"
+SCREEN = 60  # lines: half a screen more than a small one, for programs of many kernels
+PRIVATE = re.compile(
+    r"\bFIN\b|\bpickup\b|\bstarved\b|\bedge\b|\bepisodes?\b|\bstretch(es)?\b|\bcover of\b|told twice|under way|"
+    r"work again|not told\b|\bhonest\b|\buntold\b|telling\b"
+)
+COMMANDS = {
+    "report": ("report", "run"),
+    "compare": ("compare", "run", "slow_scheduler"),
+    "whatif": ("whatif", "run"),
+    "forward": ("forward", "kernel_details.csv"),
+    "roofline": ("roofline", "kernel_details.csv", "--device", "a3"),
+    "report of a kernel table": ("report", "kernel_details.csv"),
+    "predict": ("predict", "--config", "qwen3_32b.json", "--batch", "16", "--context", "4096", "--tp", "16"),
+    "info": ("info", "run"),
+    "info of a kernel table": ("info", "kernel_details.csv"),
+    "doctor": ("doctor", "run"),
+    "doctor of a kernel table": ("doctor", "kernel_details.csv"),
+    "formats": ("formats",),
+    "device": ("device", "list"),
+    "run": ("run", str(SOFTMAX)),
+    "check": ("check", str(SOFTMAX)),
+    "memory": ("memory", str(LAYER)),
+    "graph": ("graph", str(LAYER)),
+    "simulate": ("simulate", str(SOFTMAX)),
+    "whatif of a program": ("whatif", str(SOFTMAX)),
+}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("demo")
+    run = command.npuscope("demo", "--keep", folder)
+    assert run.returncode == 0, run.stderr
+    assert not PRIVATE.search(run.stdout)
+    assert "What to try next:" in run.stdout
+    return folder
+
+
+def printed(demo: Path, words: tuple[str, ...], **environment: str) -> str:
+    tool = str(Path(sys.executable).with_name("npuscope"))
+    given = {**os.environ, **environment}
+    done = subprocess.run([tool, *words], cwd=demo, capture_output=True, text=True, timeout=600, env=given)
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_no_line_has_a_private_word_and_the_whole_fits_about_a_screen(demo: Path, words: tuple[str, ...]) -> None:
+    text = printed(demo, words)
+    found = [line for line in text.splitlines() if PRIVATE.search(line)]
+    assert found == []
+    assert len(text.splitlines()) <= SCREEN
+    assert "\x1b" not in text  # a pipe gets plain text
+    # times have a unit that fits: nobody reads 1,234.567 µs
+    assert (
+        re.findall(
+            r"\d{4,}(?:\.\d+)? (?:ns|µs|ms)\b|\d,\d{3}\.\d+ (?:ns|µs|ms)\b", text.replace(" ns of its clock", "")
+        )
+        == []
+    )
+
+
+def test_the_first_line_is_the_answer(demo: Path) -> None:
+    def first(*words: str) -> str:
+        return printed(demo, words).splitlines()[0]
+
+    compared = first("compare", "run", "slow_scheduler")
+    assert compared == "slow_scheduler is 1.34x slower than run (959 µs → 1.29 ms): +392 µs ready, not handed out yet"
+    assert first("compare", "slow_scheduler", "run").startswith("run is 1.34x faster than slow_scheduler (1.29 ms")
+    assert first("memory", str(LAYER)) == "fits: the fullest memory is Right 100.0% (q_proj)"
+    assert first("roofline", "kernel_details.csv", "--device", "a3").startswith(
+        "Kernels run at 91.1% of the chip's limits"
+    )
+    assert first("forward", "kernel_details.csv").endswith(
+        "3 forward passes, 2 of them whole and undisturbed; decode takes 1.48 ms (median)"
+    )
+    assert first("doctor", "run").startswith("Sound, with 2 notes")
+
+
+def test_compare_leaves_out_what_is_the_same_and_says_so(demo: Path) -> None:
+    text = printed(demo, ("compare", "run", "slow_scheduler"))
+    assert "All kernels have the same count and core time in both." in text
+    assert "down_proj" not in text
+    assert "down_proj" in printed(demo, ("compare", "run", "slow_scheduler", "--wide"))
+
+
+def test_run_says_that_fit_was_not_checked_and_how_to(demo: Path) -> None:
+    text = printed(demo, ("run", str(SOFTMAX)))
+    assert f"`npuscope check {SOFTMAX}` tells whether it fits on chip" in text
+
+
+def test_colour_is_for_terminals_and_can_be_refused(demo: Path) -> None:
+    words = ("compare", "run", "slow_scheduler")
+    coloured = printed(demo, words, FORCE_COLOR="1", NO_COLOR="")
+    assert coloured.startswith("\x1b[1mslow_scheduler is 1.34x slower")
+    assert re.search(r"\x1b\[31m +392 *\x1b\[0m", coloured)  # more time is red
+    assert re.search(r"\x1b\[32m +-65.9 *\x1b\[0m", coloured)  # less is green
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == printed(demo, words)
+    assert "\x1b" not in printed(demo, words, FORCE_COLOR="1", NO_COLOR="1")
+
+
+def test_an_error_is_red_where_colour_is_wanted(tmp_path: Path) -> None:
+    told = command.npuscope("report", tmp_path / "nothing", FORCE_COLOR="1", NO_COLOR="").stderr
+    assert told.startswith("\x1b[1;31mnpuscope:\x1b[0m ")
+    assert command.npuscope("report", tmp_path / "nothing").stderr.startswith("npuscope: ")
+
+
+def test_help_shows_every_command_by_question_with_its_whole_summary() -> None:
+    lines = command.npuscope("--help", COLUMNS="80", TERMINAL_WIDTH="80").stdout.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "..." not in "".join(lines[5:])
+    for title, modules in GROUPS.items():
+        assert f"{title}:" in lines
+        for module in modules:
+            assert any(line.split() == [name_of(module), *summary_of(module).split()] for line in lines), module
+    assert "Examples:" in lines
+
+
+def test_the_glossary_has_every_reason_with_its_words() -> None:
+    rows = [line.split(" | ") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
+    listed = {row[1].strip("`"): row[0].removeprefix("| ") for row in rows if len(row) == 3}
+    assert {key: listed.get(key) for key in PARTS} == IN_WORDS
