@@ -59,7 +59,7 @@ def test_rows_without_a_price_are_counted_with_their_reasons(tmp_path: Path) -> 
     found = roofline(table(tmp_path, *rows), "a3")
     assert found.unknown().select("why", "count", "measured_ns").rows() == [
         ("runs on the AI CPU, whose rate no device file has", 1, 50_000),
-        ("message size not told", 1, 30_000),
+        ("message size not recorded", 1, 30_000),
     ]
     assert found.unknown()["share"].to_list() == pytest.approx([50 / 90, 30 / 90])
     assert found.priced["kernel"].to_list() == ["MatMulV2"]
