@@ -124,7 +124,7 @@ def test_a_collective_that_takes_far_longer_than_its_like_waited_for_another_ran
     ]
     found = diagnosis(made(tasks))
     assert found.bound == "communication"
-    assert "one allReduce takes 2 ms where 20 µs is usual, as if it waited for another rank" in str(found.verdict)
+    assert "one `allReduce` takes 2 ms where 20 µs is usual, as if it waited for another rank" in str(found.verdict)
     assert "the folder with all ranks" in found.verdict.remedy
 
 

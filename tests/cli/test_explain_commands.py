@@ -53,8 +53,9 @@ def test_report_says_the_verdict_first_in_half_a_screen(run: Path) -> None:
 
 def test_report_as_json_keeps_its_contract(run: Path) -> None:
     data = json.loads(npuscope("report", run, "--json", "--kernels", "qk|softmax|sv").stdout)
-    assert data["verdict"].startswith("dependency-bound")
-    assert data["bound"] == "dependency"
+    assert data["verdict"].startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
+    assert [cause["kind"] for cause in data["causes"]] == ["dispatch", "dependency", "core", "tail"]
+    assert (data["bound"], data["wall_ns"]) == ("dispatch", 100_000)
     assert data["units"] == {
         "AIC": {"lanes": 2, "busy_ns": 112_000, "idle_ns": 88_000, "share": 0.56},
         "AIV": {"lanes": 2, "busy_ns": 17_000, "idle_ns": 183_000, "share": 0.085},

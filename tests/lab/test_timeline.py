@@ -35,7 +35,11 @@ def test_a_reader_hovers_zooms_and_selects(browser: Any, tmp_path: Path) -> None
     with watched_page(browser, viewport={"width": 1366, "height": 800}) as watched:
         page = opened(watched.page, tmp_path, report(dozen()))
         # the verdict stands beside the timeline
-        assert page.locator("#verdict").inner_text().startswith("dependency-bound")
+        assert (
+            page.locator("#verdict")
+            .inner_text()
+            .startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
+        )
         # hovering names a slice, and says why the lane is idle beside it
         assert hover(page, 5, "AIC_0").startswith("q_proj\n10 µs on AIC_0")
         assert "qk could not start: rope was still running." in hover(page, 20, "AIC_0")
@@ -351,7 +355,7 @@ def test_ranks_stand_in_a_table_and_a_row_shows_one(browser: Any, tmp_path: Path
     with watched_page(browser) as watched:
         page = opened(watched.page, tmp_path, ranks_document("root", analysis.explain_ranks(ranks)))
         page.get_by_role("tab", name="Ranks").click()
-        assert page.locator("#all").inner_text().startswith("3 ranks, all core-bound")
+        assert page.locator("#all").inner_text().startswith("rank 2: The device computes 100.0% of the time")
         page.locator("#panel tbody tr", has_text="rank 2").first.click()
         drawn(page)
         assert state(page, "run") == "2"

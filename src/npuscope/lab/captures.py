@@ -32,9 +32,7 @@ def captures_of(names: Sequence[str], found: Sequence[Ranks]) -> Captures:
             id = f"c{len(versions) + 1}"
             title = name if len(explained.parts) == 1 else f"{name}: {part.name}"
             run = run_of(title, one, id, colours=colours)
-            diagnosis = run["diagnosis"]
-            verdict = str(diagnosis["verdict"]) if isinstance(diagnosis, dict) else ""
-            made = Made(id, as_json(run), run["wall"], verdict, trace=pickle.dumps(one.trace))
+            made = Made(id, as_json(run), run["wall"], one.diagnosis.verdict.sentence, trace=pickle.dumps(one.trace))
             versions.append(Version(id, title, time.time(), measured=True, made=made))
     several = [one for one in found if len(one.parts) > 1]
     return Captures(tuple(versions), {"ranks": ranks(several[0])} if len(several) == len(found) == 1 else {})

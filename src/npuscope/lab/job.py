@@ -10,12 +10,14 @@ import contextlib
 import pickle
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from npuscope.analysis import explain
 from npuscope.analysis.comparison import compare_explained
+from npuscope.analysis.explanation import Explanation
 from npuscope.check.checked import check
 from npuscope.check.run import unfit
 from npuscope.errors import NpuscopeError
@@ -27,6 +29,8 @@ from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.runs import run_of
 from npuscope.lower.program import Program
 from npuscope.report.simulate import wall_dict
+from npuscope.simulate.diagnosis import diagnosis_of
+from npuscope.simulate.priced import prices_of
 from npuscope.simulate.programs import chip_to_time, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.study.knobs import knobs_in
@@ -41,7 +45,7 @@ from npuscope.trace.core import Trace
 
 
 def perform(job: Job) -> Made:
-    """Runs the program. The answer has all but the run, which was sent before."""
+    """Runs the program. The answer has what was not sent before."""
     sources = _sources(Path(job.file))
     with heard() as around, reads() as seen:
         try:
@@ -51,19 +55,25 @@ def perform(job: Job) -> Made:
     if isinstance(simulated, Trouble):
         return Made(job.id, trouble=simulated, sources=sources | _around(job, around))
     sources |= _around(job, around)
-    explained = explain(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+    cores = 3 * simulated.prepared.machine.clusters
+    explained = explain(simulated.trace, cores=cores, diagnosis=diagnosis_of(simulated))
     wall = wall_dict(simulated)
     run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
-    diagnosis = run["diagnosis"]
-    verdict = str(diagnosis["verdict"]) if isinstance(diagnosis, dict) else ""
-    made = Made(job.id, as_json(run), wall, verdict, None, sources)
+    verdict = explained.diagnosis.verdict.sentence
+    made = Made(job.id, as_json(run), wall, verdict, None, sources, trace=_pickled(simulated.trace))
     if job.early:
         _send(job.early, made)
-    panels = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
+    later = as_json(_later(job, simulated, explained, seen))
+    return replace(made, panels=later) if not job.early else Made(job.id, sources=sources, panels=later)
+
+
+def _later(job: Job, simulated: Simulated, explained: Explanation, seen: Reads) -> dict[str, object]:
+    """What takes longer than the timeline: findings and what each is worth, the panels, the knobs."""
+    checked = check(simulated.prepared.program)
+    prices = prices_of(simulated, [one.finding for one in checked.findings])
+    panels = dict(panels_of(simulated, explained, checked, prices))
     panels["knobs"] = knobs_payload(job, seen)
-    return Made(
-        job.id, b"" if job.early else made.run, wall, verdict, None, sources, as_json(panels), _pickled(simulated.trace)
-    )
+    return {"panels": panels, "diagnosis": diagnosis_of(simulated, prices).as_dict()}
 
 
 def _simulated(job: Job) -> Simulated | Trouble:

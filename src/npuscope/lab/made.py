@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -52,8 +53,9 @@ class Made:
     trace: bytes = b""
 
     @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(self.sources)
+    def digest(self) -> str:
+        """Equal for versions of the same text."""
+        return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:16] if self.sources else ""
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,9 @@ def run_json(version: Version) -> bytes:
     run = orjson.loads(version.made.run)
     run["name"] = version.name
     if version.made.panels:
-        run["panels"] |= orjson.loads(version.made.panels)
+        later = orjson.loads(version.made.panels)
+        run["panels"] |= later["panels"]
+        run["diagnosis"] = later["diagnosis"]
     return orjson.dumps(run)
 
 
@@ -233,6 +235,7 @@ def missing() -> Response:
 
 async def streamed(session: Session) -> AsyncIterator[bytes]:
     """Events as browsers read them, with a sign of life now and then."""
+    yield b"retry: 500\n\n"  # milliseconds until a page that lost touch asks again
     events = session.events()
     following: asyncio.Task[object] | None = None
     try:

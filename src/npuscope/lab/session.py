@@ -29,6 +29,7 @@ B = TypeVar("B")
 Event = dict[str, object]
 WARM = ("npuscope.study.warm", "npuscope.lab.job")
 LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
+FIRST_S = 600.0  # for the first run, which may have to compile the simulator
 MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew
 WORKERS = 2
 
@@ -65,6 +66,8 @@ class Session:
         self.files: tuple[str, ...] = (str(Path(subject.file).resolve()),) if subject else ()
         self._pool: Pool | None = None
         self._running: dict[str, Handle[Made]] = {}  # by version
+        self._late: dict[str, bytes] = {}  # panels of versions whose timeline is not here yet
+        self._saves = 0
         self._saved: str | None = None  # the version of the newest save, while it is being made
         self._asked: Mapping[str, str] = {}  # texts of the newest save
         self._folder = ""
@@ -91,9 +94,10 @@ class Session:
     def save(self) -> str:
         """The program as its files are now, as a new version."""
         assert self.subject is not None
-        if self._saved is not None:  # nobody waits for it any more
-            self._drop(self._saved)
-        self._saved = self._begin(dict(self.subject.settings), "", "save")
+        if self._saved is None or not self._end(self._saved):
+            self._saves += 1
+        self._asked = {}  # known when it is read: until then any change is one
+        self._saved = self._begin(dict(self.subject.settings), f"save {self._saves}", "save")
         return self._saved
 
     def turn(self, settings: Mapping[str, str]) -> str:
@@ -107,24 +111,29 @@ class Session:
         assert self.subject is not None
         assert self._pool is not None
         subject, id = self.subject, self.versions.next_id()
-        version = Version(id, name or f"save {id}", time.time(), dict(settings))
+        version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
         job = Job(
             id, version.name, subject.file, subject.argv, tuple(settings.items()), subject.device, subject.program,
             f"{self._folder}/early",
         )  # fmt: skip
         self.tell({"type": "working", "what": what, "version": version.as_dict()})
-        handle = self._pool.ask(perform, job, self.limits)
+        limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
+        handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
         _then(handle, partial(self._done, id))
         return id
 
-    def _drop(self, id: str) -> None:
-        handle = self._running.pop(id, None)
+    def _end(self, id: str) -> bool:
+        """Ends the work on a version that nobody waits for any more; whether it is forgotten: it had not run yet."""
+        handle, version = self._running.pop(id, None), self.versions.get(id)
         if handle is not None:
             handle.cancel()
-            self.versions.drop(id)
-            self.tell({"type": "dropped", "id": id})
+        if version is None or version.has_run:
+            return False
+        self.versions.drop(id)
+        self.tell({"type": "dropped", "id": id})
+        return True
 
     async def _early(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A process has drawn its timeline."""
@@ -134,7 +143,7 @@ class Session:
             return
         finally:
             writer.close()
-        if isinstance(made, Made) and made.id in self._running:
+        if isinstance(made, Made):
             self._made(made)
 
     def _done(self, id: str, result: Made | Failed) -> None:
@@ -152,21 +161,26 @@ class Session:
         elif result.trouble is not None:
             self._made(result)
         else:
-            version = self.versions.get(id)
-            if version is not None and version.made is not None:
-                self.versions.put(replace(version, made=replace(result, run=version.made.run or result.run)))
-                self._watch(result)
-                self.tell({"type": "panels", "id": id})
+            self._late[id] = result.panels
+            self._add_panels(id)
 
     def _made(self, made: Made) -> None:
         version = self.versions.get(made.id)
         if version is None:
-            return
+            return  # dropped
         version = replace(version, made=made)
         self.versions.put(version)
         self._watch(made)
         kind = "version" if made.trouble is None else "error"
         self.tell({"type": kind, "version": version.as_dict()})
+        self._add_panels(made.id)
+
+    def _add_panels(self, id: str) -> None:
+        """What came after the timeline, or before it: they take different ways here."""
+        version = self.versions.get(id)
+        if version is not None and version.made is not None and id in self._late:
+            self.versions.put(replace(version, made=replace(version.made, panels=self._late.pop(id))))
+            self.tell({"type": "panels", "id": id})
 
     def _watch(self, made: Made) -> None:
         if made.sources:
@@ -241,7 +255,8 @@ class Session:
     def hello(self) -> Event:
         """Where things stand, for a page that begins to listen or has lost touch."""
         versions = [version.as_dict() for version in self.versions.all()]
-        return {"type": "hello", "versions": versions, "working": sorted(self._running, key=int)}
+        working = [version.id for version in self.versions.all() if version.id in self._running and not version.has_run]
+        return {"type": "hello", "versions": versions, "working": working}
 
     def tell(self, event: Event) -> None:
         """To all who listen; one that has fallen far behind is let go and begins anew."""

@@ -21,6 +21,7 @@ class Version:
     settings: Mapping[str, str] = field(default_factory=dict)
     measured: bool = False
     named: bool = False
+    saved: bool = True  # not a turned knob
     made: Made | None = None
 
     @property
@@ -48,6 +49,8 @@ class Version:
             "settings": dict(self.settings),
             "measured": self.measured,
             "named": self.named,
+            "saved": self.saved,
+            "source": made.digest if made else "",
             "wall": made.wall if made else None,
             "verdict": made.verdict if made else "",
             "trouble": self.trouble.as_dict() if self.trouble else None,

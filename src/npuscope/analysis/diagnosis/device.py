@@ -106,7 +106,8 @@ def exposed_copies(known: Known) -> Iterator[Cause]:
 def _late_collectives(work: Work) -> tuple[int, str]:
     """What collectives take beyond LATE times the usual of their kind, and the longest of them in words."""
     comm = np.flatnonzero((work.slices["kind"] == "comm").to_numpy())
-    kind = [re.sub(r"\d+", "#", work.kernels[number]) for number in work.kernel[comm].tolist()]
+    # profilers number their collectives
+    kind = [re.sub(r"(_+\d+)+$", "", work.kernels[number]) for number in work.kernel[comm].tolist()]
     table = pl.DataFrame({"kind": kind, "ns": (work.end - work.start)[comm]})
     if table.height < FEWEST:
         return 0, ""
@@ -117,7 +118,7 @@ def _late_collectives(work: Work) -> tuple[int, str]:
         return 0, ""
     name, ns, typical = late.select("kind", "ns", "usual").row(0)
     others = f" ({times_of(late.height - 1, 'other')} as well)" if late.height > 1 else ""
-    words = f": one {short(str(name), 40)} takes {duration(ns)} where {duration(typical)} is usual{others}"
+    words = f": one `{short(str(name), 40)}` takes {duration(ns)} where {duration(typical)} is usual{others}"
     return round((late["ns"] - late["usual"]).sum()), f"{words}, as if it waited for another rank"
 
 

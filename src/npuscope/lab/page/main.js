@@ -4,6 +4,7 @@ import { element } from "./format.js";
 import { unpackAll } from "./packed.js";
 import { createStore } from "./store.js";
 import { Shell } from "./shell.js";
+import { Live } from "./live.js";
 
 async function main() {
   const held = document.getElementById("document");
@@ -11,10 +12,22 @@ async function main() {
   held?.remove(); // its text is long, and is held twice now
   await unpackAll(data);
   document.title = `${data.title} · npuscope`;
-  const store = createStore(data), shell = new Shell(store);
+  const store = createStore(data);
+  if (data.live && data.runs.length === 0) { waitFor(store); return; }
+  const shell = new Shell(store);
   document.getElementById("app")?.append(shell.box);
   shell.start();
   Object.assign(globalThis, { npuscope: { store, shell } });
+  if (data.live) new Live(store, shell.status, () => { shell.drawHead(); shell.diagnosis.draw(); }).start();
+  document.documentElement.dataset.ready = "true";
+}
+
+/** A program has not run yet: says so until it has. @param {import("./types").Store} store */
+function waitFor(store) {
+  const status = element("div", { class: "status", role: "status", "aria-live": "polite" });
+  document.getElementById("app")?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status));
+  new Live(store, status, () => {}).start();
+  Object.assign(globalThis, { npuscope: { store } });
   document.documentElement.dataset.ready = "true";
 }
 

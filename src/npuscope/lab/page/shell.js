@@ -33,7 +33,7 @@ export class Shell {
     this.main = element("div", { class: "main" }, this.pane.box, this.place);
     this.aside = element("aside", { "aria-label": "Diagnosis and selection" }, this.selection.box, this.diagnosis.box);
     this.box = element("div", { class: "app" }, this.head, this.status, this.tabs, element("div", { class: "body" }, this.main, this.aside), this.help);
-    /** @type {{id: string, run: any, made: any} | null} */
+    /** @type {{id: string, run: any, due: boolean, shared: any, made: any} | null} */
     this.mounted = null;
     this.first = store.state.run;
     this.box.dataset.runs = String(store.state.runs.length);
@@ -105,7 +105,7 @@ export class Shell {
   /** The panels that this document has something for. */
   panels() {
     const run = this.store.run();
-    return PANELS.filter(panel => panel.has(run, this.store.state)); // of a document without a run, those that belong to none
+    return PANELS.filter(panel => panel.has(run, this.store.state) || run?.expected?.includes(panel.id)); // of a document without a run, those that belong to none
   }
 
   drawTabs() {
@@ -121,14 +121,17 @@ export class Shell {
     const { state } = this.store, run = this.store.run(), panel = this.panels().find(one => one.id === state.panel) ?? null;
     this.box.dataset.panel = panel === null ? "timeline" : panel.id;
     this.box.dataset.split = String(state.split);
-    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run) { this.mounted.made.update?.(state); return; }
+    const due = panel !== null && !panel.has(run, state); // the server makes it after the timeline
+    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run && this.mounted.due === due && this.mounted.shared === state.shared) { this.mounted.made.update?.(state); return; }
+    if (this.mounted?.id !== panel?.id) this.place.scrollTop = 0;
     this.mounted?.made.destroy?.();
     this.mounted = null;
     this.place.replaceChildren();
     this.place.hidden = panel === null;
     if (panel !== null) {
       this.place.setAttribute("aria-labelledby", `tab-${panel.id}`);
-      this.mounted = { id: panel.id, run, made: panel.mount(this.place, this.store) };
+      if (due) this.place.append(element("p", { class: "soft" }, "being made …"));
+      this.mounted = { id: panel.id, run, due, shared: state.shared, made: due ? {} : panel.mount(this.place, this.store) };
       this.mounted.made.update?.(state);
     }
   }

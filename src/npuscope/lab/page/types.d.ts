@@ -32,7 +32,7 @@ export type Diagnosis = { verdict: string; bound: string; wall_ns: number; windo
 
 export type Run = {
   id: string; name: string; told: string; measured: boolean; wall: any; diagnosis: Diagnosis; timeline: Timeline;
-  panels: Record<string, any>; model?: any;
+  panels: Record<string, any>; expected?: string[]; model?: any;
 };
 
 export type Selection =

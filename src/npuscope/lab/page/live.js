@@ -1,0 +1,201 @@
+// The page's talk with its server: it follows what happens there, and asks for what the reader wants.
+// Without a server (a page that is a file) none of this runs.
+
+import { element, fill } from "./format.js";
+import { unpackAll } from "./packed.js";
+
+const MOST_RUNS = 24; // held by the page; the server has the others
+
+/** @param {string} address @param {any} told */
+async function asked(address, told = undefined) {
+  const how = told === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(told) };
+  const answer = await fetch(address, how);
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.told ?? `the server answered ${answer.status}`);
+  return found;
+}
+
+/** A place in the program as people write it. @param {{file?: string, line?: number}} at */
+export function placeTold(at) {
+  const name = (at.file ?? "").split("/").pop();
+  return name ? `${name}${at.line ? `:${at.line}` : ""}: ` : "";
+}
+
+/** The versions of a document's server, newest last, with the one of this number changed or added. @param {any[]} versions @param {any} version */
+function withVersion(versions, version) {
+  return versions.some(one => one.id === version.id) ? versions.map(one => (one.id === version.id ? version : one)) : [...versions, version];
+}
+
+export class Live {
+  /** @param {import("./types").Store} store @param {HTMLElement} status @param {() => void} redraw */
+  constructor(store, status, redraw) {
+    this.store = store;
+    this.status = status;
+    this.redraw = redraw;
+    /** Versions that the reader asked for here and waits to see. @type {Set<string>} */
+    this.wanted = new Set();
+    const { live } = store.state;
+    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", failed: null, ask: this } });
+    this.note();
+    if (live.perfetto) { store.on(["run"], () => this.link()); this.link(); }
+  }
+
+  start() {
+    const source = this.source = new EventSource("events");
+    source.onmessage = message => { this.hear(JSON.parse(message.data)).catch(error => this.say(error.message)); };
+    source.onerror = () => { if (!this.store.state.live.gone) this.now({ lost: true }); };
+    addEventListener("pagehide", () => source.close());
+  }
+
+  /** @param {any} patch */
+  now(patch) {
+    this.store.set({ live: { ...this.store.state.live, ...patch } });
+    this.note();
+  }
+
+  /** @param {string} text */
+  say(text) { this.now({ notice: text }); }
+
+  link() {
+    const { run } = this.store.state;
+    this.store.set({ links: run ? [["open in Perfetto", `perfetto/${run}/`]] : [] });
+    this.redraw();
+  }
+
+  /** @param {any} event */
+  async hear(event) {
+    const { store } = this, { live, versions } = store.state;
+    if (event.type === "hello") {
+      store.set({ versions: event.versions });
+      this.now({ lost: false, working: event.working });
+      const newest = event.versions.filter((/** @type {any} */ one) => one.has_run && !one.measured).pop();
+      if (newest && !this.held(newest.id)) await this.take(newest.id, this.follows(newest.id));
+      for (const one of event.versions) if (one.has_panels && this.held(one.id)) await this.panels(one.id);
+    } else if (event.type === "working") {
+      store.set({ versions: withVersion(versions, event.version) });
+      this.now({ working: [...live.working, event.version.id], notice: "", failed: null });
+    } else if (event.type === "version") {
+      store.set({ versions: withVersion(versions, event.version) });
+      const id = event.version.id, show = this.wanted.delete(id) || (event.version.saved && this.follows(id));
+      if (event.version.saved && this.comparesWithNewest(id)) await this.compare(store.state.run, id, false);
+      else if (show || event.version.saved) await this.take(id, show);
+      this.now({ working: this.without(event.version.id) });
+    } else if (event.type === "error") {
+      store.set({ versions: withVersion(versions, event.version) });
+      const failed = this.wanted.delete(event.version.id) ? event.version : null;
+      this.now({ working: this.without(event.version.id), failed });
+    } else if (event.type === "panels") {
+      store.set({ versions: versions.map(one => (one.id === event.id ? { ...one, has_panels: true } : one)) });
+      if (this.held(event.id)) await this.panels(event.id);
+    } else if (event.type === "renamed") {
+      store.set({ versions: withVersion(versions, event.version) });
+      const run = this.held(event.version.id);
+      if (run) { run.name = event.version.name; this.redraw(); }
+    } else if (event.type === "dropped") {
+      store.set({ versions: versions.filter(one => one.id !== event.id) });
+      this.now({ working: this.without(event.id) });
+    } else if (event.type === "notice") {
+      this.now({ working: this.without(event.id), notice: event.told });
+    } else if (event.type === "gone") {
+      this.source?.close();
+      this.now({ gone: true, working: [] });
+    }
+  }
+
+  /** @param {string} id */
+  held(id) { return this.store.state.runs.find(run => run.id === id) ?? null; }
+
+  /** @param {string} id */
+  without(id) { return this.store.state.live.working.filter((/** @type {string} */ one) => one !== id); }
+
+  /** The newest simulated run that the page holds, but for one. @param {string} id */
+  newest(id) {
+    const before = this.store.state.runs.filter(one => !one.measured && one.id !== id).map(one => Number(one.id));
+    return before.length === 0 ? null : String(Math.max(...before));
+  }
+
+  /** Whether the reader looks at the newest run, and so wants the one after it. @param {string} id */
+  follows(id) { return [null, this.store.state.run].includes(this.newest(id)); }
+
+  /** Whether the reader compares an older run with the newest. @param {string} id */
+  comparesWithNewest(id) {
+    const { run, beside, shared } = this.store.state;
+    return beside !== null && run !== beside && shared.compare !== undefined && beside === this.newest(id);
+  }
+
+  /** Fetches a run, and shows it. @param {string} id @param {boolean} show */
+  async take(id, show) {
+    const { store } = this, before = store.run();
+    if (!this.held(id)) {
+      const run = await unpackAll(await asked(`run/${id}.json`));
+      if (store.state.runs.length === 0) { location.reload(); return; } // the first one: the page is made anew with it
+      run.expected = before && !before.measured ? Object.keys(before.panels) : [];
+      const kept = store.state.runs.length < MOST_RUNS ? store.state.runs : store.state.runs.filter((one, n) => n > 0 || one.measured || one.id === store.state.run || one.id === store.state.beside);
+      const runs = this.held(id) ? kept : [...kept, run];
+      const beside = before?.measured && store.state.beside === null && !runs.some(one => !one.measured && one.id !== id) ? before.id : store.state.beside;
+      store.set(show ? { runs, run: id, beside } : { runs });
+    } else if (show) store.set({ run: id });
+  }
+
+  /** What a run's panels show, which is made after its timeline. @param {string} id */
+  async panels(id) {
+    const run = this.held(id);
+    if (!run || run.panels.knobs !== undefined) return;
+    const later = await unpackAll(await asked(`panels/${id}.json`));
+    Object.assign(run.panels, later.panels);
+    run.diagnosis = later.diagnosis;
+    run.expected = [];
+    this.now({});
+    this.redraw();
+  }
+
+  // ---- what panels ask for
+
+  /** @param {Record<string, any>} settings @param {boolean} show */
+  async turn(settings, show = true) {
+    const { id } = await asked("knob", { settings });
+    const version = this.store.state.versions.find(one => one.id === id);
+    if (show && version?.has_run) await this.take(id, true);
+    else if (show) this.wanted.add(id);
+  }
+
+  /** @param {string} id @param {string} name */
+  rename(id, name) { return asked(`version/${id}`, { name }); }
+
+  /** @param {string} id */
+  writeBack(id) { return asked(`version/${id}`, { write: true }); }
+
+  /** @param {string} id */
+  sources(id) { return asked(`sources/${id}.json`); }
+
+  /** What has changed from A to B, which stand beside each other from then on. @param {string} a @param {string} b @param {boolean} show */
+  async compare(a, b, show = true) {
+    const found = await asked(`compare/${a}/${b}.json`);
+    await this.take(a, false);
+    await this.take(b, false);
+    const shared = { ...this.store.state.shared, compare: found };
+    this.store.set({ shared, run: a, beside: b, ...(show ? { panel: "compare" } : {}) });
+  }
+
+  /** The line below the title: what is under way, what went wrong. */
+  note() {
+    const { live, versions } = this.store.state, saves = versions.filter(one => one.saved && !one.measured), last = live.failed ?? saves[saves.length - 1];
+    const lines = [];
+    if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
+    else if (live.lost) lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
+    if (live.working?.length) lines.push(element("span", { class: "working" }, `${live.working.map((/** @type {string} */ id) => versions.find(one => one.id === id)?.name ?? id).join(", ")}: working …`));
+    if (last?.trouble) lines.push(trouble(last));
+    if (live.notice) lines.push(element("span", {}, live.notice));
+    fill(this.status, ...lines);
+    this.status.hidden = lines.length === 0;
+  }
+}
+
+/** Why a version has no run. @param {any} version */
+function trouble(version) {
+  const { told, remedy, more, ...at } = version.trouble;
+  const kept = version.has_run ? "" : "What is shown is the last that ran.";
+  return element("div", { class: "trouble" },
+    element("b", {}, `${version.name} does not run. `), element("span", { class: "source" }, placeTold(at)), element("span", {}, `${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
+    more?.length ? element("ul", {}, ...more.map((/** @type {any} */ one) => element("li", {}, element("span", { class: "source" }, placeTold(one)), one.told))) : null);
+}
