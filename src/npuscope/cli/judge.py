@@ -1,4 +1,6 @@
-"""Judge tile programs: do they run, are they right, do they compile, are they safe, how fast are they and why.
+"""Judge tile programs: do they run, right, safe, and how fast.
+
+Do they run, are they right, do they compile, are they safe, how fast are they and why.
 
 Examples:
 
