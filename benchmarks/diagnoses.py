@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from evidence_page import write_page
+
 from npuscope import analysis
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.trace import read
@@ -117,7 +119,7 @@ def main() -> int:
     if asked.write is None:
         print(page, end="")
     else:
-        asked.write.write_text(page)
+        write_page(asked.write, page)
     return 0
 
 
