@@ -25,7 +25,8 @@ from npuscope.analysis.diagnosis.device import (
 from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, spans, times_of, top_kernel
 from npuscope.analysis.diagnosis.shape import Cause, Gain
 from npuscope.analysis.forms import duration, percent, significant
-from npuscope.analysis.replay import Cycle, replay
+from npuscope.analysis.replay import Cycle
+from npuscope.analysis.served import wall_of
 from npuscope.analysis.waits import SCHEDULING
 from npuscope.analysis.work import Work
 
@@ -126,7 +127,7 @@ def _without_waits(known: Known, waits: pl.DataFrame) -> Gain:
     models, named, _ = models_of(known.work, known.ready, change)
     try:
         saved = [
-            replay(model) - replay(changed_jobs(known.work, model, change, units))
+            wall_of(model) - wall_of(changed_jobs(known.work, model, change, units))
             for model, units in zip(models, named, strict=True)
         ]
     except Cycle:
