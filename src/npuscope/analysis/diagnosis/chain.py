@@ -119,8 +119,8 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
 
 
 def _without_waits(known: Known, waits: pl.DataFrame) -> Gain:
-    """What a scheduler that takes no time is worth: by replaying the run, where it is short enough for that, at least
-    with every task on the core it had, likely with tasks that go to the first free one."""
+    """What a scheduler that takes no time is worth: by replaying the run in every way that `whatif` reads it, where it
+    is short enough for that: at least what the least of them saves, likely what the most does."""
     bounds = gain_of_gaps(waits["ns"].to_numpy())
     if len(known.work.lane) > MOST_REPLAYED:
         return bounds
