@@ -6,10 +6,11 @@ const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22, DEEP = 15, FEW_COUNTERS = 6;
 
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
- * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters
+ * Counters come first unless there is little room (`last`) or they are many, which would push the lanes out of sight.
+ * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last
  * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
  */
-export function layoutOf(timeline, folded, counters) {
+export function layoutOf(timeline, folded, counters, last) {
   /** @type {Track[]} */
   const tracks = [];
   const isFolded = new Set(folded), ofRow = new Int32Array(timeline.rows.length).fill(-1);
@@ -30,7 +31,8 @@ export function layoutOf(timeline, folded, counters) {
     add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${told.length}`, place: -1 });
     if (!isFolded.has("counters")) told.forEach(({ track, place }) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
   };
-  if (told.length <= FEW_COUNTERS) addCounters();
+  const below = last || told.length > FEW_COUNTERS;
+  if (!below) addCounters();
   for (const [unit, rows] of groups) {
     const lanes = new Set(rows.map(row => timeline.rows[row][0])), used = [...lanes].filter(lane => timeline.lanes[lane].used).length;
     const title = timeline.units[unit] ?? unit;
@@ -49,6 +51,6 @@ export function layoutOf(timeline, folded, counters) {
       add({ kind: "unused", height: 16, id: `unused-${unit}`, row: -1, name: `${open ? "hide" : "show"} ${count} never used`, place: -1 });
     }
   }
-  if (told.length > FEW_COUNTERS) addCounters(); // many would push the lanes out of sight
+  if (below) addCounters();
   return { tracks, height: top, ofRow };
 }

@@ -8,6 +8,7 @@ import { paintRow, pixel } from "./raster.js";
 import { paintArrows, paintCause, paintPath } from "./overlays.js";
 import { paintCounter } from "./counters.js";
 
+const LOW = 330; // pixels of a box in which counters would leave no room for lanes
 const AXIS = 22, BAND = 16, LETTER = 6.1, FEWEST_LETTERS = 3;
 export const SHORTEST_NS = 20; // of a view
 
@@ -27,7 +28,7 @@ export class View {
     this.image = document.createElement("canvas");
     this.width = 0; this.height = 0; this.frame = 0; this.frames = 0; this.queued = false;
     this.head = AXIS + BAND * this.timeline.bands.length;
-    this.names = 128; this.labels = 0; this.arrows = 0; this.tall = 0;
+    this.low = false; this.names = 128; this.labels = 0; this.arrows = 0; this.tall = 0;
     /** @type {import("./layout.js").Track[]} */
     this.tracks = [];
     /** @type {number[]} */
@@ -47,7 +48,7 @@ export class View {
   /** The tracks anew, after folding. */
   lay() {
     const { folded, shown } = this.store.state;
-    const made = layoutOf(this.timeline, folded, shown.counters);
+    const made = layoutOf(this.timeline, folded, shown.counters, this.low);
     this.tracks = made.tracks; this.ofRow = made.ofRow; this.tall = made.height;
     this.tops = this.tracks.map(track => track.top);
     this.resize();
@@ -57,6 +58,7 @@ export class View {
     const width = this.box.clientWidth, height = this.box.clientHeight, scale = devicePixelRatio || 1;
     if (width === 0 || height === 0) return;
     this.width = width; this.height = height;
+    if (this.low !== height < LOW) { this.low = height < LOW; this.lay(); return; }
     this.names = width < 600 ? 72 : 128;
     this.canvas.style.height = `${height}px`;
     if (this.canvas.width !== Math.round(width * scale)) this.canvas.width = Math.round(width * scale);
