@@ -1,6 +1,6 @@
-"""The first sentence of real captures beside what an expert says of them: docs/diagnoses.md.
+"""The first sentence of real captures beside what an expert says of them: docs/understand/diagnoses.md.
 
-    python benchmarks/diagnoses.py FOLDER [--write docs/diagnoses.md]
+    python benchmarks/diagnoses.py FOLDER [--write docs/understand/diagnoses.md]
 
 FOLDER holds the captures under the paths below. The expert is an author of npuscope who looked at each timeline and
 knew what npuscope says; a miss is a first cause of another kind than the expert names, and stays in the table.
@@ -13,6 +13,8 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from evidence_page import write_page
 
 from npuscope import analysis
 from npuscope.analysis.diagnosis import Diagnosis
@@ -117,7 +119,7 @@ def main() -> int:
     if asked.write is None:
         print(page, end="")
     else:
-        asked.write.write_text(page)
+        write_page(asked.write, page)
     return 0
 
 

@@ -22,7 +22,7 @@ from judging.mutants import KINDS, mutants
 
 from npuscope.study.examine import examine, golden_of
 from npuscope.study.job_limits import GIB, Limits
-from npuscope.study.judge import MODULES, How, judge_all
+from npuscope.study.judge import MODULES, How, close_pools, judge_all
 from npuscope.study.pool import Pool
 from npuscope.study.variant import Variant
 
@@ -57,6 +57,7 @@ def batch(many: int, seconds: float, memory: float, jobs: int | None) -> int:
         began = time.monotonic()
         found = judge_all(variants, how=How(limits=Limits(seconds, round(memory * GIB)), cache=False, jobs=jobs))
         took = time.monotonic() - began
+    close_pools()  # so that what its processes held is counted
     total, named, passed, lost = (Counter[str]() for _ in range(4))
     for one, answer in zip(made, found, strict=True):
         total[one.kind] += 1

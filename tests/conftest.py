@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from small import SMALL
 
+os.environ.setdefault("NPUSCOPE_ENGINE", "compiled")  # no compiler in the background of a test
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 SLOW = {line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()}

@@ -42,6 +42,7 @@ ORDER = [
     "study",
     "report",
     "lab",
+    "agents",
     "cli",
 ]
 ROOMS = {

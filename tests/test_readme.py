@@ -19,29 +19,23 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("readme"))
 
 
-def test_the_demo_prints_what_the_readme_shows(here: Path) -> None:
-    shown = next(block for block in blocks(README, "") if "where core time went" in block)
-    lines = printed("demo", here)
-    for line in shown.splitlines():
-        assert left_out(line) or line in lines
-
-
-def test_the_five_things_to_try_work(here: Path) -> None:
-    commands = next(block for block in blocks(README, "") if "npuscope check" in block)
+def test_the_things_to_try_work(here: Path) -> None:
+    commands = next(block for block in blocks(README, "") if "npuscope demo --keep" in block)
     for line in commands.splitlines():
         words = shlex.split(line.partition("#")[0])
+        if words[1] == "lab":  # serves until it is ended: tests/lab has it
+            continue
         # the simulator may have to compile first; check finds faults, which is exit code 1
         run = subprocess.run([*PROGRAM, *words[1:]], cwd=here, capture_output=True, text=True, timeout=600)
         assert run.returncode == (1 if words[1] == "check" else 0), run.stderr
 
 
-def test_the_python_of_the_readme_runs(here: Path) -> None:
-    (code,) = blocks(README, "python")
+def test_the_python_of_the_docs_runs(here: Path) -> None:
+    (code, *_) = blocks((ROOT / "docs/howto/python.md").read_text(), "python")
     run = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("154400") == 3  # in each of three steps four layers' attentions of 38.6 µs
-    assert "dependency" in run.stdout
-    assert (here / "demo_out/first_2ms.csv").stat().st_size > 0
+    assert "up_proj" in run.stdout
+    assert (here / "demo_out/projections.pftrace").stat().st_size > 0
 
 
 PAGES = sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated", "stories"} & set(p.parts))

@@ -42,8 +42,11 @@ def test_no_kernel_can_save_more_than_its_time_on_the_path() -> None:
 
 
 def test_a_free_scheduler_saves_its_waits_on_the_path() -> None:
-    # 25 µs of the path are waits for the scheduler; without them 75 µs of runs remain
-    assert whatif(dozen(), Change(dispatch_cost=0.0)).new_ns == 75 * US
+    # 25 µs of the path are waits for the scheduler; without them 75 µs of runs remain where tasks keep their cores,
+    # and 74 where they go to the first free one
+    found = whatif(dozen(), Change(dispatch_cost=0.0))
+    assert found.new_ns == 74 * US
+    assert found.low_ns <= 75 * US <= found.high_ns
 
 
 def test_merged_tasks_run_one_after_another_and_are_handed_out_once() -> None:

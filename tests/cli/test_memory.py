@@ -15,7 +15,7 @@ def test_a_program_that_fits(tmp_path: Path) -> None:
     done = npuscope("memory", written(tmp_path / "layer.py"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{tmp_path / 'layer.py'}: layer on ascend910b1, 3 functions with memory on chip: ")
-    assert "everything fits" in done.stdout
+    assert "fits: the fullest memory is " in done.stdout
 
 
 def test_a_program_that_does_not_is_exit_code_1_with_the_constant_to_change(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_unknown_kernels_are_listed_and_not_summed() -> None:
         "--tp", "8", "--dp", "2", "--ep", "16", "--quant", "w8a8",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "3 kernels have no price and are not in the sum." in done.stdout
+    assert "3 kernels have no known time and are not in the sum." in done.stdout
     assert "3x hcom_ (unattributed collective)" in done.stdout
     assert "tokens evenly over the experts" in done.stdout
 

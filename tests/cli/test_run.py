@@ -55,7 +55,7 @@ def test_a_script_runs_as_it_is_and_says_what_it_did(scale: Path) -> None:
     assert ran.returncode == 0
     assert "[RUN]   'out' PASS" in ran.stdout
     assert "4 tasks with 4 blocks of 1 kernel" in ran.stdout
-    assert "golden: PASS" in ran.stdout
+    assert "PASS: the numbers are those of the golden" in ran.stdout
 
 
 def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None:
@@ -77,7 +77,7 @@ def test_json_is_all_that_is_printed_and_keeps_its_contract(scale: Path) -> None
 def test_a_golden_that_does_not_hold_is_exit_1_and_names_the_op_that_wrote(scale: Path) -> None:
     ran = npuscope("run", scale, "--", "--factor", "3")
     assert ran.returncode == 1
-    assert "golden: FAIL" in ran.stdout
+    assert "FAIL: the numbers are not those of the golden" in ran.stdout
     assert f"{scale.name}:{1 + SCALE[: SCALE.index('pl.add')].count(chr(10))}" in ran.stdout
 
 

@@ -81,7 +81,7 @@ def test_errors_that_cancel_are_shown_as_such() -> None:
     )
     assert found.m6_honest == 1.0
     assert "Errors cancel" in found.verdict()
-    assert "MatMul (+30.000 µs) against Attention (-30.000 µs)" in found.verdict()
+    assert "MatMul (+30 µs) against Attention (-30 µs)" in found.verdict()
 
 
 def test_errors_that_cancel_inside_a_family() -> None:
@@ -368,7 +368,7 @@ def test_longcat_predicted_by_itself(longcat: Trace, step: int, denominator: int
     assert found.pairs.height == 697
     assert found.pairs["error_ns"].abs().sum() == 0
     assert found.layers.height == 29  # 28 attentions, and what comes before the first
-    assert found.measured.left_out["tells another row's work again"][0] == 58
+    assert found.measured.left_out["lists another row's work a second time"][0] == 58
 
 
 def test_longcat_one_step_against_another(longcat: Trace) -> None:

@@ -132,7 +132,7 @@ def test_longcat_has_five_passes_with_and_without_its_step_column(shared: Path, 
     assert spans.to_list() == pytest.approx(LONGCAT_SPAN_US, rel=1e-9)
     assert table["excluded_anchor"].to_list() == pytest.approx(LONGCAT_EXCLUDED, abs=0.0005)
     assert table["disturbed"].to_list() == [True, False, False, False, False]
-    assert "HcomAllReduce took 14,061.241 µs" in found.reasons[0][0]
+    assert "HcomAllReduce took 14.1 ms" in found.reasons[0][0]
     assert table["complete"].all()
     assert table["phase"].unique().to_list() == ["decode"]
     assert found.outside == 0
@@ -172,7 +172,7 @@ def test_a_long_pause_disturbs_a_pass(tmp_path: Path) -> None:
     late = pl.when(pl.col("start") > middle).then(pl.col("start") + 20_000_000).otherwise("start")
     found = passes(replace(trace, slices=trace.slices.with_columns(late.alias("start"))))
     assert found.table["disturbed"].to_list() == [False, False, True, False]
-    assert "nothing ran for 20," in found.reasons[2][0]
+    assert "nothing ran for 20" in found.reasons[2][0]
 
 
 def test_noise_among_the_kernels_changes_no_layer(tmp_path: Path) -> None:

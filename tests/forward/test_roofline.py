@@ -59,7 +59,7 @@ def test_rows_without_a_price_are_counted_with_their_reasons(tmp_path: Path) -> 
     found = roofline(table(tmp_path, *rows), "a3")
     assert found.unknown().select("why", "count", "measured_ns").rows() == [
         ("runs on the AI CPU, whose rate no device file has", 1, 50_000),
-        ("message size not told", 1, 30_000),
+        ("message size not recorded", 1, 30_000),
     ]
     assert found.unknown()["share"].to_list() == pytest.approx([50 / 90, 30 / 90])
     assert found.priced["kernel"].to_list() == ["MatMulV2"]
@@ -82,7 +82,7 @@ def test_a_trace_without_kernels_is_an_empty_answer(tmp_path: Path) -> None:
     found = roofline(table(tmp_path, matmul(0, 1)).select(pl.lit(False)), "a3")
     assert found.calls.is_empty()
     assert found.efficiency is None
-    assert "none of the kernel time can be priced" in str(found)
+    assert "no kernel of this capture has a known limit" in str(found)
 
 
 def test_a_device_must_be_told_where_the_capture_does_not(tmp_path: Path) -> None:

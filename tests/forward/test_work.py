@@ -195,20 +195,20 @@ def test_a_type_nobody_knows_has_the_bytes_of_its_tensors_as_a_floor() -> None:
     work = work_of(Call("MyFusedThing", (t(100),), (t(100),)))
     assert (work.family, work.bytes, work.byte_bound) == ("unknown", 400, True)
     assert "what it computes is not known" in (work.note or "")
-    assert work_of(Call("MyFusedThing")).why_unknown == "shapes are not told"
+    assert work_of(Call("MyFusedThing")).why_unknown == "shapes are not recorded"
 
 
 @pytest.mark.parametrize(
     ("call", "why"),
     [
-        (Call("MatMulV2", (t(16, 5120),)), "shapes are not told"),
+        (Call("MatMulV2", (t(16, 5120),)), "shapes are not recorded"),
         (Call("MatMulV2", (t(16, 5120), t(999, 768))), "do not agree"),
         (Call("MatMulV2", (t(0, 5120), t(5120, 768))), "empty"),
         (Call("MatMulV2", (t(-1, 5120), t(5120, 768))), "not known"),
-        (Call("MatMulV2", (t(16, 5120, dtype=None), t(5120, 768, dtype=None))), "data type is not told"),
+        (Call("MatMulV2", (t(16, 5120, dtype=None), t(5120, 768, dtype=None))), "data type is not recorded"),
         (Call("Add", (t(16, dtype="FLOAT3"),)), "FLOAT3 is not known"),
         (Call("Add", (t(2**40, 2**20),)), "pebibyte"),
-        (Call("hcom_allReduce_"), "message size not told"),
+        (Call("hcom_allReduce_"), "message size not recorded"),
         (Call("hcom_allReduce_", given={"bytes": 1e5}), "number of ranks not given"),
         (Call("MoeDistributeDispatchV2", (t(4, 3072),)), "which experts the tokens chose"),
         (Call("RINGMLAPrefillBF16Kernel", (t(4, 16, 128),)), "layout of its tensors"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from npuscope.lab.document import page as page_of
 
-VIEW = "npuscope.shell.pane.views[0]"
+TRIES = 1500  # half a minute and more, for what never comes
 
 
 def opened(page: Any, folder: Path, document: dict[str, object], link: str = "") -> Any:
@@ -50,8 +50,11 @@ def click(page: Any, moment_us: float, lane: str, view: int = 0) -> None:
 
 def until(page: Any, condition: str) -> None:
     """Waits for an expression to hold; the page's policy forbids playwright's own way, which evaluates text."""
-    while not page.evaluate(condition):
+    for _ in range(TRIES):
+        if page.evaluate(condition):
+            return
         page.wait_for_timeout(20)
+    raise AssertionError(f"never came true: {condition}")
 
 
 def state(page: Any, key: str) -> Any:

@@ -60,13 +60,13 @@ def test_a_roofline_names_the_point_under_the_pointer_and_under_the_keys(capture
     with chromium() as browser, watched_page(browser) as watched:
         page = watched.page
         page.goto(page_file.as_uri())
-        first = page.locator("circle.point").first
+        first = page.locator("circle.point").last  # drawn last, so on top
         first.hover()
         told = page.locator(".chart-tip").inner_text()
         assert told.splitlines()[0] in capture.read_text()  # a kernel of the capture
         assert "the chip's limit is" in told
         first.focus()
-        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
         assert page.locator(".chart-tip").inner_text() != told
         page.keyboard.press("Escape")
         assert page.locator(".chart-tip").is_hidden()

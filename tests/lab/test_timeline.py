@@ -14,8 +14,10 @@ from lab.app import click, drawn, hover, opened, point, state, until
 from made import DEPENDS, DOZEN, Task, dozen, made
 
 from npuscope import analysis
+from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Span
+from npuscope.lab.document import document
 from npuscope.lab.payload import timeline as payload
-from npuscope.lab.runs import compare_document, ranks_document, report_document
+from npuscope.lab.runs import compare_document, ranks_document, report_document, run_of
 from npuscope.trace import Meta, Trace
 
 NASTY = '<script>alert("k")</script><img src=x onerror=alert(1)>'
@@ -35,7 +37,8 @@ def test_a_reader_hovers_zooms_and_selects(browser: Any, tmp_path: Path) -> None
     with watched_page(browser, viewport={"width": 1366, "height": 800}) as watched:
         page = opened(watched.page, tmp_path, report(dozen()))
         # the verdict stands beside the timeline
-        assert page.locator("#verdict").inner_text().startswith("dependency-bound")
+        verdict = analysis.explain(dozen()).as_dict()["verdict"]
+        assert page.locator("#verdict").inner_text() == str(verdict).replace("`", "")
         # hovering names a slice, and says why the lane is idle beside it
         assert hover(page, 5, "AIC_0").startswith("q_proj\n10 µs on AIC_0")
         assert "qk could not start: rope was still running." in hover(page, 20, "AIC_0")
@@ -192,7 +195,7 @@ def test_the_keyboard_does_everything_without_a_click(browser: Any, tmp_path: Pa
         press("]")
         assert state(page, "selection.kind") == "cause"
         press("2")
-        assert page.locator("[role=tab][aria-selected=true]").inner_text() == "Report"
+        assert page.locator("[role=tab]").nth(1).get_attribute("aria-selected") == "true"
         press("?")
         assert page.get_by_role("dialog").is_visible()
         press("Escape")
@@ -215,7 +218,7 @@ def test_a_link_shows_what_i_see(browser: Any, tmp_path: Path) -> None:
         page.evaluate("npuscope.store.set({ window: [20000, 60000] })")
         click(page, 41, "AIV_0")
         page.locator("label", has_text="critical path").click()
-        page.keyboard.press("2")
+        page.get_by_role("tab", name="Report").click()
         until(page, "location.hash.includes('panel=overview')")
         address = page.evaluate("location.hash")
         keys = ("window", "selection", "panel", "shown", "search")
@@ -349,10 +352,48 @@ def test_ranks_stand_in_a_table_and_a_row_shows_one(browser: Any, tmp_path: Path
     trace = made(tasks)
     ranks = Trace.of(trace.slices, trace.lanes.with_columns(rank=pl.Series([0, 1, 2])), trace.meta)
     with watched_page(browser) as watched:
-        page = opened(watched.page, tmp_path, ranks_document("root", analysis.explain_ranks(ranks)))
+        found = analysis.explain_ranks(ranks)
+        page = opened(watched.page, tmp_path, ranks_document("root", found))
         page.get_by_role("tab", name="Ranks").click()
-        assert page.locator("#all").inner_text().startswith("3 ranks, all core-bound")
+        assert page.locator("#all").inner_text().startswith("rank 2: ")
         page.locator("#panel tbody tr", has_text="rank 2").first.click()
         drawn(page)
         assert state(page, "run") == "2"
         assert hover(page, 5, "stream_2").startswith("gemm2")
+
+
+def test_a_cause_leads_to_its_stretches_and_a_stretch_back(browser: Any, tmp_path: Path) -> None:
+    # GIVEN a run whose second cause shows on one lane from 50 to 60 µs, and again over all lanes at the end
+    lane = 1  # AIC_1
+    twice = (Span(50_000, 60_000, lane), Span(95_000, 99_000))
+    causes = (
+        Cause("dependency", "first `gate`", 0.6, ("it waits",), Gain(5_000, 1_000, 9_000), (Span(0, 30_000),)),
+        Cause("dispatch", "second", 0.2, (), None, twice, "do it", "likely"),
+    )
+    run = run_of("drawn", analysis.explain(dozen(), diagnosis=Diagnosis(causes, 100_000, (0, 100_000))))
+    with watched_page(browser, viewport={"width": 1366, "height": 800}) as watched:
+        page = opened(watched.page, tmp_path, document("drawn", [run]))
+        first, second = page.locator(".causes > li[data-cause]").all()
+        assert "worth 5 µs (1 µs to 9 µs)" in first.inner_text()
+        assert first.locator("code").inner_text() == "gate"
+        assert "do it" in second.inner_text()
+        before = pixel(page, 55, "AIC_1")
+        # WHEN the second is clicked, its stretches are in sight and marked
+        second.locator("button.cause").click()
+        drawn(page)
+        start, end = state(page, "window")
+        assert start < 50_000 < 99_000 < end
+        assert pixel(page, 55, "AIC_1") != before
+        # one after the other
+        second.get_by_label("Next stretch").click()
+        assert state(page, "window")[0] == pytest.approx(44_000)
+        second.get_by_label("Next stretch").click()
+        assert state(page, "window")[1] == pytest.approx(100_000)
+        assert "2 of 2" in second.inner_text()
+        # and an idle stretch of the timeline leads back to the first cause that has it
+        page.keyboard.press("Escape")
+        page.keyboard.press("0")
+        drawn(page)
+        click(page, 55, "AIC_1")
+        assert second.locator("button.cause").get_attribute("aria-pressed") == "true"
+        assert watched.errors == []

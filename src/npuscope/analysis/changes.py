@@ -1,8 +1,9 @@
 """What-if on a measured trace: change its task graph, replay it, and say how far to trust the answer.
 
-The interval has four sources, all stated: how well the replay reproduces the measured wall without a change; whether
-tasks keep their cores or go to the first free one; whether the scheduler's waits belong to each task or come from a
-queue that shortens with the number of tasks; and, without edges, whether lanes depended on one another at all.
+The interval has five sources, all stated: how well the replay reproduces the measured wall without a change; whether
+the scheduler hands out one task after another (`served`) or each task's waits are its own; whether tasks keep their
+cores or go to the first free one; whether waits shorten with the number of tasks; whether a faster scheduler also sees
+ends earlier and cores start sooner; and, without edges, whether lanes depended on one another at all.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from npuscope import progress
 from npuscope.analysis.forms import TEXT, TIME, duration, percent, sentence_start
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
-from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, replay
+from npuscope.analysis.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges
+from npuscope.analysis.served import served_jobs, wall_of
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import LONGEST, NEVER, Work
 from npuscope.errors import NpuscopeError
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
+ROUGH = 0.05  # of the scheduler's cost: what chance in its line makes of the wall
 DOUBTFUL = 0.1  # replay error from which a result carries a warning
 RUNS = Columns(
     "whatif.runs",
@@ -92,16 +95,16 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
     _check(change, work)
     ready = readiness(work)
     models, named, notes = models_of(work, ready, change)
-    before = [replay(model) for model in models]
+    before = [wall_of(model) for model in models]
     busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
     worst = max(before, key=lambda wall: abs(wall - busy_until))
     if abs(worst - busy_until) > DOUBTFUL * busy_until:
         notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
     outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
     for model, units, base in zip(models, named, before, strict=True):
-        for queueing in (False, True):
-            progress.report("replaying", len(outcomes), 2 * len(models))
-            changed = changed_jobs(work, model, change, units, queueing=queueing)
+        for one, how in _ways(model, change):
+            progress.report("replaying", len(outcomes), 6 * len(models))
+            changed = changed_jobs(work, model, one, units, **how)
             wall = work.wall + _replayed(changed, change) - base
             outcomes.append((wall, abs(base - busy_until), changed.tasks))
     has_edges = _has_edges(work, ready)
@@ -119,6 +122,18 @@ def whatif(trace: Trace, change: Change) -> WhatIf:
     )
 
 
+def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:
+    """How a change may act on waits, the likeliest first.
+
+    In a line of tasks it is chance who comes first, and with it the wall jumps by some per cent: so a change of the
+    scheduler's cost is also tried a little smaller and a little larger.
+    """
+    if model.hand_out is None:
+        return [(change, {}), (change, {"queueing": True})]
+    near = [replace(change, dispatch_cost=change.dispatch_cost * (1 + step)) for step in (0.0, -ROUGH, ROUGH)]
+    return [(one, how) for how in ({}, {"hand_out_only": True}) for one in near]
+
+
 def _has_edges(work: Work, ready: Readiness) -> bool:
     return work.on_cores and ready.told
 
@@ -127,11 +142,17 @@ def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs],
     """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
     if _has_edges(work, ready):
         free, pools = jobs_with_edges(work, ready, keep_core=False)
-        if change.cores:
-            return [free], [pools], ["Tasks go to the first free core of their unit."]
         kept, _ = jobs_with_edges(work, ready, keep_core=True)
+        models, named = ([free], [pools]) if change.cores else ([kept, free], [{}, pools])
+        line = served_jobs(work, ready) if change.dispatch_cost != 1 else None
         note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
-        return [kept, free], [{}, pools], [note]
+        if change.cores:
+            note = "Tasks go to the first free core of their unit."
+        if line is None:
+            return models, named, [note]
+        note = "The scheduler hands out one task after another; the interval also covers tasks that wait on their own."
+        first_come = replace(line[0], first_come=True)
+        return [line[0], first_come, *models], [line[1], line[1], *named], [note]
     if change.cores or change.merge or change.halve:
         what = "merging, halving and other numbers of cores need dependencies"
         raise NpuscopeError(f"{what}, and this trace has {no_dependencies(work.trace)}")
@@ -146,7 +167,7 @@ def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs],
 
 def _replayed(jobs: Jobs, change: Change) -> int:
     try:
-        return replay(jobs)
+        return wall_of(jobs)
     except Cycle as error:
         merged = ", ".join(["+".join(names) for names in change.merge] + [f"{name}+{name}" for name in change.halve])
         what = f"merging {merged} would make a task wait for itself"
@@ -154,9 +175,16 @@ def _replayed(jobs: Jobs, change: Change) -> int:
 
 
 def changed_jobs(
-    work: Work, jobs: Jobs, change: Change, units: Mapping[str, list[int]], *, queueing: bool = False
+    work: Work,
+    jobs: Jobs,
+    change: Change,
+    units: Mapping[str, list[int]],
+    *,
+    queueing: bool = False,
+    hand_out_only: bool = False,
 ) -> Jobs:
-    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks."""
+    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks, `hand_out_only`
+    leaves the waits after ends and before starts as they are."""
     before = jobs.tasks
     for pattern, factor in change.scale.items():
         here = _named(work, jobs, pattern)
@@ -173,7 +201,9 @@ def changed_jobs(
     for unit, count in change.cores.items():
         cores |= dict.fromkeys(units[unit], count)
     factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
-    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in ("delay", "late")}
+    waits = [] if hand_out_only else ["delay", "late"]
+    waits += [] if jobs.hand_out is None else ["hand_out"]
+    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in waits}
     launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
     floor = np.rint(jobs.not_before * launches).astype(np.int64)
     return replace(jobs, cores=cores, not_before=floor, **scaled)
@@ -200,7 +230,8 @@ def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
 
 def _only(jobs: Jobs, kept: NDArray[np.bool_]) -> Jobs:
     """Some jobs. Tasks that lose all their blocks stay in the graph as barriers, so that order is kept."""
-    columns = ("kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order")
+    columns = ["kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order"]
+    columns += [] if jobs.hand_out is None else ["hand_out", "behind"]
     return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
 
 

@@ -44,7 +44,7 @@ class CollectiveWaits(Tabular):
 
     def title(self) -> str:
         if not self.matched:
-            return "no collective that several ranks have: who waits for whom is not told"
+            return "no collective that several ranks have: who waits for whom is not recorded"
         if self.table.is_empty() or not int(self.table["wait_ns"].sum()):
             return f"no rank waits for another in {self.matched:,} collectives"
         slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))

@@ -13,7 +13,8 @@ from npuscope.analysis.changes import Change, WhatIf, changed_jobs, models_of, w
 from npuscope.analysis.forms import percent, sentence_start
 from npuscope.analysis.gains import Gain, Gains, ranked
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
-from npuscope.analysis.replay import Jobs, replay
+from npuscope.analysis.replay import Jobs
+from npuscope.analysis.served import wall_of
 from npuscope.analysis.work import NEVER, Work
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
@@ -30,10 +31,10 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     ready = readiness(work)
     models, named, _ = models_of(work, ready, Change())
     model, units = models[0], named[0]
-    base = replay(model)
+    base = wall_of(model)
 
     def wall(jobs: Jobs) -> int:
-        return max(work.wall + replay(jobs) - base, 0)
+        return max(work.wall + wall_of(jobs) - base, 0)
 
     def changed(change: Change) -> int:
         return wall(changed_jobs(work, model, change, units))

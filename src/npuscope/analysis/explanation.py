@@ -70,7 +70,7 @@ class Explanation(Tabular):
         """What the capture lacks, and what of it does not count."""
         notes = [*self.bubbles.notes, *self.scheduling.notes, *self.path.notes]
         if self.work.told_again:
-            notes.append(f"{self.work.told_again:,} rows tell another row's work again and do not count.")
+            notes.append(f"{self.work.told_again:,} rows list another row's work a second time and do not count.")
         return tuple(dict.fromkeys(notes))
 
     def tables(self) -> dict[str, Table]:

@@ -252,7 +252,7 @@ def _notes(work: Work, ready: Readiness) -> list[str]:
     if "stream" in work.units[work.core_lanes]:
         told = int((ready.dispatch != NEVER).sum())
         launched = f"{told:,} of {len(work.lane):,} slices have a launch" if told else "no slice has a launch"
-        return [f"Lanes are streams, not cores ({launched}): waits between streams are not told."]
+        return [f"Lanes are streams, not cores ({launched}): why streams wait for one another is not recorded."]
     if not work.on_cores:
         return ["Lanes are neither cores nor streams: idle time has no reasons."]
     notes = []

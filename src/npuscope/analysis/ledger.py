@@ -301,7 +301,7 @@ def _spmd(work: Work) -> pl.DataFrame:
 def _notes(work: Work, cores: int, stamped: int, tasks: int, contradictory: int) -> list[str]:
     notes = []
     if work.spans_dispatch:
-        notes.append("TraCR slices reach from dispatch to retired: the run inside them is not told.")
+        notes.append("TraCR slices reach from dispatch to retired: the run inside them is not recorded.")
     elif stamped + contradictory < tasks:
         lacking = tasks - stamped - contradictory
         what = "no task has" if lacking == tasks else f"{lacking:,} of {tasks:,} tasks lack"

@@ -33,7 +33,7 @@ def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
         ("schema of the kernel table", ["PMU" if _has_pmu(e) else "no PMU" for e in (a, b)]),
     ):
         if values[0] != values[1]:
-            yield f"{what}: {values[0] or 'not told'} against {values[1] or 'not told'}"
+            yield f"{what}: {values[0] or 'not recorded'} against {values[1] or 'not recorded'}"
     by_type = [_named_by_type(e) for e in (a, b)]
     if by_type[0] != by_type[1]:
         yield "kernels have their operator types in one capture and only names in the other: few of them will match"

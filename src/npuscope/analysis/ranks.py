@@ -32,7 +32,7 @@ RANKS = Columns(
         Column("copies_ns", TIME, "copies that nothing of this rank covered", title="exposed copies", wide=True),
         Column("wait_ns", TIME, "in collectives, for ranks that came later", title="wait"),
         Column("last", COUNT, "collectives in which it came last"),
-        Column("bound", TEXT, "the kind of its first cause (docs/json.md)", title="limited by"),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
     ),
 )
 SUMMARY = Columns(

@@ -38,6 +38,9 @@ class Jobs:
     src: Ints
     dst: Ints
     cores: Mapping[int, int]  # cores per pool
+    hand_out: Ints | None = None  # the scheduler's time for each, where it hands out one after another (`served`)
+    behind: Ints | None = None  # 1 for one that was handed out behind a task that still ran
+    first_come: bool = False  # whoever was ready first is handed out first, else whoever was first in the capture
 
     @property
     def tasks(self) -> int:
@@ -121,8 +124,8 @@ def replay(jobs: Jobs) -> int:
     """The wall time of the jobs, in nanoseconds."""
     tasks = jobs.numbers
     waits = np.bincount(jobs.dst, minlength=tasks).tolist()
-    consumers = _grouped(jobs.src, jobs.dst, tasks)
-    blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)
+    consumers = grouped(jobs.src, jobs.dst, tasks)
+    blocks = grouped(jobs.task, np.arange(len(jobs.task)), tasks)
     left = [len(rows) for rows in blocks]
     task, pool, dur, delay = (column.tolist() for column in (jobs.task, jobs.pool, jobs.dur, jobs.delay))
     late, floor, order = (column.tolist() for column in (jobs.late, jobs.not_before, jobs.order))
@@ -163,7 +166,7 @@ def replay(jobs: Jobs) -> int:
     return wall
 
 
-def _grouped(keys: Ints, values: Ints, groups: int) -> list[list[int]]:
+def grouped(keys: Ints, values: Ints, groups: int) -> list[list[int]]:
     lists: list[list[int]] = [[] for _ in range(groups)]
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         lists[key].append(value)

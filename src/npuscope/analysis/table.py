@@ -223,13 +223,18 @@ def aligned(
         _to_the_right(cells) if side else [cell.ljust(max(map(len, cells))) for cell in cells]
         for cells, side in zip(zip(*rows, strict=True), right, strict=True)
     ]
-    lines = list(zip(*columns, strict=True))
+    lines = [_bare(line) for line in zip(*columns, strict=True)]
     if not colours:
         return ["  " + "  ".join(line).rstrip() for line in lines]
     painted = (
         [paint(c, how) for c, how in zip(line, hows, strict=True)] for line, hows in zip(lines, colours, strict=True)
     )
     return ["  " + "  ".join(line).rstrip() for line in painted]
+
+
+def _bare(line: Sequence[str]) -> list[str]:
+    """A line whose last cell does not end in spaces, which a colour would keep."""
+    return [*line[:-1], line[-1].rstrip()]
 
 
 def _to_the_right(cells: Sequence[str]) -> list[str]:

@@ -47,13 +47,19 @@ class Lint:
 
 def lint(program: Program, rules: Sequence[Rule]) -> Lint:
     """Every rule over the program."""
+    kept, ignored = looked_for(program, rules)
+    return Lint(ranked(kept, program.device), ignored)
+
+
+def looked_for(program: Program, rules: Sequence[Rule]) -> tuple[list[Finding], int]:
+    """What rules find, not yet ranked, and how much of it comments in the source silence."""
     together: list[Finding] = []
     for done, rule in enumerate(rules):
         progress.report(f"{program.recording.program}: rules", done, len(rules))
         # what keeps a program from running is told in full, however much of it there is at one line
         together += rule.check(program) if rule.about == "chip" else added_up(rule.check(program))
     kept = [finding for finding in together if not silenced(finding.id, finding.file, finding.line)]
-    return Lint(ranked(kept, program.device), len(together) - len(kept))
+    return kept, len(together) - len(kept)
 
 
 def unfit(program: Program) -> tuple[Finding, ...]:

@@ -23,10 +23,12 @@ from npuscope.cli import (
     forward,
     gate,
     graph,
+    guide,
     history,
     info,
     judge,
     lab,
+    mcp,
     memory,
     models,
     ops,
@@ -48,7 +50,7 @@ GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "Try a change without the chip": (
         judge, whatif, run, check, memory, graph, simulate, rank, sweep, tune, tpot, predict, calibrate
     ),
-    "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops),
+    "Captures and tools": (demo, info, doctor, convert, formats, models, device, ops, guide, mcp),
 }  # fmt: skip
 EXAMPLES = (
     ("npuscope demo --keep demo_out", "captures to try"),

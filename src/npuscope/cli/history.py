@@ -1,4 +1,4 @@
-"""Follow runs over commits: what changed, when, and which commit is to blame.
+"""Follow runs over commits: what changed, when, by which commit.
 
 Examples:
 

@@ -1,4 +1,6 @@
-"""Judge tile programs: do they run, are they right, do they compile, are they safe, how fast are they and why.
+"""Judge tile programs: do they run, right, safe, and how fast.
+
+Do they run, are they right, do they compile, are they safe, how fast are they and why.
 
 Examples:
 
@@ -12,7 +14,7 @@ Examples:
 
 Each candidate runs in a process of its own with a limit of time and memory: one that loops, crashes, exits or eats
 memory costs its own answer. Exit code 0: all are good. 1: one is not (with --fail-slower also one that is slower than
-the baseline). 2: the command cannot be carried out, as where there is no such file. docs/judge.md has the verdicts.
+the baseline). 2: the command cannot be carried out, as where there is no such file. howto/judge.md has the verdicts.
 """
 
 from __future__ import annotations

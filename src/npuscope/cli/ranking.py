@@ -106,10 +106,10 @@ def command(
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
             names = slower[0].variant, able[0].variant
-            a, b = (explain(simulated(next(v for v in variants if v.name == name)).trace) for name in names)
-            comparison = compare_explained(a, b)
+            losing, winning = (simulated(next(v for v in variants if v.name == name)) for name in names)
+            comparison = compare_explained(explain(losing.trace), explain(winning.trace))
             first = [] if before is None else anchor_sections(*before)
-            pages[html] = lambda: page(compare_document(names, comparison, first))
+            pages[html] = lambda: page(compare_document(names, comparison, first, (losing, winning)))
         written = write_reports(pages)
     if json:
         settings = {variant.name: dict(variant.settings) for variant in variants}

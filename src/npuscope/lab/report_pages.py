@@ -18,8 +18,11 @@ from npuscope.tile.record.model import Recording
 
 
 def parts_page(title: str, panel: str, found: Iterable[Part]) -> str:
-    """A report's parts as the panel of that name."""
-    return page(document(title, [], {panel: parts(found)}), "The command without --html prints the same as text.")
+    """A report's parts as the panel of that name; its heading of the first level is the page's."""
+    told = list(found)
+    title = next((part.words for part in told if isinstance(part, Heading) and part.level == 1), title)
+    shown = [part for part in told if not (isinstance(part, Heading) and part.level == 1)]
+    return page(document(title, [], {panel: parts(shown)}), "The command without --html prints the same as text.")
 
 
 def memory_page(file: str, device: Device, fits: Sequence[Fit]) -> str:

@@ -9,8 +9,12 @@ from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
 from npuscope.lab.payload.comparison import comparison
+from npuscope.lab.payload.file_names import program_texts
+from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.overview import overview, section
 from npuscope.lab.payload.ranks import ranks
+from npuscope.lab.payload.source import source
+from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
 from npuscope.simulate.run import Simulated
@@ -60,15 +64,24 @@ def ranks_document(name: str, found: Ranks, links: Sequence[tuple[str, str]] = (
     return document(name, runs, {"ranks": ranks(found)}, links=links)
 
 
-def compare_document(names: tuple[str, str], found: Comparison, first: Sequence[Section] = ()) -> Document:
-    """Two runs beside each other on one time axis; `first` comes before what every comparison has."""
+def compare_document(
+    names: tuple[str, str],
+    found: Comparison,
+    first: Sequence[Section] = (),
+    simulated: tuple[Simulated, Simulated] | None = None,
+) -> Document:
+    """Two runs beside each other on one time axis; `first` comes before what every comparison has. Of simulated runs
+    the lines of both programs are compared, too."""
     colours = kernel_places([found.a, found.b])
-    runs = [
-        run_of(name, explained, id, colours=colours)
-        for id, name, explained in zip("AB", names, (found.a, found.b), strict=True)
-    ]
-    title = f"{names[0]} against {names[1]}"
-    return document(title, runs, {"compare": {**comparison(names, found), "first": [section(*one) for one in first]}})
+    runs = []
+    for n, (name, explained) in enumerate(zip(names, (found.a, found.b), strict=True)):
+        of = None if simulated is None else simulated[n]
+        panels = {} if of is None else {"source": source(of, explained), "inside": inside(of)}
+        runs.append(run_of(name, explained, "AB"[n], of, colours=colours, panels=panels))
+    told = {**comparison(names, found), "first": [section(*one) for one in first]}
+    if simulated is not None:
+        told["source"] = source_changes(*(program_texts(one.prepared.program.recording) for one in simulated))
+    return document(f"{names[0]} against {names[1]}", runs, {"compare": told})
 
 
 def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:

@@ -70,7 +70,7 @@ def _captured(e: Explanation, lanes: str) -> list[str]:
     told = [
         f"Capture: {meta.records:,} records ({meta.format}), {e.trace.slices.height:,} slices on "
         f"{e.trace.lanes.height:,} channels; lanes with device work: {lanes or 'none'}.",
-        f"Device: {meta.device or 'not told by the capture'}; window {duration(e.work.wall)}.",
+        f"Device: {meta.device or 'not recorded'}; window {duration(e.work.wall)}.",
     ]
     return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # running scripts is not for those who only show one
 
 VERDICTS = {True: "PASS", False: "FAIL", None: "not checked"}
 MOST, ALL = 24, 200  # kernels
+FEW = 12  # kernels that `run` lists one by one
 
 
 def graph(file: str, passed: bool | None, counts: GraphCounts, wide: bool = False) -> Iterator[Part]:
@@ -44,8 +45,10 @@ def run(file: str, done: ScriptRun, counts: GraphCounts) -> Iterator[Part]:
     yield Say(_NUMBERS[done.passed], strong=True, kind="error" if done.passed is False else "")
     yield Say(f"run looks at the numbers only: `npuscope check {file}` tells whether it fits on chip and is safe.")
     yield Say(f"{file}: {counts.title()}")
-    yield Rows(counts.tables()["areas"])
-    yield Say(f"`npuscope graph {file}` has this per kernel.", where=In.TEXT)
+    few = counts.kernels.height <= FEW
+    yield Rows(counts.tables()["kernels" if few else "areas"])
+    if not few:
+        yield Say(f"`npuscope graph {file}` has this per kernel.", where=In.TEXT)
     if len(done.recordings) > 1:
         programs = ", ".join(dict.fromkeys(recording.program for recording in done.recordings))
         yield Say(f"{len(done.recordings)} runs together, of {programs}", where=In.TEXT)

@@ -146,7 +146,7 @@ def _merged_rings(rings: Rings, members: Sequence[Sequence[int]]) -> Rings:
     for number, group in enumerate(members):
         used = (rings.use[rings.first_use[task] : rings.first_use[task + 1]] for task in group)
         uses.append({int(new[entry]) for one in used for entry in one} - {first[number + 1] - 1})
-    entry = rings.entry[:, kept]
+    entry = np.ascontiguousarray(rings.entry[:, kept])  # another layout would be compiled anew, which takes 15 s
     submitted = np.concatenate([[0], np.maximum.accumulate(place) + 1])  # all tasks before an old one, in the new order
     entry[CLOSES] = submitted[entry[CLOSES]]
     return rings_with(first, entry, uses, rings.room)

@@ -3,11 +3,19 @@
 Numba alone looks at the file of a function, not at the files of what it calls: after an upgrade it would go on using
 old code. So the folder is named by the sources of the whole simulator. Loading machine code runs it, so only a folder
 that is ours alone is used; without one the simulator is compiled every time.
+
+Compiling takes some 15 s, and nobody waits for it: on a machine that has no machine code yet the functions run as the
+plain Python they are written in, with the same results, while a process in the background compiles. As soon as it is
+done they are changed for compiled ones (`switch`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -20,6 +28,12 @@ from npuscope import progress
 from npuscope.own_folder import first_own, user_caches
 
 F = TypeVar("F", bound=Callable[..., object])
+ENGINE = "NPUSCOPE_ENGINE"  # compiled: wait for the compiler; plain: never compile
+NEEDED = ("engine.run-*.nbi", "pipes._run-*.nbi")  # what is compiled last, of the chip and of a core
+LOOK_EVERY = 0.5  # seconds
+LONGEST = 120.0  # seconds to wait for a compiler; then something is wrong with it
+COMPILE = "import sys; sys.path[:] = {path!r}; from npuscope.simulate.compile_now import compile_now; compile_now()"
+_plain: list[tuple[Callable[..., object], dict[str, bool]]] = []  # functions that still run as they are written
 
 
 def compiled(function: F) -> F:
@@ -42,6 +56,13 @@ def compiled_with_arrays(function: F) -> F:
 
 
 def _compiled(function: F, **options: bool) -> F:
+    if _starts_plain():
+        _plain.append((function, options))
+        return function
+    return _made(function, options)
+
+
+def _made(function: F, options: dict[str, bool]) -> F:
     import numba
 
     compile_it = cast(Any, numba.njit)
@@ -97,9 +118,78 @@ def _tell(what: str) -> None:
         print(f"npuscope: {what}, so it is compiled every time. {remedy}", file=sys.stderr)
 
 
+def _is_whole() -> bool:
+    place = folder()
+    return place is not None and all(any(place.rglob(name)) for name in NEEDED)
+
+
+@cache
+def _starts_plain() -> bool:
+    """Whether this process begins without machine code. Where none can be kept it is compiled, as every time."""
+    choice = os.environ.get(ENGINE, "")
+    return choice == "plain" or (choice != "compiled" and folder() is not None and not _is_whole())
+
+
+class _Looked:
+    """When it was last looked whether the compiler is done."""
+
+    at = 0.0
+
+
+def switch() -> bool:
+    """Takes compiled functions in place of plain ones where they are there now; whether it did."""
+    if not _plain or time.monotonic() - _Looked.at < LOOK_EVERY or os.environ.get(ENGINE) == "plain":
+        return False
+    _Looked.at = time.monotonic()
+    if not _is_whole():
+        return False
+    made = {id(function): _made(function, options) for function, options in _plain}
+    for module in [module for name, module in sys.modules.items() if name.startswith("npuscope.simulate")]:
+        for name, value in list(vars(module).items()):
+            if id(value) in made:
+                setattr(module, name, made[id(value)])
+    _plain.clear()
+    return True
+
+
+def wait() -> None:
+    """Until the compiler is done, where it is at work: a run is large, and plain Python would take longer."""
+    if not _plain or os.environ.get(ENGINE) == "plain":
+        return
+    _compile_in_background()
+    what = "compiling the simulator (once per machine)"
+    progress.report(what, 0, 0)
+    until = time.monotonic() + LONGEST
+    while not switch() and time.monotonic() < until:
+        time.sleep(LOOK_EVERY / 2)
+    progress.report(what, 1, 1)
+
+
+@cache
+def _compile_in_background() -> None:
+    """Once per process; of several that compile at a time all but one leave at once (compile_now.py)."""
+    what = "the simulator is compiled in the background, once per machine; until then it runs in plain Python"
+    if parent_process() is None:
+        print(f"npuscope: {what}, with the same results.", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-c", COMPILE.format(path=sys.path)],
+            env={**os.environ, ENGINE: "compiled"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
 @contextmanager
 def announced(function: Callable[..., object]) -> Iterator[None]:
     """Says so where the block will have to compile a function first, which takes many seconds."""
+    if _plain:
+        if not switch() and os.environ.get(ENGINE) != "plain":
+            _compile_in_background()
+        yield
+        return
     if is_kept(function):
         yield
         return

@@ -189,7 +189,7 @@ class History(Tabular):
         return f"{len(self.commits)} commits, {runs} runs, {self.changes().height} changes"
 
     def as_dict(self) -> dict[str, object]:
-        """The contract of `npuscope history --json` (docs/json.md)."""
+        """The contract of `npuscope history --json` (docs/reference/json.md)."""
         return {
             "exact": self.exact,
             "threshold": self.threshold if self.exact else None,

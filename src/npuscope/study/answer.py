@@ -127,7 +127,7 @@ class Answer:
         return self.verdict == "good"
 
     def as_dict(self, budget: int | None = None) -> dict[str, object]:
-        """The JSON contract (docs/judge.md): what there is, in at most so many bytes."""
+        """The JSON contract (docs/howto/judge.md): what there is, in at most so many bytes."""
         told = _told(self)
         if budget is None:
             return told

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from npuscope.check.checked import check
 from npuscope.check.findings import Finding
 from npuscope.check.memory.usage import usages
-from npuscope.check.rules.race import race_finding
+from npuscope.check.rule import Rule
+from npuscope.check.rules import all_rules
+from npuscope.check.rules.race import RULE as RACE
+from npuscope.check.run import looked_for
+from npuscope.check.traffic.estimate import seconds_of
 from npuscope.errors import NpuscopeError
 from npuscope.garbage import collected_rarely
 from npuscope.lower.lowering import LoweringOptions
@@ -112,14 +116,14 @@ def _examined(variant: Variant) -> Examined:
     goldens: dict[int, Callable[..., object] | None] = {id(one.run): one.golden_fn for one in ran.results}
     lowering = LoweringOptions(ring_slots=variant.ring_slots)
     program = Program(ran.recordings[number], chip, lowering, goldens.get(id(ran.runs[number])))
-    checked = check(program)
-    reasons = tuple(map(_reason, checked.errors))
-    races = tuple(_reason(race_finding(race)) for race in checked.races)
-    if any(error.id in _unfit() for error in checked.errors):
+    kept, _ = looked_for(program, _rules())
+    errors = [finding for finding in kept if finding.severity == "error"]
+    reasons = tuple(_reason(error) for error in errors if error.id != RACE.id)
+    races = tuple(_reason(error) for error in errors if error.id == RACE.id)
+    if any(error.id in _unfit() for error in errors):
         return Examined("unfit", Surroundings(), reasons[0].message, reasons[0].line, reasons, races)
     simulated = simulate(program)
-    findings = [one.finding for one in checked.findings]
-    costly = [one for one in findings if one.waste.bytes or one.waste.flops or one.waste.tasks or one.waste.waits]
+    costly = sorted((one for one in kept if any(astuple(one.waste))), key=lambda one: -seconds_of(one.waste, chip))
     prices = prices_of(simulated, costly[:PRICED])
     diagnosis = diagnosis_of(simulated, prices)
     worth = sorted(prices.each, key=lambda price: -(prices.gain_ns(price) or 0))[:WORTH]
@@ -147,10 +151,15 @@ def _examined(variant: Variant) -> Examined:
     )
 
 
+@cache
+def _rules() -> tuple[Rule, ...]:
+    """All that is told of: what keeps a program from running, what races, and what costs time."""
+    return tuple(rule for rule in all_rules() if rule.about != "quality" or rule.severity == "error")
+
+
+@cache
 def _unfit() -> frozenset[str]:
     """The rules whose errors keep a program from being simulated."""
-    from npuscope.check.rules import all_rules
-
     return frozenset(rule.id for rule in all_rules() if rule.about == "chip")
 
 

@@ -65,11 +65,14 @@ def main(parent: int, workers: int, modules: Sequence[str], forks: bool) -> None
         if forks:
             warm(modules)
             forks = not other_threads()
-        Server(link, workers, forks).serve()
+        Server(link, workers, forks, modules if forks else ()).serve()
 
 
 def warm(modules: Sequence[str]) -> None:
-    """Loads modules; one with a function `warm_up` is asked to do what it will need, once and here."""
+    """Loads modules; one with a function `warm_up` is asked to do what it will need, once and here.
+
+    One with a function `refresh` is asked before each job.
+    """
     for name in modules:
         prepare: Callable[[], None] | None = getattr(import_module(name), "warm_up", None)
         if prepare is not None:
@@ -93,8 +96,10 @@ def other_threads() -> list[str]:
 class Server:
     """Orders wait in `waiting`; jobs under way are in `jobs`, by process."""
 
-    def __init__(self, link: socket.socket, workers: int, forks: bool) -> None:
+    def __init__(self, link: socket.socket, workers: int, forks: bool, modules: Sequence[str] = ()) -> None:
         self.link, self.workers, self.forks = link, workers, forks
+        asked = (getattr(sys.modules.get(name), "refresh", None) for name in modules)
+        self.refresh: list[Callable[[], None]] = [refresh for refresh in asked if refresh is not None]
         self.waiting: deque[Order] = deque()
         self.jobs: dict[int, Job] = {}
         self.orders = Frames()
@@ -146,6 +151,8 @@ class Server:
                 self._end(job, given_up)
 
     def _start(self, order: Order) -> None:
+        for refresh in self.refresh:
+            refresh()
         pipe, answer = os.pipe()
         base = _resident(os.getpid()) if self.forks else 0
         process = os.fork() if self.forks else _spawn(order, answer)

@@ -176,10 +176,18 @@ def _pools() -> dict[int, Pool]:
 def _shared(workers: int) -> Pool:
     """A warm pool of this process; it stays for the next question."""
     pools = _pools()
+    if not pools:
+        atexit.register(close_pools)
     if workers not in pools:
         pools[workers] = Pool(workers, MODULES)
-        atexit.register(pools[workers].close)
     return pools[workers]
+
+
+def close_pools() -> None:
+    """Ends the warm processes that `judge` keeps."""
+    pools = _pools()
+    while pools:
+        pools.popitem()[1].close()
 
 
 def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits) -> Iterator[tuple[int, KeptAnswer]]:

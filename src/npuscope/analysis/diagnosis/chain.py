@@ -96,7 +96,8 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
     ns = int(waits["ns"].sum())
     if ns == 0:
         return
-    by_reason = waits.group_by(pl.col("part").cast(pl.String)).agg(pl.col("ns").sum()).sort("ns", descending=True)
+    by_reason = waits.group_by(pl.col("part").cast(pl.String)).agg(pl.col("ns").sum())
+    by_reason = by_reason.sort("ns", "part", descending=[True, False])  # equal ones always in one order
     reasons = [(str(reason), int(each)) for reason, each in by_reason.iter_rows()]
     evidence = [f"{duration(each)} {WAITS[reason]}" for reason, each in reasons]
     s = known.scheduling

@@ -37,7 +37,10 @@ def check(program: Program) -> Iterator[Finding]:
     shapes = _shapes(program)
     for file in dict.fromkeys(file for file, _ in shapes):
         source = read(file)
+        lines = {line for other, line in shapes if other == file}
         for function in source.functions if source is not None else ():
+            if lines.isdisjoint(range(function.lineno, (function.end_lineno or 0) + 1)):
+                continue
             for name, first, second, how in _joined(function):  # functions inside others have their turn
                 one, other = shapes.get((file, first)), shapes.get((file, second))
                 if one and other and one.isdisjoint(other):
@@ -73,20 +76,27 @@ def _shapes(program: Program) -> Shapes:
 
 def _joined(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int, str]]:
     """Name, the lines of two values of which one takes the other's place, and why."""
-    met = list(_met(function.body))
+    loops: list[ast.For] = []
+    choices: list[ast.If] = []
     for node in _own(function):
         if isinstance(node, ast.For) and called(node.iter) in CARRYING:
-            yield from _carried(node, met)
+            loops.append(node)
         elif isinstance(node, ast.If) and node.orelse:
-            yield from _branched(node, met)
+            choices.append(node)
+    met = list(_met(function.body)) if loops or choices else []
+    for loop in loops:
+        yield from _carried(loop, met)
+    for choice in choices:
+        yield from _branched(choice, met)
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions in it."""
-    for part in ast.iter_child_nodes(node):
-        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield part
-            yield from _own(part)
+def _own(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function without those of functions in it."""
+    for field in ("body", "orelse", "handlers", "finalbody"):
+        for part in getattr(node, field, ()):
+            if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield part
+                yield from _own(part)
 
 
 def _carried(loop: ast.For, met: Sequence[Met]) -> Iterator[tuple[str, int, int, str]]:

@@ -32,7 +32,7 @@ class _Query:
 def attention(call: Call, family: str) -> Work:
     """Scores and weighted values of every query head over the sequence's keys."""
     if len(call.inputs) < 3 or any(tensor is None or not tensor.shape for tensor in call.inputs[:3]):
-        raise NotPriced("shapes are not told")
+        raise NotPriced("shapes are not recorded")
     q, k = present(call.inputs[:2])
     rope = _rope_part(call, q)
     paged = k.shape[0] != q.shape[0]
@@ -56,10 +56,10 @@ def sparse_attention(call: Call, family: str) -> Work:
     """As attention, over the few keys that an index has picked: the last dimension of the index is how many."""
     q = call.inputs[0] if call.inputs else None
     if q is None or not q.shape:
-        raise NotPriced("shapes are not told")
+        raise NotPriced("shapes are not recorded")
     picked = [t for t in present(call.inputs[3:]) if t.dtype in WHOLE_NUMBERS and len(t.shape) >= 3]
     if not picked:
-        raise NotPriced("how many keys were picked is not told")
+        raise NotPriced("how many keys were picked is not recorded")
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
@@ -74,7 +74,7 @@ def indexer(call: Call, family: str) -> Work:
     """LightningIndexer: scores of a few small heads over the whole context, then a choice; no values."""
     q = call.inputs[0] if call.inputs else None
     if q is None or not q.shape:
-        raise NotPriced("shapes are not told")
+        raise NotPriced("shapes are not recorded")
     context = call.given.get("context")
     if context is None:
         raise NotPriced(NO_CONTEXT)
@@ -101,7 +101,7 @@ def _work(call: Call, family: str, query: _Query, pairs: float, keys: float, kv_
         rates_as(q.dtype),
         size(q) + (size(rope, q.dtype) if rope else 0) + round(keys * per_key * bits(k.dtype or q.dtype) / 8),
         written,
-        note=None if out else "output not told: taken as the query's shape",
+        note=None if out else "output not recorded: taken as the query's shape",
     )
 
 
@@ -129,7 +129,7 @@ def _query(call: Call, q: Tensor, rope: Tensor | None) -> _Query:
         sequences = tokens = q.shape[0]
         heads = q.shape[1] * q.shape[2]
     else:
-        raise NotPriced("which dimension of the query is the heads is not told")
+        raise NotPriced("which dimension of the query is the heads is not recorded")
     return _Query(sequences, tokens / sequences, heads, width + (rope.shape[-1] if rope else 0), width)
 
 
@@ -138,7 +138,7 @@ def _sequences(call: Call, tokens: int) -> int:
     small = [t for t in present(call.inputs[3:]) if t.dtype in (*WHOLE_NUMBERS, None) and len(t.shape) <= 2]
     lengths = [t.shape[0] for t in small if 0 < t.shape[0] <= tokens]
     if not lengths:
-        raise NotPriced("how many sequences there are is not told")
+        raise NotPriced("how many sequences there are is not recorded")
     return max(lengths)
 
 
@@ -163,7 +163,7 @@ def _dense_layout(call: Call, q: Tensor, k: Tensor) -> tuple[_Query, float, int]
     else:  # only heads can be fewer in the keys, by a whole factor
         fewer = [n for n in (1, 2) if q.shape[n] > k.shape[n] and q.shape[n] % k.shape[n] == 0]
         if len(fewer) != 1:
-            raise NotPriced("which dimension of the query is the heads is not told")
+            raise NotPriced("which dimension of the query is the heads is not recorded")
         (heads,) = fewer
     tokens = 3 - heads
     query = _Query(q.shape[0], q.shape[tokens], q.shape[heads], q.shape[3], q.shape[3])

@@ -53,7 +53,7 @@ def _collective(work: Work, device: Device, kernel_type: str) -> Limit:
     """The worst cut: the bytes that must enter a rank, a die pair, a server, over the links that lead into it."""
     kind, ranks, message = collective_of(kernel_type), work.ranks or 1, work.message_bytes or 0
     if kind is None:
-        return Limit(None, None, "what kind of collective this is is not told by its name")
+        return Limit(None, None, "what kind of collective this is does not follow from its name")
     if not device.link:
         return Limit(None, None, f"{device.name} has no links in its file")
     if ranks == 1:

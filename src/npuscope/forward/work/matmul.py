@@ -27,7 +27,7 @@ def matmul(call: Call, family: str, operands: tuple[int, int]) -> Work:
     if out is None:
         dtype = OUTPUT.get(a.dtype or "", a.dtype)
         written = size(Tensor((batch, m, n), dtype))
-        note = "output not told: taken as the product's shape"
+        note = "output not recorded: taken as the product's shape"
     else:
         written = sum(size(tensor, a.dtype) for tensor in present(call.outputs))
     return Work(family, 2 * batch * m * n * k, "cube", _rate(a, b), read, written, note=note)
@@ -101,7 +101,7 @@ def grouped(call: Call, family: str) -> Work:
 def prolog(call: Call, family: str) -> Work:
     """MlaProlog: the token rows times each of four weights (down Q, up Q, absorbed K, down KV), norms and rope."""
     if len(call.inputs) < 5 or any(tensor is None for tensor in call.inputs[:5]):
-        raise NotPriced("the weights of the prolog are not told")
+        raise NotPriced("the weights of the prolog are not recorded")
     x, *weights = present(call.inputs[:5])
     rows = elements(x) // x.shape[-1]
     pool = [tensor for tensor in present(call.inputs[5:]) if len(tensor.shape) >= 3 and tensor.shape[0] != rows]
@@ -117,7 +117,7 @@ def prolog(call: Call, family: str) -> Work:
 def _factors(call: Call, operands: tuple[int, int]) -> tuple[Tensor, Tensor]:
     found = [call.inputs[slot] if slot < len(call.inputs) else None for slot in operands]
     if found[0] is None or found[1] is None or not found[0].shape or not found[1].shape:
-        raise NotPriced("shapes are not told")
+        raise NotPriced("shapes are not recorded")
     return found[0], found[1]
 
 

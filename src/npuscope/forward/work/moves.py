@@ -19,15 +19,15 @@ def by_bytes(call: Call, rule: Rule) -> Work:
     outputs = present(call.outputs)
     told = [*present(call.inputs), *outputs]
     if not told:
-        raise NotPriced("its tensors are scalars or absent" if call.inputs else "shapes are not told")
+        raise NotPriced("its tensors are scalars or absent" if call.inputs else "shapes are not recorded")
     dtype = next((tensor.dtype for tensor in told if tensor.dtype), None)
     notes: list[str] = []
     if any(tensor.dtype is None for tensor in (*moved, *outputs)) and dtype is not None:
-        notes.append(f"a data type is not told: taken as {dtype}, as another tensor's")
+        notes.append(f"a data type is not recorded: taken as {dtype}, as another tensor's")
     written = _written(call, how, dtype, notes)
     if how.reads == "output":
         if not outputs:
-            raise NotPriced("how much is read is not told: it is as much as the output, which is absent")
+            raise NotPriced("how much is read is not recorded: it is as much as the output, which is absent")
         read = min(written, size(told[0], dtype)) + sum(size(tensor, dtype) for tensor in present(inputs[1:]))
     else:
         read = sum(_touched(tensor, moved[0], how, dtype) for tensor in moved)
@@ -70,7 +70,7 @@ def _written(call: Call, how: Formula, dtype: str | None, notes: list[str]) -> i
     # rope works in place, on everything but its tables
     data = [t for t in data if t.shape[0] == data[0].shape[0]] if how.table else sorted(data, key=elements)[-1:]
     if how.output is not None and data:
-        notes.append("output not told: taken from the input")
+        notes.append("output not recorded: taken from the input")
         return round(how.output * sum(size(tensor, dtype) for tensor in data))
-    notes.append("output not told: not counted")
+    notes.append("output not recorded: not counted")
     return 0

@@ -51,7 +51,7 @@ def _message(call: Call, rule: Rule) -> Work:
     """A collective: bytes each rank gives, and how many ranks take part, where somebody told."""
     size, ranks = call.given.get("bytes"), call.given.get("ranks")
     if size is None:
-        raise NotPriced("message size not told" if rule.work.by == "collective" else ROUTED)
+        raise NotPriced("message size not recorded" if rule.work.by == "collective" else ROUTED)
     if ranks is None:
         raise NotPriced("number of ranks not given")
     if size < 0 or ranks < 1:

@@ -37,7 +37,7 @@ def size(tensor: Tensor, dtype: str | None = None) -> int:
 def bits(dtype: str | None) -> int:
     """Bits of one element."""
     if dtype is None or dtype not in BITS:
-        raise NotPriced("a data type is not told" if dtype is None else f"data type {dtype} is not known")
+        raise NotPriced("a data type is not recorded" if dtype is None else f"data type {dtype} is not known")
     return BITS[dtype]
 
 

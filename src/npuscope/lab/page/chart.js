@@ -6,9 +6,10 @@ import { knobs } from "./chart/knobs.js";
 import { lines } from "./chart/lines.js";
 import { ribbons } from "./chart/ribbons.js";
 import { scatter } from "./chart/scatter.js";
+import { waterfall } from "./chart/waterfall.js";
 
 /** @type {Record<string, (spec: any) => any>} */
-const KINDS = { bars, columns, knobs, lines, ribbons, scatter };
+const KINDS = { bars, columns, knobs, lines, ribbons, scatter, waterfall };
 
 /** @param {any} spec */
 export function chart(spec) {

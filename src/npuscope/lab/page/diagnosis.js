@@ -1,6 +1,6 @@
 // The diagnosis beside the timeline: each cause with its evidence, what mending it is worth, and where it shows.
 
-import { element, percent, time, whole } from "./format.js";
+import { element, percent, time, whole, worded } from "./format.js";
 import { stretches } from "./timeline/overlays.js";
 import { show } from "./timeline/moves.js";
 
@@ -36,11 +36,11 @@ export class DiagnosisBox {
       element("span", { class: "soft", "data-stretch": "" }, `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`),
       element("button", { class: "plain", "aria-label": "Next stretch", onclick: () => this.goTo(place, 1) }, "›"));
     return element("li", { "data-cause": String(place), class: place === 0 ? "verdict-cause" : null },
-      element("button", { class: "cause", "aria-pressed": "false", id: place === 0 ? "verdict" : null, onclick: () => this.choose(place) }, cause.sentence),
+      element("button", { class: "cause", "aria-pressed": "false", id: place === 0 ? "verdict" : null, onclick: () => this.choose(place) }, ...worded(cause.sentence)),
       facts.length ? element("div", { class: "soft facts" }, facts.join(" · ")) : null,
       element("div", { class: "more" },
-        cause.evidence.length ? element("ul", {}, ...cause.evidence.map(line => element("li", {}, line))) : null,
-        cause.remedy ? element("p", { class: "remedy" }, element("b", {}, "What to do: "), cause.remedy) : null, where));
+        cause.evidence.length ? element("ul", {}, ...cause.evidence.map(line => element("li", {}, ...worded(line)))) : null,
+        cause.remedy ? element("p", { class: "remedy" }, element("b", {}, "What to do: "), ...worded(cause.remedy)) : null, where));
   }
 
   /** Marks a cause and shows its stretches; once more, nothing is marked. @param {number} place */

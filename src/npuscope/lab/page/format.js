@@ -63,6 +63,13 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Text with `names` between backticks as code. @param {string} text @returns {(Node | string)[]} */
+export function worded(text) {
+  const parts = text.split("`");
+  if (parts.length % 2 === 0) return [text]; // one without its other half is a backtick
+  return parts.map((part, n) => (n % 2 ? element("code", {}, part) : part));
+}
+
 /** Puts children into an element in place of what it has; null is nothing. @param {any} box @param {(Node | string | null | undefined)[]} children */
 export function fill(box, ...children) {
   box.replaceChildren(...children.filter(child => child !== null && child !== undefined));

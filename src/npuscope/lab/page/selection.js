@@ -52,7 +52,7 @@ export class SelectionBox {
     if (run === undefined) return [];
     const model = modelOf(run), { slices, timeline } = model, i = selection.slice, row = model.rowOf(i), place = slices.task[i];
     const told = (/** @type {import("./types").Column | undefined} */ column) => (column === undefined || column[i] === UNTOLD ? null : `${micros(column[i])} µs`);
-    const facts = timeline.facts.map(fact => /** @type {[string, string | null]} */ ([fact.name, factTold(fact, i)]));
+    const facts = timeline.facts.flatMap(fact => opened(fact.name, factTold(fact, i)));
     const counters = timeline.counters.filter(counter => counter.most !== 0).map(counter => /** @type {[string, string | null]} */ ([counter.name, mean(counter, slices.start[i], slices.start[i] + slices.dur[i])]));
     const source = selection.file === null ? null : element("button", { class: "plain source", onclick: () => this.toSource(selection) }, `${selection.file.split("/").at(-1)}:${selection.line}`);
     const many = slices.drawn && slices.drawn[i] > 1;
@@ -148,6 +148,16 @@ function factTold(fact, i) {
   if (fact.number) return Number.isNaN(fact.number[i]) ? null : fact.number[i].toLocaleString("en-US", { maximumFractionDigits: 6 });
   const code = fact.code?.[i] ?? -1;
   return code < 0 || code >= (fact.text?.length ?? 0) ? null : fact.text?.[code] ?? null;
+}
+
+/** A fact, or the parts of one that is a JSON object. @param {string} name @param {string | null} value @returns {[string, string | null][]} */
+function opened(name, value) {
+  if (value?.startsWith("{")) {
+    try {
+      return Object.entries(JSON.parse(value)).map(([key, part]) => [key, typeof part === "string" ? part : JSON.stringify(part)]);
+    } catch { /* it only looked like one */ }
+  }
+  return [[name, value]];
 }
 
 /** @param {import("./types").CounterTrack} counter @param {number} from @param {number} to */

@@ -6,9 +6,10 @@ import polars as pl
 
 from npuscope.lab.payload.packed import packed, rising
 from npuscope.trace.core import Trace
-from npuscope.trace.counters import SERIES, by_time, within
+from npuscope.trace.counters import READY_QUEUES, SERIES, by_time, within
 
 MOST_TRACKS = 100
+NAMES = {name: f"ready queue {name.split()[-1]}" for name in READY_QUEUES}  # what people read
 MOST_SAMPLES = 500_000  # of one track
 
 
@@ -27,7 +28,7 @@ def counter_tracks(trace: Trace, window: tuple[int, int]) -> list[dict[str, obje
         where = "" if lane is None else f" on {names.get(lane, lane)}"
         tracks.append(
             {
-                "name": f"{name}{where}",
+                "name": f"{NAMES.get(str(name), name)}{where}",
                 "time": rising((thinned["time"] - window[0]).clip(0)),
                 "value": packed(thinned["value"].cast(pl.Float64), "f64"),
                 "most": float(track["value"].max() or 0),  # type: ignore[arg-type]

@@ -6,7 +6,8 @@ Where a file lies on the machine that made the page is nobody's business but its
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePath
+from contextlib import suppress
+from pathlib import Path, PurePath
 
 from npuscope.tile.record.model import Recording
 
@@ -25,3 +26,14 @@ def file_names(files: Iterable[str]) -> dict[str, str]:
 def program_files(recording: Recording) -> dict[str, str]:
     """The files that a recorded program was written in."""
     return file_names(site.file for site in recording.sites)
+
+
+def program_texts(recording: Recording) -> dict[str, str]:
+    """Their texts under the names that pages call them by; a program of one file calls it `program`, so that it can
+    be laid beside another one."""
+    names = program_files(recording)
+    found = {}
+    for path, name in names.items():
+        with suppress(OSError):  # made while the program ran, or gone since
+            found[name if len(names) > 1 else "program"] = Path(path).read_text(encoding="utf-8", errors="replace")
+    return found

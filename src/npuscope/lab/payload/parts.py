@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from npuscope.analysis.forms import printable
 from npuscope.analysis.table import Table
 from npuscope.report.document import Chart, Heading, In, Marked, Notes, Part, Rows, Say
 
@@ -19,11 +20,11 @@ def parts(found: Iterable[Part]) -> dict[str, object]:
 def _part(part: Part) -> dict[str, object] | None:
     match part:
         case Heading(words, level):
-            return {"part": "heading", "text": words, "level": level}
+            return {"part": "heading", "text": printable(words), "level": level}
         case Say(words, strong):
-            return {"part": "say", "text": words, "strong": strong}
+            return {"part": "say", "text": printable(words), "strong": strong}
         case Notes(lines):
-            return {"part": "notes", "lines": list(lines)}
+            return {"part": "notes", "lines": [printable(line) for line in lines]}
         case Rows(table):
             return _table(table, part.page)
         case Chart(spec):

@@ -19,10 +19,12 @@ ON_STREAMS = {
     "pickup": "{next} was launched and had not started.",
     "dependency+pickup": "{next} was launched and had not started; for what it waited is not recorded.",
 }
+ON_STREAMS_SHORT = {"dispatch": "not launched yet", "pickup": "launched, not started yet"}
 UNTOLD = "{next} came next; the capture does not tell what it waited for."
 
 
 def reason_words(on_cores: bool) -> list[dict[str, str]]:
     """Per reason, in the order of REASONS: its id, its words and a sentence."""
     sentences = ON_CORES if on_cores else {**ON_CORES, **ON_STREAMS}
-    return [{"id": reason, "title": IN_WORDS[reason], "sentence": sentences.get(reason, UNTOLD)} for reason in REASONS]
+    titles = IN_WORDS if on_cores else {**IN_WORDS, **ON_STREAMS_SHORT}
+    return [{"id": reason, "title": titles[reason], "sentence": sentences.get(reason, UNTOLD)} for reason in REASONS]

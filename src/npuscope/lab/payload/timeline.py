@@ -28,7 +28,7 @@ from npuscope.trace.intervals import Ints
 
 MOST_SLICES = 2_000_000  # more are drawn together: a page must open
 MOST_LANES = 2000
-MOST_DEPTH = 8  # slices deeper inside one another share the last row
+MOST_DEPTH = 48  # slices deeper inside one another share the last row
 UNITS = {  # in the order in which they are drawn
     "AIC": "Cube cores (AIC)",
     "AIV": "Vector cores (AIV)",

@@ -14,7 +14,7 @@ from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
 from npuscope.tile.language.nodes import under
 
-Resolve = Callable[[str], object]  # the object that a global or closure name stands for, None where there is none
+Means = Callable[[str], bool]  # whether a global or closure name stands for the language itself
 
 _SCALARS = spelled(Role.NUMBER)
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
@@ -32,9 +32,9 @@ def called(node: ast.AST | None) -> str:
     return ""
 
 
-def check(definition: ast.FunctionDef, file: str, resolve: Resolve) -> None:
+def check(definition: ast.FunctionDef, file: str, means: Means) -> None:
     """Raises for the first statement that the language does not have."""
-    _Grammar(definition, file, resolve).body(definition.body, ())
+    _Grammar(definition, file, means).body(definition.body, ())
 
 
 def keyword(call: ast.expr, name: str) -> ast.expr | None:
@@ -44,8 +44,8 @@ def keyword(call: ast.expr, name: str) -> ast.expr | None:
 
 
 class _Grammar:
-    def __init__(self, definition: ast.FunctionDef, file: str, resolve: Resolve) -> None:
-        self._file, self._resolve = file, resolve
+    def __init__(self, definition: ast.FunctionDef, file: str, means: Means) -> None:
+        self._file, self._means = file, means
         self._runtime = _runtime_names(definition)
 
     def _fault(self, node: ast.AST, what: str, remedy: str = "") -> TileError:
@@ -131,7 +131,7 @@ class _Grammar:
             root = root.value
         if not isinstance(root, ast.Name) or (root is function and root.id in _PYTHON):
             return False
-        return not hasattr(self._resolve(root.id), "spmd")  # the language itself is no kernel
+        return not self._means(root.id)  # the language itself is no kernel
 
     # --- loops and branches
 
@@ -173,7 +173,7 @@ class _Grammar:
             raise self._fault(node, f"the branches of this if yield {counts[0]} and {counts[1]} values")
 
 
-def rebound(definition: ast.FunctionDef, resolve: Resolve) -> dict[str, int]:
+def rebound(definition: ast.FunctionDef, means: Means) -> dict[str, int]:
     """Parameters that an op's result takes the name of, with the line; not those that are returned."""
     arguments = {a.arg for a in definition.args.args}
     returned: set[str] = set()
@@ -183,19 +183,19 @@ def rebound(definition: ast.FunctionDef, resolve: Resolve) -> dict[str, int]:
             returned |= _names(node.value)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name, value = node.targets[0].id, node.value
-            if name in arguments and (isinstance(value, ast.BinOp) or _computes(value, resolve)):
+            if name in arguments and (isinstance(value, ast.BinOp) or _computes(value, means)):
                 found.setdefault(name, node.lineno)
     return {name: line for name, line in found.items() if name not in returned}
 
 
-def _computes(value: ast.expr, resolve: Resolve) -> bool:
+def _computes(value: ast.expr, means: Means) -> bool:
     """Whether it is an op whose result is a new value, not the tensor written or seen another way."""
     if not isinstance(value, ast.Call) or called(value) in _SAME:
         return False
     root: ast.expr = value.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return isinstance(root, ast.Name) and hasattr(resolve(root.id), "spmd")
+    return isinstance(root, ast.Name) and means(root.id)
 
 
 def _is_int(node: ast.expr) -> bool:

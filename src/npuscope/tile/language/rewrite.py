@@ -27,6 +27,7 @@ from npuscope.tile.language.exposed import assigned, exposed, used
 from npuscope.tile.language.function_source import FunctionSource
 from npuscope.tile.language.grammar import called, check, keyword, rebound
 from npuscope.tile.language.history import renamed_keywords
+from npuscope.tile.language.kept_code import Code, Kept
 from npuscope.tile.language.live import live_after
 from npuscope.tile.language.nodes import list_nodes, under
 from npuscope.tile.record.model import Site
@@ -48,22 +49,38 @@ class Rewritten(NamedTuple):
 
 
 def rewritten(function: FunctionType, source: FunctionSource) -> Rewritten:
-    tree = ast.parse(textwrap.dedent("".join(source.lines())))
+    """The function as npuscope runs it; what was rewritten before is taken from where it is kept."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    file = function.__code__.co_filename
+    text = "".join(source.lines())
+    has_self = "self" in cells or "self" in function.__globals__
+    generates = inspect.isgeneratorfunction(function)
+    key = (text, source.line, file, function.__name__, function.__qualname__, tuple(cells), has_self, generates)
+    kept = Kept(key, lambda name: hasattr(_held(function, cells, name), "spmd"))
+    code = kept.found()
+    if code is None:
+        code = _rewritten(function, source, text, kept)
+        kept.keep(code)
+    held = {**cells, _HELPER: CellType(runtime)}
+    closure = tuple(held[name] for name in code.inner.co_freevars)
+    body = FunctionType(code.inner, function.__globals__, function.__name__, function.__defaults__, closure)
+    body.__kwdefaults__ = function.__kwdefaults__
+    places = {name: number(Site(file, line, function.__name__)) for name, line in code.rebound.items()}
+    return Rewritten(body, code.reads, places)
+
+
+def _rewritten(function: FunctionType, source: FunctionSource, text: str, kept: Kept) -> Code:
+    tree = ast.parse(textwrap.dedent(text))
     ast.increment_lineno(tree, source.line - 1)
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef) or inspect.isgeneratorfunction(function):
         raise TileError(f"{source.name} is not a plain function", path=source.shown, line=source.line)
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    file = function.__code__.co_filename
-
-    def resolve(name: str) -> object:
-        return _held(function, cells, name)
-
+    cells = function.__code__.co_freevars
     list_nodes(definition)
-    check(definition, file, resolve)
+    check(definition, function.__code__.co_filename, kept.means)
     inside = {a.arg for a in under(definition.args) if isinstance(a, ast.arg)} | assigned(definition.body)
     reads = _read_outside(definition.body, inside)
-    again = rebound(definition, resolve)
+    again = rebound(definition, kept.means)
     definition.decorator_list = []
     definition.returns = None
     arguments = definition.args
@@ -72,8 +89,7 @@ def rewritten(function: FunctionType, source: FunctionSource) -> Rewritten:
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     definition = _Rewriter(definition, has_self, local).visit(definition)
-    places = {name: number(Site(file, line, function.__name__)) for name, line in again.items()}
-    return Rewritten(_compiled(function, definition, cells), reads, places)
+    return Code(_compiled(function, definition), reads, again)
 
 
 def _held(function: FunctionType, cells: dict[str, CellType], name: str) -> object:
@@ -84,8 +100,8 @@ def _held(function: FunctionType, cells: dict[str, CellType], name: str) -> obje
         return None
 
 
-def _compiled(function: FunctionType, definition: ast.FunctionDef, cells: dict[str, CellType]) -> FunctionType:
-    names = [*cells, _HELPER]
+def _compiled(function: FunctionType, definition: ast.FunctionDef) -> CodeType:
+    names = [*function.__code__.co_freevars, _HELPER]
     definition.name = body = f"{function.__name__}__npuscope_body"  # its own name must mean what it means outside
     body_and_return = [definition, ast.Return(ast.Name(definition.name, ast.Load()))]
     outer = _function("__npuscope_outer", [ast.arg(name) for name in names], body_and_return)
@@ -93,12 +109,7 @@ def _compiled(function: FunctionType, definition: ast.FunctionDef, cells: dict[s
     code = compile(module, function.__code__.co_filename, "exec")
     inner = _code_named(_code_named(code, "__npuscope_outer"), body)
     regions = [_of_function(c, function) if isinstance(c, CodeType) else c for c in inner.co_consts]
-    inner = inner.replace(co_name=function.__name__, co_qualname=function.__qualname__, co_consts=tuple(regions))
-    held = {**cells, _HELPER: CellType(runtime)}
-    closure = tuple(held[name] for name in inner.co_freevars)
-    new = FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
-    new.__kwdefaults__ = function.__kwdefaults__
-    return new
+    return inner.replace(co_name=function.__name__, co_qualname=function.__qualname__, co_consts=tuple(regions))
 
 
 def _function(name: str, parameters: list[ast.arg], body: list[ast.stmt]) -> ast.FunctionDef:

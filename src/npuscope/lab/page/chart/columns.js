@@ -15,7 +15,7 @@ export function columns(spec) {
   const draw = (/** @type {number} */ width) => {
     const page = sheet(width, HIGH), y = scale(spec.y, [0, most], [HIGH - BOTTOM, TOP], 4);
     page.append(...grid(y.ticks, "y", [LEFT, width - RIGHT]));
-    const step = (width - LEFT - RIGHT) / Math.max(spec.columns.length, 1);
+    const step = Math.min((width - LEFT - RIGHT) / Math.max(spec.columns.length, 1), 110);
     const marks = spec.columns.map((/** @type {any} */ one, /** @type {number} */ n) => {
       const mark = svg("g", { class: "column" }), left = LEFT + n * step;
       let level = 0;

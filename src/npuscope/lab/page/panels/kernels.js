@@ -56,7 +56,7 @@ class Kernels {
     this.heads = columns["report.kernels"];
     this.first = this.heads[0].key;
     const rows = report.kernels.map((/** @type {any} */ row) => this.row(row));
-    const more = this.together ? [] : [{ key: "p50", title: "median µs", show: "ns", per: 1000, right: true }, { key: "p95", title: "95 % below µs", show: "ns", per: 1000, right: true }, { key: "spread", title: "p95 / median", show: "ratio", right: true }];
+    const more = this.together ? [] : [{ key: "spread", title: "p95 / p50", show: "ratio", right: true }];
     this.table = sortable([...this.heads, ...more], rows, { sorted: "core_ns", dots: { [this.first]: (/** @type {any} */ row) => this.color(row[this.first]) },
       picked: (/** @type {any} */ row) => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row[this.first] } }) });
     this.detail = element("div", { class: "kernel-detail", "aria-live": "polite" });
@@ -70,7 +70,7 @@ class Kernels {
     const own = this.runs.get(this.numbers.get(row[this.first]) ?? -1);
     if (!own) return row;
     const sorted = [...own.dur].sort((a, b) => a - b), p50 = quantile(sorted, 0.5), p95 = quantile(sorted, 0.95);
-    return { ...row, p50, p95, spread: p50 ? p95 / p50 : null };
+    return { ...row, spread: p50 ? p95 / p50 : null };
   }
 
   /** @param {string} name */

@@ -2,7 +2,8 @@
 
 import { element, percent, whole, time } from "../format.js";
 import { kernelColor, reasonColor } from "../colors.js";
-import { bars, strip } from "../charts.js";
+import { stacked } from "../chart/stacked.js";
+import { strip } from "../chart/strip.js";
 import { facts, sortable } from "../table.js";
 
 /** @param {string} title @param {(Node | null)[]} children */
@@ -48,7 +49,7 @@ function tiles(report) {
 /** @param {any} report */
 function ledger(report) {
   const rows = report.scheduling.ledger;
-  const draw = (/** @type {string} */ key, /** @type {string} */ share) => bars(rows.filter((/** @type {any} */ row) => row[key] > 0).map((/** @type {any} */ row) => ({
+  const draw = (/** @type {string} */ key, /** @type {string} */ share) => stacked(rows.filter((/** @type {any} */ row) => row[key] > 0).map((/** @type {any} */ row) => ({
     label: row.part, value: row[key], text: `${time(row[key])}, ${percent(row[share])}`, color: reasonColor(row.part),
   })));
   return element("div", { class: "two" },
@@ -72,12 +73,12 @@ function scheduling(side) {
 function fanOut(side) {
   const { areas, kernels } = side.report.fan_out;
   const rank = new Map(side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]));
-  return bars(areas.map((/** @type {any} */ area) => ({
+  return stacked(areas.map((/** @type {any} */ area) => ({
     label: area.area, value: area.tasks, text: `${whole(area.tasks)} tasks, ${percent(area.share)}`,
     parts: kernels.filter((/** @type {any} */ row) => row.area === area.area).map((/** @type {any} */ row) => ({
       value: row.tasks, color: kernelColor(rank.get(row.kernel) ?? 0), label: `${row.kernel}: ${whole(row.tasks)} tasks, ${whole(row.blocks)} blocks`,
     })),
-  })), { width: 700, label: 110 });
+  })), { width: 700 });
 }
 
 /** @param {any} side */
@@ -109,7 +110,7 @@ export function overlap(found) {
     element("p", {}, `in progress for ${time(found.episode_ns)}, running on some core for ${time(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`),
     element("div", { class: "legend" }, ...[["#3f7fd0", "own run"], ["#3fa35b", "hidden: other kernels ran"], ["#c9504b", "exposed: idle"]].map(([color, text]) =>
       element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text))),
-    bars(rows),
+    stacked(rows),
     p === null ? null : element("p", { class: "soft" }, `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`),
     notes(found.notes));
 }

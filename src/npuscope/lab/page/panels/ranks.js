@@ -1,6 +1,6 @@
 // All ranks in a table; a row shows that rank.
 
-import { element } from "../format.js";
+import { element, worded } from "../format.js";
 import { sortable } from "../table.js";
 import { titled } from "./overview.js";
 
@@ -14,7 +14,7 @@ export const panel = {
       if (run) store.set({ run: run.id });
     };
     box.append(...[
-      element("p", { class: "verdict", id: "all" }, ranks.verdict), element("p", {}, ranks.overview), element("p", {}, ranks.waits_told),
+      element("p", { class: "verdict", id: "all" }, ...worded(ranks.verdict)), element("p", {}, ranks.overview), element("p", {}, ranks.waits_told),
       titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
       ranks.waits.length === 0 ? null : titled("Who waits for whom", sortable(ranks.columns["report.waits.table"], ranks.waits)),
     ].filter(part => part !== null));

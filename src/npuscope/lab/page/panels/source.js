@@ -12,7 +12,7 @@ const MEASURES = [
   ["flops", "FLOPs", "of all blocks"],
 ];
 const ALWAYS = ["core_ns", "path_ns", "bytes", "flops"]; // columns that are there where a line of the file has them
-const HOT = 6; // lines listed above the files
+const HOT = 5; // lines listed above the files
 /** What a reader chose stays over versions of a run. @type {{file?: string, measure: string}} */
 const kept = { measure: "core_ns" };
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
@@ -49,9 +49,12 @@ class Source {
     const choose = element("select", { "aria-label": "Colour lines by", id: "measure" }, ...MEASURES.map(([key, name, meaning]) => element("option", { value: key, title: meaning }, name)));
     choose.addEventListener("change", () => { kept.measure = this.measure = choose.value; this.draw(); this.mark(store.state); });
     choose.value = this.measure;
-    box.append(element("div", { class: "source-panel" }, this.sums(), this.about(), this.list(),
-      element("div", { class: "tools" }, element("label", {}, "lines by ", choose)), this.hot, this.tabs, element("div", { class: "scroll tall" }, this.code)));
+    this.scroll = element("div", { class: "scroll tall" }, this.code);
+    box.append(element("div", { class: "source-panel" }, this.sums(),
+      element("div", { class: "tools heads" }, element("label", {}, "lines by ", choose), this.about(), this.list()), this.hot, this.tabs, this.scroll));
     this.draw();
+    const first = this.hottest().find(line => line.file === this.file);
+    if (first) this.show(first.line, false);
   }
 
   hottest() { return [...this.found.lines].filter(line => line[this.measure] > 0).sort((a, b) => b[this.measure] - a[this.measure]); }
@@ -102,7 +105,7 @@ class Source {
     const there = (/** @type {string} */ key) => this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0);
     const used = MEASURES.filter(([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)));
     const head = element("tr", {}, element("th", { class: "number" }, "line"), element("th", { class: "number share" }, "share"),
-      ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "main" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
+      ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "chief" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
     const rows = file.text.flatMap((/** @type {string} */ text, /** @type {number} */ n) => this.row(text, n + 1, used, most, total));
     this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
     if (file.left_out) this.code.append(element("tfoot", {}, element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`))));
@@ -116,7 +119,7 @@ class Source {
       `${SIGNS[one.severity]} ${one.id}${worth(one) ? ` ${worth(one)}` : ""}`));
     const row = element("tr", { "data-line": number, class: line ? "has" : "", style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null, onclick: () => this.select(number) },
       element("td", { class: "number line" }, String(number)), element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
-      ...used.map(([name]) => element("td", { class: `number ${name === this.measure ? "main" : "other"}` }, line ? told(name, line[name]) : "")),
+      ...used.map(([name]) => element("td", { class: `number ${name === this.measure ? "chief" : "other"}` }, line ? told(name, line[name]) : "")),
       element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
       element("td", { class: "text" }, element("code", {}, text || " "), ...chips));
     const details = found.length === 0 ? [] : [element("tr", { class: "details", "data-of": number, hidden: "" }, element("td", { colspan: used.length + 4 }, ...found.map(one => this.finding(one))))];
@@ -156,8 +159,13 @@ class Source {
     this.show(number);
   }
 
-  /** @param {number} number */
-  show(number) { this.code.querySelector(`tr[data-line="${number}"]`)?.scrollIntoView({ block: "center" }); }
+  /** Brings a line into the middle of the code, and the code into sight. @param {number} number @param {boolean} all */
+  show(number, all = true) {
+    const row = this.code.querySelector(`tr[data-line="${number}"]`);
+    if (!row) return;
+    this.scroll.scrollTop = row.offsetTop - Math.min(this.scroll.clientHeight * 0.3, 90); // the rest of it may be out of sight
+    if (all) row.scrollIntoView({ block: "nearest" });
+  }
 
   /** @param {KeyboardEvent} event */
   key(event) {

@@ -2,14 +2,15 @@
 
 /** @typedef {{kind: "group" | "lane" | "row" | "unused" | "counter", top: number, height: number, id: string, row: number, name: string, place: number}} Track */
 
-const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22;
+const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22, DEEP = 15, FEW_COUNTERS = 6;
 
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
- * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters
+ * Counters come first unless there is little room (`last`) or they are many, which would push the lanes out of sight.
+ * @param {import("../types").Timeline} timeline @param {string[]} folded @param {boolean} counters @param {boolean} last
  * @returns {{tracks: Track[], height: number, ofRow: Int32Array}}
  */
-export function layoutOf(timeline, folded, counters) {
+export function layoutOf(timeline, folded, counters, last) {
   /** @type {Track[]} */
   const tracks = [];
   const isFolded = new Set(folded), ofRow = new Int32Array(timeline.rows.length).fill(-1);
@@ -22,13 +23,16 @@ export function layoutOf(timeline, folded, counters) {
     if (!groups.has(unit)) groups.set(unit, []);
     groups.get(unit)?.push(row);
   });
-  const busy = timeline.lanes.filter(lane => lane.used).length;
+  const busy = timeline.lanes.filter(lane => lane.used).length, deep = new Set(timeline.rows.filter(([, depth]) => depth > 1).map(([lane]) => lane));
   const high = busy <= 24 ? HIGH : busy <= 40 ? 17 : LOW;
   const told = timeline.counters.map((track, place) => ({ track, place })).filter(one => one.track.most !== 0);
-  if (counters && told.length) {
+  const addCounters = () => {
+    if (!counters || told.length === 0) return;
     add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${told.length}`, place: -1 });
     if (!isFolded.has("counters")) told.forEach(({ track, place }) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
-  }
+  };
+  const below = last || told.length > FEW_COUNTERS;
+  if (!below) addCounters();
   for (const [unit, rows] of groups) {
     const lanes = new Set(rows.map(row => timeline.rows[row][0])), used = [...lanes].filter(lane => timeline.lanes[lane].used).length;
     const title = timeline.units[unit] ?? unit;
@@ -40,12 +44,13 @@ export function layoutOf(timeline, folded, counters) {
       if (!lane.used && !open) continue;
       ofRow[row] = tracks.length;
       const name = depth > 0 ? "" : lane.role ? `${lane.name} ${lane.role}` : lane.name;
-      add({ kind: depth === 0 ? "lane" : "row", height: high, id: `row ${row}`, row, name, place });
+      add({ kind: depth === 0 ? "lane" : "row", height: deep.has(place) ? Math.min(DEEP, high) : high, id: `row ${row}`, row, name, place });
     }
     if (used < lanes.size) {
       const count = lanes.size - used;
       add({ kind: "unused", height: 16, id: `unused-${unit}`, row: -1, name: `${open ? "hide" : "show"} ${count} never used`, place: -1 });
     }
   }
+  if (below) addCounters();
   return { tracks, height: top, ofRow };
 }

@@ -28,12 +28,12 @@ export function paintPath(view, paper) {
   }
 }
 
-/** The slice of a task that an arrow touches: the last that ended, or the first that began. Its submission is another's work. @param {import("./model.js").Model} model @param {number} task @param {boolean} last */
+/** The slice of a task that an arrow touches: the last that ended, or the first that began. Its submission counts only where it has no other. @param {import("./model.js").Model} model @param {number} task @param {boolean} last */
 export function endOf(model, task, last) {
   const { start, dur, kernel } = model.slices;
   let best = -1;
-  for (const i of model.slicesOfTask(task)) {
-    if (kernel[i] >= model.timeline.device_kernels) continue;
+  const all = model.slicesOfTask(task), work = all.filter((/** @type {number} */ i) => kernel[i] < model.timeline.device_kernels);
+  for (const i of work.length ? work : all) {
     if (best < 0 || (last ? start[i] + dur[i] > start[best] + dur[best] : start[i] < start[best])) best = i;
   }
   return best;
@@ -79,11 +79,15 @@ export function causeAt(run, lane, moment) {
 
 /** @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper @param {number} place */
 export function paintCause(view, paper, place) {
-  paper.fillStyle = themed("--cause");
+  const strong = themed("--cause"), weak = themed("--cause-wide"), edge = themed("--hit");
   for (const [start, end, lane] of stretches(view.model.run, place)) {
     if (end < view.from || start > view.to) continue;
     const left = view.x(start), wide = Math.max(view.x(end) - left, 1.5), row = lane === null ? -1 : view.model.rowOfLane[lane] ?? -1;
-    if (row < 0) paper.fillRect(left, view.head, wide, view.height - view.head);
-    else paper.fillRect(left, view.rowY(row), wide, view.rowHeight(row) + 2);
+    paper.fillStyle = row < 0 ? weak : strong;
+    if (row >= 0) { paper.fillRect(left, view.rowY(row), wide, view.rowHeight(row) + 2); continue; }
+    paper.fillRect(left, view.head, wide, view.height - view.head);
+    paper.fillStyle = edge;
+    paper.fillRect(left, view.head, wide, 4);
+    if (wide > 6) { paper.fillRect(left, view.head, 1.5, view.height); paper.fillRect(left + wide - 1.5, view.head, 1.5, view.height); }
   }
 }

@@ -96,9 +96,9 @@ export class Pane {
     }
     const chain = this.views.some(view => view.timeline.chain), notes = this.views.flatMap(view => view.timeline.notes);
     this.legend.replaceChildren(
-      ...(shown.bubbles ? [...used].map(([id, title]) => item(`color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`, `idle: ${title}`, "idle")) : []),
+      ...(shown.bubbles ? [...used].map(([id, title]) => item(`color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`, title.startsWith("idle") ? title : `idle: ${title}`, "idle")) : []),
       ...(shown.path && chain ? [item("transparent", "critical path", "outlined")] : []),
-      ...(shown.arrows ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")] : []),
+      ...(shown.arrows && this.views.some(view => view.timeline.edges.src.length > 0) ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")] : []),
       element("span", { class: "grow" }), ...notes.map(note => element("span", { role: "listitem" }, note)));
   }
 

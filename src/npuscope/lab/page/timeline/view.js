@@ -8,6 +8,7 @@ import { paintRow, pixel } from "./raster.js";
 import { paintArrows, paintCause, paintPath } from "./overlays.js";
 import { paintCounter } from "./counters.js";
 
+const LOW = 330; // pixels of a box in which counters would leave no room for lanes
 const AXIS = 22, BAND = 16, LETTER = 6.1, FEWEST_LETTERS = 3;
 export const SHORTEST_NS = 20; // of a view
 
@@ -27,13 +28,15 @@ export class View {
     this.image = document.createElement("canvas");
     this.width = 0; this.height = 0; this.frame = 0; this.frames = 0; this.queued = false;
     this.head = AXIS + BAND * this.timeline.bands.length;
-    this.names = 128; this.labels = 0; this.arrows = 0; this.tall = 0;
+    this.low = false; this.names = 128; this.labels = 0; this.arrows = 0; this.tall = 0;
     /** @type {import("./layout.js").Track[]} */
     this.tracks = [];
     /** @type {number[]} */
     this.tops = [];
     /** @type {Int32Array} */
     this.ofRow = new Int32Array(0);
+    /** @type {Map<string, number>} */
+    this.widths = new Map();
     this.lay();
     this.box.addEventListener("scroll", () => this.draw());
     this.observer = new ResizeObserver(() => this.resize());
@@ -45,7 +48,7 @@ export class View {
   /** The tracks anew, after folding. */
   lay() {
     const { folded, shown } = this.store.state;
-    const made = layoutOf(this.timeline, folded, shown.counters);
+    const made = layoutOf(this.timeline, folded, shown.counters, this.low);
     this.tracks = made.tracks; this.ofRow = made.ofRow; this.tall = made.height;
     this.tops = this.tracks.map(track => track.top);
     this.resize();
@@ -55,6 +58,7 @@ export class View {
     const width = this.box.clientWidth, height = this.box.clientHeight, scale = devicePixelRatio || 1;
     if (width === 0 || height === 0) return;
     this.width = width; this.height = height;
+    if (this.low !== height < LOW) { this.low = height < LOW; this.lay(); return; }
     this.names = width < 600 ? 72 : 128;
     this.canvas.style.height = `${height}px`;
     if (this.canvas.width !== Math.round(width * scale)) this.canvas.width = Math.round(width * scale);
@@ -166,14 +170,22 @@ export class View {
       if (lowerBound(start, this.to, i, last) - i > 20000) continue; // so many are narrow
       for (; i < last && start[i] < this.to; i++) {
         if (dur[i] < least) continue;
-        const left = Math.max(this.x(start[i]), this.names), right = Math.min(this.x(start[i] + dur[i]), this.width), room = Math.floor((right - left - 6) / LETTER);
-        if (room < FEWEST_LETTERS) continue;
+        const left = Math.max(this.x(start[i]), this.names), right = Math.min(this.x(start[i] + dur[i]), this.width), name = this.timeline.kernels[kernel[i]];
+        const wide = this.wide(paper, name), room = wide <= right - left - 5 ? name.length : Math.floor(name.length * (right - left - 5) / wide - 0.6);
+        if (room < Math.min(FEWEST_LETTERS, name.length)) continue;
         const dimmed = (palette.flags !== null && !palette.flags[kernel[i]]) || (palette.marked !== null && !palette.marked(i));
         paper.fillStyle = dimmed ? themed("--soft") : inkOn(kernelColor(this.timeline.ranks[kernel[i]]));
-        paper.fillText(room < 10 ? clippedEnd(this.timeline.kernels[kernel[i]], room) : clipped(this.timeline.kernels[kernel[i]], room), left + 3, middle);
+        paper.fillText(room < 10 ? clippedEnd(name, room) : clipped(name, room), left + 3, middle);
         this.labels++;
       }
     }
+  }
+
+  /** How wide a name is, measured once. @param {CanvasRenderingContext2D} paper @param {string} name */
+  wide(paper, name) {
+    let found = this.widths.get(name);
+    if (found === undefined) { found = paper.measureText(name.slice(0, 200)).width * Math.max(name.length / 200, 1); this.widths.set(name, found); }
+    return found;
   }
 
   /** @param {CanvasRenderingContext2D} paper @param {number} slice */
@@ -258,8 +270,10 @@ export class View {
         paper.font = track.kind === "group" ? "600 12px system-ui, sans-serif" : "11px system-ui, sans-serif";
         paper.fillText(`${track.kind === "group" ? (folded ? "▸ " : "▾ ") : "   "}${track.name}`, 6, middle);
       } else {
+        if (track.name === "") continue;
         paper.fillStyle = themed("--soft"); paper.font = "11px system-ui, sans-serif";
-        paper.fillText(clipped(track.name, Math.floor((this.names - 10) / LETTER)), 6, middle);
+        const full = this.wide(paper, track.name), room = this.names - 12;
+        paper.fillText(full <= room ? track.name : clipped(track.name, Math.max(Math.floor(track.name.length * room / full), 4)), 6, middle);
       }
     }
     paper.restore();

@@ -1,0 +1,1 @@
+"""What agents use: the server of the Model Context Protocol, and the guide that says what a writer of kernels knows."""

@@ -1,0 +1,217 @@
+"""The server of the Model Context Protocol: the same answers as the commands', as tools over standard input and output.
+
+Every call runs in a process of its own from a warm pool, so a program that loops or crashes costs its own answer, and
+a call that the client cancels ends at once. Answers have a budget of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event
+from typing import Annotated, Any
+
+import anyio
+from anyio import from_thread, to_thread
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from npuscope import __version__, progress
+from npuscope.agents import tools
+from npuscope.agents.budget import LEAST, within
+from npuscope.agents.guide import guide as guide_text
+from npuscope.agents.tools import Asked
+from npuscope.errors import NpuscopeError
+from npuscope.models import PREFIX, file_of
+from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.judge import How, judge_many
+from npuscope.study.pool import Pool
+
+BUDGET = 8192  # bytes of an answer, unless the client says otherwise
+INSTRUCTIONS = (
+    "npuscope explains traces of NPUs and judges tile programs (PyPTO) without hardware. Read `guide` once. "
+    "Then change the program and `judge` it: runs, right, fits, races, predicted time with its interval, and the "
+    "findings worth most, each with line and fix. `--baseline` says whether a change is faster, slower or undecided."
+)
+
+Budget = Annotated[int, Field(ge=LEAST, description="Most bytes of the answer; `cut` says what was left out.")]
+Device = Annotated[str, Field(description="The chip: a name such as ascend910b1, or a TOML file.")]
+Arguments = Annotated[list[str], Field(description="The program's own arguments.")]
+Settings = Annotated[dict[str, str], Field(description="Options, constants or fields of the program to set.")]
+Path = Annotated[str, Field(description="A capture (file or folder) or a tile program (.py, or model:NAME).")]
+
+
+class Judged(BaseModel):
+    """Answers in the order of the candidates; `good` of them are good."""
+
+    good: int
+    of: int
+    answers: list[dict[str, Any]] = Field(
+        description="Each: candidate, verdict (good, wrong, race, unfit, fails, exited, crashed, time, memory), told, "
+        "right, wrong, reasons, races, time {wall_ns, low_ns, high_ns, coverage}, bound, findings, tasks, versus, cut."
+    )
+
+
+class Explained(BaseModel):
+    """Where the time went: the first cause is the verdict."""
+
+    verdict: str
+    bound: str
+    wall_ns: int
+    causes: list[dict[str, Any]] = Field(description="Each: kind, sentence, share, evidence, gain, remedy.")
+    kernels: list[dict[str, Any]]
+    waits: dict[str, Any] = Field(description="Idle core time by reason, in nanoseconds.")
+    notes: list[str] = []
+    cut: dict[str, str] = {}
+
+
+class Compared(BaseModel):
+    """B against A: totals, and the gap split into its causes."""
+
+    verdict: str
+    a: str
+    b: str
+    totals: dict[str, Any]
+    waterfall: list[dict[str, Any]]
+    kernels: list[dict[str, Any]]
+    not_like_for_like: list[str]
+    cut: dict[str, str] = {}
+
+
+class Gains(BaseModel):
+    """What each thing alone would buy, the largest first; gains do not add up."""
+
+    wall_ns: int
+    gains: list[dict[str, Any]]
+    cut: dict[str, str] = {}
+
+
+class Found(BaseModel):
+    """What `check` says: errors keep a program from running, the rest is waste or risk."""
+
+    findings: list[dict[str, Any]]
+    cut: dict[str, str] = {}
+
+
+def server() -> MCPServer[Any]:
+    """The server with its tools; `server().run()` serves standard input and output."""
+    made: MCPServer[Any] = MCPServer("npuscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
+    pool, judging = Pool(), anyio.Lock()
+
+    async def told(name: str, arguments: Sequence[Any], budget: int, seconds: float = 300.0) -> dict[str, Any]:
+        handle = pool.ask(tools.run, (name, tuple(arguments)), Limits(seconds=seconds))
+        try:
+            answer = await to_thread.run_sync(handle.result, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            handle.cancel()
+            raise
+        if isinstance(answer, Failed):
+            raise ToolError(answer.told)
+        return within(answer, budget)
+
+    @made.tool()
+    async def judge(
+        context: Context[Any, Any],
+        programs: Annotated[list[str], Field(min_length=1, description="Files, or sources of several lines.")],
+        arguments: Arguments = [],  # noqa: B006
+        settings: Settings = {},  # noqa: B006
+        baseline: Annotated[str | None, Field(description="A file or a source to compare with.")] = None,
+        golden: Annotated[bool, Field(description="Also compute, and compare with the program's golden.")] = True,
+        seconds: Annotated[float, Field(gt=0, description="Longest time of each candidate.")] = 120.0,
+        device: Device = "ascend910b1",
+        budget: Budget = BUDGET,
+    ) -> Judged:
+        """Does each tile program run, is it right, fit and safe, how long does it take, and what is worth changing."""
+        stop = Event()
+
+        def listener(what: str, done: int, total: int) -> None:
+            if stop.is_set():
+                raise NpuscopeError("cancelled")
+            with suppress(RuntimeError):  # the client has left
+                from_thread.run(context.report_progress, float(done), float(total), what)
+
+        def work() -> list[dict[str, Any]]:
+            how = How(golden, Limits(seconds=seconds))
+            with progress.listen(listener):
+                answers = judge_many(
+                    [_program(one) for one in programs], arguments, device=device, settings=settings,
+                    baseline=None if baseline is None else _program(baseline), how=how,
+                )  # fmt: skip
+            return [answer.as_dict(max(budget // len(answers), LEAST)) for answer in answers]
+
+        async with judging:  # one at a time: they share a pool
+            try:
+                found = await to_thread.run_sync(work, abandon_on_cancel=True)
+            except NpuscopeError as error:
+                raise ToolError(str(error)) from error
+            except anyio.get_cancelled_exc_class():
+                stop.set()
+                raise
+        return Judged(good=sum(one["verdict"] == "good" for one in found), of=len(found), answers=found)
+
+    @made.tool()
+    async def explain(
+        path: Path, arguments: Arguments = [], settings: Settings = {}, step: int | None = None,  # noqa: B006
+        rank: int | None = None, device: Device = "ascend910b1", budget: Budget = BUDGET,
+    ) -> Explained:  # fmt: skip
+        """Where the time of a capture or of a simulated program went: causes with evidence, worth and remedy."""
+        asked = Asked(path, tuple(arguments), settings, device, step, rank)
+        return Explained(**await told("explain", [asked], budget))
+
+    @made.tool()
+    async def compare(
+        a: Path, b: Path, kernels: Annotated[str | None, Field(description="A regular expression.")] = None,
+        budget: Budget = BUDGET,
+    ) -> Compared:  # fmt: skip
+        """How capture B differs from capture A, kernel by kernel and cause by cause."""
+        return Compared(**await told("compare", [a, b, kernels], budget))
+
+    @made.tool()
+    async def what_if(
+        path: Path, arguments: Arguments = [], settings: Settings = {}, rank: int | None = None,  # noqa: B006
+        device: Device = "ascend910b1", budget: Budget = BUDGET,
+    ) -> Gains:  # fmt: skip
+        """What would be gained if one kernel, one kind of wait or one finding cost half or nothing."""
+        asked = Asked(path, tuple(arguments), settings, device, None, rank)
+        return Gains(**await told("what_if", [asked], budget))
+
+    @made.tool()
+    async def findings(
+        path: Annotated[str, Field(description="A tile program: a .py file, or model:NAME.")],
+        arguments: Arguments = [], device: Device = "ascend910b1", budget: Budget = BUDGET,  # noqa: B006
+    ) -> Found:  # fmt: skip
+        """What is wrong with a tile program or wasted by it, each with its line, its fix and what it is worth."""
+        answer = await told("findings", [Asked(path, tuple(arguments), {}, device)], budget)
+        return Found(findings=answer["findings"], cut=answer.get("cut", {}))
+
+    @made.tool()
+    async def op(
+        name: Annotated[str | None, Field(description="An op, such as row_max; none lists all.")] = None,
+        device: Device = "ascend910b1", budget: Budget = BUDGET,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The reference of the tile language's ops: signature, unit, types, cost."""
+        return await told("op", [name, device], budget)
+
+    @made.tool()
+    async def chip(device: Device = "ascend910b1", budget: Budget = BUDGET) -> dict[str, Any]:
+        """What a chip has: cores, sizes of its memories, peak rates."""
+        return await told("chip", [device], budget)
+
+    @made.tool()
+    async def rules(budget: Budget = 4 * BUDGET) -> dict[str, Any]:
+        """Every rule that `findings` knows: what it finds, why it matters, before and after."""
+        return await told("rules", [], budget)
+
+    @made.tool()
+    def guide() -> str:
+        """What a writer of kernels must know: the language, the chip's limits, what is fast and what is slow."""
+        return guide_text()
+
+    return made
+
+
+def _program(given: str) -> str:
+    """A model's name as its file; a source and a file stay as they are."""
+    return file_of(given) if given.startswith(PREFIX) else given

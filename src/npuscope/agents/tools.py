@@ -1,0 +1,173 @@
+"""What each tool answers, as plain data: one function per tool, which a process of its own runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from npuscope.errors import NpuscopeError
+
+MOST_KERNELS, MOST_GAINS = 12, 20
+Told = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trace, or a program with its arguments, settings and chip."""
+
+    path: str
+    argv: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    device: str = "ascend910b1"
+    step: int | None = None
+    rank: int | None = None
+
+    @property
+    def is_program(self) -> bool:
+        return self.path.endswith(".py") or self.path.startswith("model:")
+
+
+def explain(asked: Asked) -> Told:
+    """Where the time of a capture or of a simulated program went."""
+    from npuscope.analysis import explain as explained
+    from npuscope.analysis.apart import chosen
+    from npuscope.trace import read
+
+    if asked.is_program:
+        simulated = _simulated(asked)
+        from npuscope.simulate.diagnosis import diagnosis_of
+
+        found = explained(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
+        told = {**found.as_dict(), **diagnosis_of(simulated).as_dict()}
+    else:
+        trace = chosen(read(asked.path), asked.rank)
+        found = explained(trace if asked.step is None else trace.select(step=[asked.step]))
+        told = found.as_dict()
+    causes = [{key: value for key, value in cause.items() if key != "where"} for cause in told["causes"]]  # type: ignore[attr-defined]
+    kept = ("verdict", "bound", "wall_ns", "format", "device", "notes")
+    return {
+        **{key: told.get(key) for key in kept},
+        "causes": causes,
+        "kernels": found.heart().rows()[:MOST_KERNELS],
+        "waits": found.bubbles.by_reason,
+    }
+
+
+def compare(a: str, b: str, kernels: str | None = None) -> Told:
+    """How B differs from A, and where the gap comes from."""
+    from npuscope.analysis import explain as explained
+    from npuscope.analysis.comparison import compare_explained
+    from npuscope.trace import read
+
+    result = compare_explained(explained(read(a)), explained(read(b)), kernels)
+    told = result.as_dict()
+    (before, after) = told["totals"]["wall_ns"]  # type: ignore[index]
+    return {
+        "verdict": f"B takes {after / before:.3g} times as long as A" if before else "A has no time",
+        "a": result.a.diagnosis.verdict.sentence,
+        "b": result.b.diagnosis.verdict.sentence,
+        "totals": told["totals"],
+        "waterfall": told["waterfall"],
+        "kernels": list(told["kernels"])[:MOST_KERNELS],  # type: ignore[call-overload]
+        "not_like_for_like": told["not_like_for_like"],
+    }
+
+
+def what_if(asked: Asked) -> Told:
+    """What each kernel, each wait and each finding is worth, the one worth most first."""
+    from npuscope.analysis.apart import chosen
+    from npuscope.analysis.each_change import whatif_each
+    from npuscope.report.gains import gains_dict
+    from npuscope.trace import read
+
+    if asked.is_program:
+        from npuscope.check.checked import CheckOptions, check
+        from npuscope.simulate.diagnosis import diagnosis_of
+        from npuscope.simulate.priced import prices_of
+        from npuscope.simulate.whatif import whatif_each as simulated_each
+
+        base = _simulated(asked)
+        found = check(base.prepared.program, CheckOptions(races=False)).findings
+        prices = prices_of(base, [one.finding for one in found], halves=True)
+        told = gains_dict(simulated_each(base, prices), base.bound.name, diagnosis_of(base, prices))
+    else:
+        unchanged, gains = whatif_each(chosen(read(asked.path), asked.rank))
+        told = {**unchanged.as_dict(), **gains.as_dict()}
+    return {"wall_ns": told.get("wall_ns", told.get("measured_ns")), "gains": list(told["gains"])[:MOST_GAINS]}  # type: ignore[call-overload]
+
+
+def findings(asked: Asked) -> Told:
+    """What `check` finds in a program, with line, fix and what it is worth."""
+    from npuscope.check.checked import CheckOptions, check_all
+    from npuscope.lower.chip import chip_to_lower_for
+    from npuscope.models import file_of
+    from npuscope.report.check_json import check_dict
+    from npuscope.simulate.worth import priced
+
+    chip = chip_to_lower_for(asked.device)
+    checks = check_all(file_of(asked.path), list(asked.argv), chip, CheckOptions(), None, priced)
+    return check_dict(asked.path, chip.name, checks)
+
+
+def op(name: str | None, device: str) -> Told:
+    """One op, or all of them in a line each."""
+    from npuscope.ops import table
+    from npuscope.report.ops_page import op_dict
+    from npuscope.simulate.programs import chip_to_time
+
+    if name is not None:
+        return op_dict(table.found(name), chip_to_time(device))
+    return {"ops": [{"name": spec.name, "doc": spec.doc} for spec in table.BY_NAME.values()]}
+
+
+def chip(device: str) -> Told:
+    """What a chip has: cores, memories, peak rates."""
+    from npuscope.device.chip import load
+    from npuscope.device.listing import listed
+
+    found = load(device)
+    wanted = ("cores.", "clock.", "cube.", "vector.", "memory.", "space.")
+    rows = [row for row in listed(found) if row.place.startswith(wanted)]
+    limits = {row.place: {"value": row.value, "unit": row.unit, "sure": row.confidence} for row in rows}
+    return {"name": found.name, "title": found.title, "limits": limits}
+
+
+def rules() -> Told:
+    """Every rule of `check`: what it finds, why that matters, an example and its mended form."""
+    from npuscope.check.rules import all_rules
+
+    return {
+        "rules": [
+            {
+                "id": rule.id,
+                "severity": rule.severity,
+                "finds": rule.title,
+                "why": rule.why,
+                "before": rule.example.before,
+                "after": rule.example.after,
+            }
+            for rule in all_rules()
+        ]
+    }
+
+
+def _simulated(asked: Asked) -> Any:
+    from npuscope.models import file_of
+    from npuscope.simulate.programs import chip_to_time, fitting, program_of
+    from npuscope.simulate.run import simulate
+
+    if asked.step is not None or asked.rank is not None:
+        raise NpuscopeError("a step or a rank is of a capture, not of a program", path=asked.path)
+    chip = chip_to_time(asked.device)
+    return simulate(fitting(program_of(file_of(asked.path), list(asked.argv), chip, settings=asked.settings)))
+
+
+def run(call: tuple[str, Sequence[Any]]) -> Told:
+    """The tool of a name with its arguments: what a process is asked for."""
+    name, arguments = call
+    tools = {
+        "explain": explain, "compare": compare, "what_if": what_if, "findings": findings, "op": op, "chip": chip,
+        "rules": rules,
+    }  # fmt: skip
+    return tools[name](*arguments)  # type: ignore[operator, no-any-return]

@@ -1,0 +1,21 @@
+"""What a writer of kernels must know, for people and for models.
+
+The language, the chip's limits, what is fast and what is slow, how to read a verdict: made from the tables of ops,
+rules and the chip.
+
+Examples:
+
+  npuscope guide
+
+  npuscope guide --device ascend950 > guide.md
+"""
+
+from __future__ import annotations
+
+from npuscope.cli.output import DeviceName
+
+
+def command(device: DeviceName = "ascend910b1") -> None:
+    from npuscope.agents.guide import guide
+
+    print(guide(device))

@@ -1,0 +1,22 @@
+"""Serve npuscope's answers to agents over the Model Context Protocol.
+
+Examples:
+
+  npuscope mcp   (over standard input and output; a client starts it)
+
+In a client's configuration: { "mcpServers": { "npuscope": { "command": "npuscope", "args": ["mcp"] } } }
+
+Tools: judge, explain, compare, what_if, findings, op, chip, rules, guide. Needs pip install 'npuscope[agents]'.
+"""
+
+from __future__ import annotations
+
+
+def command() -> None:
+    from npuscope.errors import NpuscopeError
+
+    try:
+        from npuscope.agents.server import server
+    except ImportError as error:
+        raise NpuscopeError("the mcp package is not installed", remedy="pip install 'npuscope[agents]'.") from error
+    server().run()

@@ -1,0 +1,39 @@
+"""Compiles the simulator and leaves: what a process that has no machine code yet starts in the background.
+
+One at a time: who finds another at it leaves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+import numpy as np
+
+from npuscope.lower.program import Program
+from npuscope.simulate.compiled import folder
+from npuscope.simulate.programs import chip_to_time
+from npuscope.simulate.run import simulate
+from npuscope.simulate.smallest_program import smallest
+from npuscope.tile.run.execute import record
+
+DEVICE = "ascend910b1"
+
+
+def smallest_run() -> Program:
+    """A program that needs all of the simulator, recorded."""
+    arrays = [np.ones((64, 64), np.float32) for _ in range(3)]
+    return Program(record(smallest, *arrays, mode="values").recording, chip_to_time(DEVICE))
+
+
+def compile_now() -> None:
+    place = folder()
+    if place is None:
+        return
+    with (place / "compiling").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        os.nice(5)
+        simulate(smallest_run())

@@ -1,0 +1,213 @@
+"""The server driven by the protocol's own client: every tool, schemas, errors, budgets, progress, cancelling;
+and an agent that improves a slow kernel by reading nothing but what the tools return."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from npuscope.models import file_of
+
+pytest.importorskip("mcp")
+from mcp import Client, StdioServerParameters
+
+PROGRAM = str(Path(sys.executable).with_name("npuscope"))
+SLOW = """
+import numpy as np
+
+import npuscope.tile as pl
+from npuscope.tile.golden import TensorSpec, run_jit
+
+M, N, K = 256, 1536, 1024
+TILE_M, TILE_N, TILE_K = 128, 256, 256
+
+
+@pl.jit
+def gemm(a: pl.Tensor[[M, K], pl.BF16], b: pl.Tensor[[K, N], pl.BF16], c: pl.Out[pl.Tensor[[M, N], pl.FP32]]):
+    for m in pl.parallel(0, M, TILE_M):
+        for n in pl.parallel(0, N, TILE_N):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gemm"):
+                total = pl.matmul(a[m : m + TILE_M, 0:TILE_K], b[0:TILE_K, n : n + TILE_N])
+                for k in pl.range(TILE_K, K, TILE_K):
+                    total = pl.matmul_acc(total, a[m : m + TILE_M, k : k + TILE_K], b[k : k + TILE_K, n : n + TILE_N])
+                c[m : m + TILE_M, n : n + TILE_N] = total
+    return c
+
+
+def golden(tensors):
+    tensors["c"][:] = tensors["a"].astype(np.float32) @ tensors["b"].astype(np.float32)
+
+
+if __name__ == "__main__":
+    specs = [
+        TensorSpec("a", [M, K], pl.BF16, init_value=lambda rng: rng.normal(size=(M, K))),
+        TensorSpec("b", [K, N], pl.BF16, init_value=lambda rng: rng.normal(size=(K, N))),
+        TensorSpec("c", [M, N], pl.FP32, is_output=True),
+    ]
+    raise SystemExit(run_jit(fn=gemm, specs=specs, golden_fn=golden, rtol=1e-3, atol=1e-3).error)
+"""
+
+
+def served(story: Callable[[Client], Awaitable[None]]) -> None:
+    """Tells a story to a server over standard input and output."""
+
+    async def whole() -> None:
+        with anyio.fail_after(600):
+            async with Client(StdioServerParameters(command=PROGRAM, args=["mcp"])) as client:
+                await story(client)
+
+    anyio.run(whole)
+
+
+async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+def test_every_tool_is_listed_with_schemas_and_answers() -> None:
+    async def story(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools.keys() == {
+            "judge", "explain", "compare", "what_if", "findings", "op", "chip", "rules", "guide",
+        }  # fmt: skip
+        for name, tool in tools.items():
+            assert tool.description
+            assert tool.input_schema["type"] == "object"
+            assert tool.output_schema is not None, name
+        assert "verdict" in tools["explain"].output_schema["properties"]
+        # an op, the chip, the rules
+        assert (await answer(client, "op", name="row_max"))["name"] == "row_max"
+        assert (await answer(client, "chip"))["limits"]["space.Mat.size"]["value"] == 524288
+        assert "race" in {rule["id"] for rule in (await answer(client, "rules"))["rules"]}
+        assert "pl.spmd" in (await answer(client, "guide"))["result"]
+        # a program
+        told = await answer(client, "explain", path="model:basics/gemm")
+        assert told["verdict"] == told["causes"][0]["sentence"]
+        assert (await answer(client, "what_if", path="model:basics/gemm"))["gains"]
+        found = await answer(client, "findings", path="model:basics/softmax")
+        assert {one["id"] for one in found["findings"]} == {"many-tasks"}
+
+    served(story)
+
+
+def test_captures_are_explained_and_compared(small: dict[str, Path]) -> None:
+    capture = str(next(path for name, path in small.items() if "swimlane" in name))
+
+    async def story(client: Client) -> None:
+        told = await answer(client, "explain", path=capture, budget=2048)
+        assert told["wall_ns"] > 0
+        same = await answer(client, "compare", a=capture, b=capture)
+        assert same["verdict"] == "B takes 1 times as long as A"
+
+    served(story)
+
+
+def test_mistakes_are_told_in_a_sentence_and_cost_nothing_else(tmp_path: Path) -> None:
+    endless = "import npuscope.tile as pl\n\nwhile True:\n    pass\n"
+
+    async def story(client: Client) -> None:
+        missing = await client.call_tool("explain", {"path": str(tmp_path / "none.csv")})
+        assert missing.is_error
+        assert "no such file" in missing.content[0].text  # type: ignore[union-attr]
+        assert "Traceback" not in missing.content[0].text  # type: ignore[union-attr]
+        wrong = await client.call_tool("chip", {"device": "no_such_chip"})
+        assert wrong.is_error
+        told = await answer(client, "judge", programs=[endless, "raise ValueError('no')\n\n"], seconds=3, golden=False)
+        assert [one["verdict"] for one in told["answers"]] == ["time", "fails"]
+        assert (await answer(client, "op", name="row_max"))["name"] == "row_max"  # it goes on
+
+    served(story)
+
+
+def test_progress_is_told_and_budgets_are_kept() -> None:
+    heard: list[float] = []
+
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    async def story(client: Client) -> None:
+        programs = [file_of("model:basics/gemm"), file_of("model:basics/softmax")]
+        arguments = {"programs": programs, "golden": False, "budget": 1024}
+        result = await client.call_tool("judge", arguments, progress_callback=listen)
+        assert not result.is_error, result.content
+        assert result.structured_content is not None
+        assert result.structured_content["of"] == 2
+        for one in result.structured_content["answers"]:  # 512 bytes each
+            assert len(json.dumps(one, ensure_ascii=False).encode()) <= 512
+            assert one["cut"]
+
+    served(story)
+    assert heard
+
+
+def test_a_call_that_is_cancelled_ends_and_the_next_is_answered() -> None:
+    endless = "import npuscope.tile as pl\n\nwhile True:\n    pass\n"
+
+    async def story(client: Client) -> None:
+        with anyio.move_on_after(3) as scope:
+            await client.call_tool("judge", {"programs": [endless], "seconds": 30, "golden": False})
+        assert scope.cancelled_caught
+        assert (await answer(client, "chip"))["name"] == "ascend910b1"
+
+    served(story)
+
+
+def test_a_small_agent_improves_a_slow_kernel_by_what_the_tools_say() -> None:
+    """It knows nothing of kernels: it applies the line that a finding brings, and for tasks that could be blocks
+    the form that the guide shows; it keeps what the judge calls faster."""
+
+    async def story(client: Client) -> None:
+        guide = (await answer(client, "guide"))["result"]
+        assert "pl.spmd(BLOCKS" in guide
+        source = SLOW
+        (first,) = (await answer(client, "judge", programs=[source]))["answers"]
+        assert first["verdict"] == "good"
+        steps = 0
+        for _ in range(4):
+            (now,) = (await answer(client, "judge", programs=[source]))["answers"]
+            candidate = next(
+                (made for one in now.get("findings", []) if (made := mended(source, one)) is not None), None
+            )
+            if candidate is None:
+                break
+            (then,) = (await answer(client, "judge", programs=[candidate], baseline=source))["answers"]
+            if then["verdict"] == "good" and then["versus"]["ratio"] < 1:
+                source, steps = candidate, steps + 1
+        (last,) = (await answer(client, "judge", programs=[source], baseline=SLOW))["answers"]
+        assert steps >= 1
+        assert last["right"] is True
+        assert last["versus"]["ratio"] < 0.9
+
+    served(story)
+
+
+def mended(source: str, finding: dict[str, Any]) -> str | None:
+    """The source with a finding's fix, where it is a line or the form of the guide."""
+    lines = source.splitlines()
+    if finding["id"] == "unpipelined-k":
+        at = next((n for n, line in enumerate(lines) if "in pl.range(" in line), None)
+        if at is None:
+            return None
+        lines[at] = re.sub(r"pl\.range\((.*)\)", r"pl.pipeline(\1, stage=2)", lines[at])
+        return "\n".join(lines) + "\n"
+    if finding["id"] == "many-tasks" and "pl.spmd" not in source:
+        head = source.index("    for m in pl.parallel")
+        tail = source.index("    return c\n")
+        body = source[head:tail].splitlines()[3:]
+        blocks = [
+            '    for block in pl.spmd((M // TILE_M) * (N // TILE_N), name_hint="gemm"):',
+            "        m = block // (N // TILE_N) * TILE_M",
+            "        n = block % (N // TILE_N) * TILE_N",
+            *(line[8:] for line in body),
+        ]
+        return source[:head] + "\n".join(blocks) + "\n" + source[tail:]
+    return None
