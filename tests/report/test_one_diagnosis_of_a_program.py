@@ -10,6 +10,7 @@ import pytest
 from command import npuscope
 
 from npuscope.analysis.forms import duration
+from npuscope.simulate.shares import told_share
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["models/qwen3_14b/decode_layer.py", "models/basics/gemm.py", "models/basics/softmax.py"]
@@ -74,5 +75,5 @@ def test_a_block_is_bound_by_what_its_pipes_say() -> None:
     busiest = max(told["pipes"], key=lambda row: row["share"])
     # THEN that is its verdict, in text too
     assert busiest["pipe"] == "AIC MTE2"
-    assert told["verdict"] == f"Loads bound this block: AIC MTE2 is busy {busiest['share'] * 100:.0f} % of it."
+    assert told["verdict"] == f"Loads bound this block: AIC MTE2 is busy {told_share(busiest['share'])} of it."
     assert told["verdict"] in ran("simulate", program, "--pipes", "gate_proj")
