@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 from npuscope.errors import NpuscopeError
 
 if TYPE_CHECKING:
+    from npuscope.lab.notebook import show
     from npuscope.study.judge import judge
     from npuscope.trace import Meta, Trace, read
 
-__version__ = "0.1.0"
-__all__ = ["Meta", "NpuscopeError", "Trace", "judge", "read"]
+__version__ = "0.2.0"
+__all__ = ["Meta", "NpuscopeError", "Trace", "judge", "read", "show"]
 
 
 def __getattr__(name: str) -> Any:
     """Tables and readers load when first used, so that `npuscope --help` stays instant."""
     if name in ("Meta", "Trace", "read"):
         return getattr(import_module("npuscope.trace"), name)
+    if name == "show":
+        return import_module("npuscope.lab.notebook").show
     if name == "judge":
         return import_module("npuscope.study.judge").judge
     raise AttributeError(f"module 'npuscope' has no attribute {name!r}")

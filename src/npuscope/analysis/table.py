@@ -165,6 +165,18 @@ class Table:
         said = dict.fromkeys(f"{c.called}: {c.meaning}" for c in (one.column for one in shown) if c.explained)
         return wrap("; ".join(said), LEGEND, initial_indent="  ", subsequent_indent="  ") if self.frame.height else []
 
+    def as_html(self, most: int = MOST) -> str:
+        """As a notebook shows it: a share has a bar behind it."""
+        shown = self.shown(wide=False)
+        head = "".join(f"<th>{escape(one.heading)}</th>" for one in shown)
+        rows = []
+        for cells, values in zip(self.cells(most, wide=False), self._values(shown, most), strict=True):
+            parts = [_cell(one, cell, value) for one, cell, value in zip(shown, cells, values, strict=True)]
+            rows.append(f"<tr>{''.join(parts)}</tr>")
+        more = self.frame.height - most
+        below = f"<p>… and {more:,} more rows</p>" if more > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{below}"
+
     def heads(self) -> list[dict[str, object]]:
         """The columns as page/table.js takes them, beside `rows()`."""
         return [
@@ -193,6 +205,14 @@ class Table:
 
     def sorted_by(self, key: str) -> Table:
         return replace(self, frame=self.frame.sort(key, descending=True, nulls_last=True, maintain_order=True))
+
+
+def _cell(shown: Shown, text: str, value: object) -> str:
+    side = "right" if shown.right else "left"
+    bar = ""
+    if shown.column.form.name == "share" and isinstance(value, float) and 0 <= value <= 1:
+        bar = f";background:linear-gradient(to left,rgba(63,127,208,.3) {100 * value:.1f}%,transparent 0)"
+    return f'<td style="text-align:{side}{bar}">{escape(text)}</td>'
 
 
 FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
@@ -274,7 +294,7 @@ class Tabular(ABC):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.title())}</p>{self.frame()._repr_html_()}"
+        return f"<p>{'<br>'.join(map(escape, self.title().splitlines()))}</p>{self.heart().as_html()}"
 
 
 def all_rows(tables: Mapping[str, Table]) -> dict[str, object]:
