@@ -85,7 +85,7 @@ def test_two_runs_share_one_time_axis(browser: Any, tmp_path: Path) -> None:
         assert hover(page, 150, "AIV_1", view=1).startswith("quant")
         page.get_by_role("tab", name="Compare").click()
         drawn(page)
-        assert "work moved onto or off the path" in page.locator("#panel").inner_text()
+        assert "Where the gap comes from" in page.locator("#panel").inner_text()
         assert watched.errors == []
 
 
