@@ -25,7 +25,7 @@ import numpy as np
 import npuscope.tile as pl
 from npuscope.tile.golden import TensorSpec, run_jit
 
-M, N, K = 256, 1536, 1024
+M, N, K = 512, 3072, 2048
 TILE_M, TILE_N, TILE_K = 128, 256, 256
 
 
