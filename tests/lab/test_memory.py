@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from browser import chromium, watched_page
+from lab.app import opened as drawn_app
+from lab.test_source import page_of
 
 from npuscope.check.fit import fits_of
 from npuscope.lab.report_pages import memory_page
@@ -165,3 +167,24 @@ def test_the_page_is_offline_and_does_not_tell_where_the_file_lies(tmp_path: Pat
     data = json.loads(text.split('id="document">')[1].split("</script>")[0])
     functions = data["shared"]["memory"]["programs"][0]["functions"]
     assert [function["name"] for function in functions] == ["gate_aic", "gate_aiv", "norm"]
+
+
+def test_a_tile_and_the_line_that_makes_it_lead_to_each_other(browser: Any, tmp_path: Path) -> None:
+    with watched_page(browser, viewport={"width": 1400, "height": 900}) as watched:
+        page = drawn_app(watched.page, tmp_path, page_of(tmp_path), "panel=memory")
+        page.locator("#function").select_option("gate_aic")
+        page.locator(".map").first.locator("g.tile-box", has_text="w").first.click()
+        line = page.evaluate("npuscope.store.state.selection")
+        assert line["kind"] == "line"
+        assert "matmul" in (tmp_path / "layer.py").read_text().splitlines()[line["line"] - 1]
+        assert line["bodies"], "the slices of the line are marked"
+        assert page.locator(".map g.of-line").count() >= 1
+        # from a line of another function to its tiles
+        rows = (tmp_path / "layer.py").read_text().splitlines()
+        number = next(n for n, text in enumerate(rows, 1) if "rows = out[:, 0:256]" in text)
+        page.evaluate(
+            f"npuscope.store.set({{ selection: {{ kind: 'line', file: 'layer.py', line: {number}, bodies: [] }} }})"
+        )
+        assert page.locator("#function").input_value() == "norm"
+        assert page.locator(".map g.of-line").count() >= 1
+        assert watched.errors == []
