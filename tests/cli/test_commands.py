@@ -149,6 +149,7 @@ try:
     npuscope.cli.main()
 except SystemExit:
     heavy = {"polars", "numpy", "numba", "msgspec", "orjson", "rich", "ml_dtypes", "asyncio"}
+    heavy |= {"scipy", "starlette", "uvicorn", "watchfiles", "optuna", "ruptures", "mcp"}
     print(sorted(heavy & set(sys.modules)), file=sys.stderr)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)

@@ -13,6 +13,7 @@ from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.simulate.certainty import Certainty, certainty_of
 from npuscope.simulate.core.standing import standing
+from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.run import simulate
 
 CHIP = load("ascend910b1")
@@ -87,7 +88,25 @@ def test_the_guess_that_matters_most_is_tried_with_half_more_and_less_of_it() ->
     assert sure.guess.half is not None
     assert sure.guess.more is not None
     assert sure.guess.half <= 1 <= sure.guess.more
-    assert sure.guess.part.what in str(sure)
+    assert sure.guess.part.what in str(sure.guess)
+
+
+def test_a_run_with_noise_rests_on_the_same_constants() -> None:
+    # GIVEN a chip that guesses how long a block takes to begin, and a run whose noise makes sixteen of every class
+    guessed = {**CHIP.timing, "block_start": msgspec.structs.replace(CHIP.timing["block_start"], confidence="guessed")}
+    chip = msgspec.structs.replace(CHIP, timing=guessed)
+    finished = squares.record(np.zeros((128, 128), np.float32), np.zeros((128, 128), np.int32), mode="shapes")
+    calm = simulate(Program(finished.recording, chip))
+    sure, noisy = certainty_of(calm), certainty_of(with_jitter(calm, 1))
+    # THEN it rests on the constants of the run without noise, and the guess is tried on the blocks of the noise
+    assert {(one.op, one.place) for one in noisy.parts} == {(one.op, one.place) for one in sure.parts}
+    assert sum(noisy.shares.values()) == pytest.approx(1)
+    for guess in (sure.guess, noisy.guess):
+        assert guess is not None
+        assert guess.part.place == "timing.block_start"
+        assert guess.half is not None
+        assert guess.more is not None
+        assert guess.half < 1 <= guess.more  # a little longer may end within the same round of polls
 
 
 def test_a_chip_without_guesses_has_none_that_matters() -> None:

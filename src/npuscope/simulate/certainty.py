@@ -139,16 +139,18 @@ def _bills(simulated: Simulated) -> Iterator[tuple[float, Spent]]:
 
 def _of_blocks(prepared: Prepared) -> Spent:
     spent: Spent = defaultdict(float)
-    levels = (
-        len(prepared.job.run) // max(len(prepared.classes.entries), 1) or 1
-    )  # noise makes several of each, side by side
-    blocks = np.bincount(prepared.job.block_class // levels, minlength=len(prepared.classes.entries))
+    blocks = np.bincount(prepared.job.block_class // _levels(prepared), minlength=len(prepared.classes.entries))
     for (stream, _), count in zip(prepared.classes.entries, blocks.tolist(), strict=True):
         for key, ns in prepared.classes.streams[stream].spent.items():
             spent[key] += ns * count
     start = prepared.program.device.timing["block_start"].value * NS
     spent["", "timing.block_start"] += start * len(prepared.job.block_class)
     return spent
+
+
+def _levels(prepared: Prepared) -> int:
+    """How many classes of the job are made of each class of blocks: noise makes several of each, side by side."""
+    return len(prepared.job.run) // max(len(prepared.classes.entries), 1) or 1
 
 
 def _of_scheduler(simulated: Simulated) -> dict[str, float]:
@@ -208,4 +210,5 @@ def _slower_blocks(prepared: Prepared, key: tuple[str, str], factor: float) -> J
     for number, (stream, _) in enumerate(classes.entries):
         spent = {**classes.streams[stream].spent, ("", "timing.block_start"): start}
         times[number] += (factor - 1) * spent.get(key, 0.0) / (sum(spent.values()) or 1.0)
+    times = np.repeat(times, _levels(prepared), axis=0)
     return job._replace(run=job.run * times, draws=job.draws / times)
