@@ -12,7 +12,6 @@ import marshal
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
@@ -32,7 +31,6 @@ class Code(NamedTuple):
     rebound: dict[str, int]
 
 
-@cache
 def _folder() -> Path | None:
     if os.environ.get(OFF):
         return None
@@ -43,12 +41,14 @@ def _folder() -> Path | None:
     return first_own([user_caches() / "npuscope" / f"rewritten-{told.hexdigest()[:16]}"])
 
 
+_FOLDER = _folder()  # now, and not while a script is watched for what it takes from around it
+
+
 class Kept:
     """The place of one function; `means` says whether a name means the language."""
 
     def __init__(self, key: object, means: Callable[[str], bool]) -> None:
-        place = _folder()
-        self._file = None if place is None else place / sha256(repr(key).encode()).hexdigest()[:40]
+        self._file = None if _FOLDER is None else _FOLDER / sha256(repr(key).encode()).hexdigest()[:40]
         self._means = means
         self._asked: dict[str, bool] = {}
 

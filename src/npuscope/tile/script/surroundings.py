@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from npuscope.own_folder import user_caches
 from npuscope.surroundings import EVERY, Surroundings
 from npuscope.tile.record import sites
 
@@ -91,7 +92,7 @@ def _found_modules() -> Iterator[set[str]]:
 
 
 _opened_now: ContextVar[set[str] | None] = ContextVar("npuscope_opened", default=None)
-_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_SYSTEM = ("/proc/", "/sys/", "/dev/", str(user_caches() / "npuscope") + os.sep)  # and what we keep ourselves
 
 
 def _hear(event: str, details: tuple[Any, ...]) -> None:
