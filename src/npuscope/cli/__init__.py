@@ -87,8 +87,13 @@ def _with_files(words: list[str]) -> list[str]:
         return words
     from npuscope.models import file_of
 
+    def file(word: str) -> str:
+        """As seen from here where it lies below: what is printed is then short."""
+        path, here = file_of(word), os.getcwd()
+        return os.path.relpath(path, here) if word != path and path.startswith(here + os.sep) else path
+
     end = words.index("--") if "--" in words else len(words)
-    return [file_of(word) for word in words[:end]] + words[end:]
+    return [file(word) for word in words[:end]] + words[end:]
 
 
 def _tell(what: str) -> None:
