@@ -93,7 +93,7 @@ def test_clocks_that_disagree(tmp_path: Path) -> None:
     assert found["clock-skew"].example == "by up to 50 µs"
     # core: start 100 cycles, end 200; AICPU: dispatch 110, finish 190, at 20 ns each
     found = findings(write_swimlane(tmp_path / "s", [[0, 1, 1, 100, 200, 0]], [[0, 1, 110, 190]]))
-    assert "by up to 0.200 µs" in found["dispatch-skew"].example
+    assert "by up to 200 ns" in found["dispatch-skew"].example
     assert found["finish-skew"].count == 1
 
 

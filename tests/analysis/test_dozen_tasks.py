@@ -78,8 +78,8 @@ def test_blockers_are_named(trace: Trace) -> None:
     found = analysis.bubbles(trace)
     # silu waited for gate while that ran (44–50), and for up while that ran (60–70)
     assert "`silu` waited 6 µs for `gate` in 1 gap" in found.sentences(20)
-    assert "`silu` waited 10.000 µs for `up` in 1 stretch" in found.sentences(20)
-    assert "`out_proj` waited 7.000 µs for `sv` in 1 stretch" in found.sentences(20)
+    assert "`silu` waited 10 µs for `up` in 1 gap" in found.sentences(20)
+    assert "`out_proj` waited 7 µs for `sv` in 1 gap" in found.sentences(20)
 
 
 def test_attention_is_partly_hidden_behind_gate(trace: Trace) -> None:

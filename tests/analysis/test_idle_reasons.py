@@ -62,7 +62,7 @@ def test_the_producer_that_ran_is_blamed_and_not_the_last_one() -> None:
     tasks += [Task(3, "x", "AIV_0", 0, 4, 0, 4), Task(4, "t", "AIV_0", 92, 95, 92, 95)]
     found = analysis.bubbles(made(tasks, [(1, 4), (2, 4)])).sentences(10)
     assert "`t` waited 86 µs for `p1` in 1 gap" in found
-    assert "`t` waited 1.000 µs for `p2` in 1 stretch" in found
+    assert "`t` waited 1 µs for `p2` in 1 gap" in found
 
 
 def test_between_the_blocks_of_a_producer_nobody_runs() -> None:

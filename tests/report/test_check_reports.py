@@ -48,7 +48,7 @@ def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> No
         "chip",
         [checked(finding(source, 3, waste=Waste(bytes=10)), finding(source, 5, waste=Waste(bytes=10**9, tasks=2)))],
     )
-    assert text.splitlines()[0] == "layer.py: layer on chip"
+    assert text.splitlines()[:2] == ["Fits on chip and is safe to schedule: 2 hints", "layer.py: layer on chip"]
     assert text.index("Scope 2: attention (layer.py, lines 4 to 6): 1 finding") < text.index("Scope 1: norm")
     assert "costs 1 GB of GM traffic, 2 tasks\n" in text  # no microseconds: nothing was simulated
     assert text.splitlines()[-1] == "2 hints"

@@ -165,6 +165,9 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     assert "| longest µs |" in (tmp_path / "r.md").read_text()
     data = json.loads((tmp_path / "r.html").read_text().split('id="document">')[1].split("</script>")[0])
     heads = data["runs"][0]["panels"]["overview"]["columns"]["report.kernels"]
-    assert {"key": "longest_ns", "title": "longest µs", "show": "ns", "right": True} in heads
+    [head] = [head for head in heads if head["key"] == "longest_ns"]
+    expected = {"title": "longest µs", "show": "ns", "right": True, "per": 1000, "words": {}}
+    assert {key: head[key] for key in expected} == expected
+    assert f'"{head["meaning"]}"' in line
     assert all(row["longest_ns"] > 0 for row in data["runs"][0]["panels"]["overview"]["report"]["kernels"])
     assert {row["name"]: row["longest_ns"] for row in told["kernels"]}["gate"] == 30_000

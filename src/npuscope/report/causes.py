@@ -18,13 +18,19 @@ def causes(diagnosis: Diagnosis) -> Iterator[Part]:
     yield Say(first.sentence, strong=True)
     yield Notes([*worth(first), *first.evidence, *([first.remedy] if first.remedy else [])])
     others = diagnosis.causes[1:]
-    shown = [cause for cause in others if cause.share >= WORTH_A_LINE][:OTHERS]
+    shown = [cause for cause in others if _worth_a_line(cause, diagnosis.wall_ns)][:OTHERS]
     if shown:
         yield Heading("Also:", where=In.TEXT)
         yield Notes([line for cause in shown for line in _told(cause)], where=In.TEXT)
     if others:
         yield Heading("Other causes", where=In.POSTED)
         yield Notes([" ".join((*_told(cause), *cause.evidence)) for cause in others], where=In.POSTED)
+
+
+def _worth_a_line(cause: Cause, wall_ns: int) -> bool:
+    """A cause of little, or one whose mending saves little at best, is left to Markdown and JSON."""
+    saves = cause.gain is None or cause.gain.high_ns >= WORTH_A_LINE * wall_ns
+    return saves and cause.share >= WORTH_A_LINE
 
 
 def worth(cause: Cause) -> list[str]:

@@ -25,7 +25,8 @@ from npuscope.analysis.diagnosis.device import (
 from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, spans, times_of, top_kernel
 from npuscope.analysis.diagnosis.shape import Cause, Gain
 from npuscope.analysis.forms import duration, percent, significant
-from npuscope.analysis.replay import Cycle, replay
+from npuscope.analysis.replay import Cycle
+from npuscope.analysis.served import wall_of
 from npuscope.analysis.waits import SCHEDULING
 from npuscope.analysis.work import Work
 
@@ -118,8 +119,8 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
 
 
 def _without_waits(known: Known, waits: pl.DataFrame) -> Gain:
-    """What a scheduler that takes no time is worth: by replaying the run, where it is short enough for that, at least
-    with every task on the core it had, likely with tasks that go to the first free one."""
+    """What a scheduler that takes no time is worth: by replaying the run in every way that `whatif` reads it, where it
+    is short enough for that: at least what the least of them saves, likely what the most does."""
     bounds = gain_of_gaps(waits["ns"].to_numpy())
     if len(known.work.lane) > MOST_REPLAYED:
         return bounds
@@ -127,7 +128,7 @@ def _without_waits(known: Known, waits: pl.DataFrame) -> Gain:
     models, named, _ = models_of(known.work, known.ready, change)
     try:
         saved = [
-            replay(model) - replay(changed_jobs(known.work, model, change, units))
+            wall_of(model) - wall_of(changed_jobs(known.work, model, change, units))
             for model, units in zip(models, named, strict=True)
         ]
     except Cycle:
