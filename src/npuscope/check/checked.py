@@ -89,7 +89,7 @@ def check_all(
     A program that ran several times with the same result is told once. `price` says what findings are worth: a
     simulation's business, which stands below checks.
     """
-    run = run_script(file, argv, options.mode)
+    run = run_script(file, argv, options.mode, golden=False)
     recordings = run.recordings
     wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
     programs = _programs(run, device, options)

@@ -52,7 +52,7 @@ def fits_of(
 
     With `kernel` only that of programs that have it; it is refused where none has.
     """
-    recordings = run_script(file, argv, mode).recordings
+    recordings = run_script(file, argv, mode, golden=False).recordings
     wanted = range(len(recordings)) if number is None else (the_one(recordings, number, file),)
     found: dict[object, Fit] = {}
     for n in wanted:

@@ -72,7 +72,7 @@ def program_of(
 
     A script that refuses its arguments tells so itself and leaves.
     """
-    recordings = run_script(file, argv, mode, settings=settings).recordings
+    recordings = run_script(file, argv, mode, settings=settings, golden=False).recordings
     return Program(recordings[the_one(recordings, number, file)], device, lowering)
 
 

@@ -113,6 +113,7 @@ class _Driver:
     watch: Callable[[RunResult], None] | None = None
     shapes: bool = False
     executor: Executor | None = None
+    golden: bool = True
 
 
 _driver = _Driver()
@@ -120,11 +121,17 @@ _driver = _Driver()
 
 @contextmanager
 def driven(
-    watch: Callable[[RunResult], None] | None = None, shapes: bool = False, executor: Executor | None = None
+    watch: Callable[[RunResult], None] | None = None,
+    shapes: bool = False,
+    executor: Executor | None = None,
+    golden: bool = True,
 ) -> Iterator[None]:
-    """For commands that run scripts: every run hands its result to `watch`; with `shapes` all are `compile_only`."""
+    """For commands that run scripts: every run hands its result to `watch`; with `shapes` all are `compile_only`.
+
+    Without `golden` a program computes and nothing is compared: who asks for its time does not wait for its golden.
+    """
     global _driver
-    before, _driver = _driver, _Driver(watch, shapes, executor)
+    before, _driver = _driver, _Driver(watch, shapes, executor, golden)
     try:
         yield
     finally:
@@ -248,8 +255,10 @@ def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge,
     try:
         with _stage("generate inputs"):
             inputs = source.inputs(specs)
-        with _stage("compute golden"):
-            goldens = source.goldens(specs, inputs)
+        goldens = None
+        if _driver.golden:
+            with _stage("compute golden"):
+                goldens = source.goldens(specs, inputs)
     except BadInput as error:  # of golden_data
         return RunResult(False, str(error))
     source.keep(specs, inputs, goldens)
@@ -257,7 +266,9 @@ def _run(program: object, specs: Sequence[Spec], source: _Source, judge: _Judge,
         ran = execute(program, *(_argument(spec, inputs[spec.name]) for spec in specs), mode="values")
     if not goldens:
         why = (
-            "no golden_fn or golden_data"
+            "nobody asked for it"
+            if not _driver.golden
+            else "no golden_fn or golden_data"
             if goldens is None
             else "no spec has is_output=True, so there is no output to compare"
         )

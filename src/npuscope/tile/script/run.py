@@ -55,18 +55,20 @@ def run_script(
     mode: Mode = "values",
     echo: bool = False,
     settings: Mapping[str, str] | None = None,
+    golden: bool = True,
 ) -> ScriptRun:
     """Runs a Python file as `python file args` would, with PyPTO's names served; `echo` lets its output through.
 
     `settings` reach it as options, constants and environment variables (npuscope.tile.script.settings). In `shapes`
-    mode a program whose course depends on values is run again with values, and its record says so.
+    mode a program whose course depends on values is run again with values, and its record says so. Without `golden`
+    nothing is compared.
     """
     try:
-        return _run(path, argv, mode, echo, settings)
+        return _run(path, argv, mode, echo, settings, golden)
     except NeedsValues as needs:
         if mode != "shapes":
             raise
-        ran = _run(path, argv, "values", echo, settings)
+        ran = _run(path, argv, "values", echo, settings, golden)
         where = f"{Path(needs.path or path).name}, line {needs.line}"
         note = f"values decide what runs ({where}), so it was run with values and the record is of these values"
         return replace(ran, runs=tuple(_noted(run, note) for run in ran.runs))
@@ -77,7 +79,7 @@ def _noted(run: Finished, note: str) -> Finished:
 
 
 def _run(
-    path: str | Path, argv: Sequence[str], mode: Mode, echo: bool, settings: Mapping[str, str] | None
+    path: str | Path, argv: Sequence[str], mode: Mode, echo: bool, settings: Mapping[str, str] | None, golden: bool
 ) -> ScriptRun:
     file = Path(path)
     if not file.is_file():
@@ -94,7 +96,7 @@ def _run(
         stack.enter_context(_as_main(file, argv))
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
-        stack.enter_context(driven(watch=results.append, shapes=mode == "shapes"))
+        stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
         stack.enter_context(given.given())
         given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
