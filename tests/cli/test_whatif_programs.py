@@ -19,7 +19,7 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
         "kernel      fa_fused",
         "scheduler   all of the scheduler",
         "Each change alone",
-        "Findings, as reckoned:",
+        "What the findings above stand for:",
     ):
         assert line in told.stdout
     assert "80%, faster" in told.stdout
