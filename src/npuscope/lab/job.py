@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ from npuscope.trace.core import Trace
 
 def perform(job: Job) -> Made:
     """Runs the program. The answer has what was not sent before."""
+    began = time.process_time()
     sources = _sources(Path(job.file))
     with heard() as around, reads() as seen:
         try:
@@ -60,7 +62,8 @@ def perform(job: Job) -> Made:
     wall = wall_dict(simulated)
     run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
     verdict = explained.diagnosis.verdict.sentence
-    made = Made(job.id, as_json(run), wall, verdict, None, sources, trace=_pickled(simulated.trace))
+    text, trace = as_json(run), _pickled(simulated.trace)
+    made = Made(job.id, text, wall, verdict, None, sources, trace=trace, cpu_s=time.process_time() - began)
     if job.early:
         _send(job.early, made)
     later = as_json(_later(job, simulated, explained, seen))

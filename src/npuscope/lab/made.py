@@ -51,6 +51,7 @@ class Made:
     sources: Mapping[str, str] = field(default_factory=dict)
     panels: bytes = b""
     trace: bytes = b""
+    cpu_s: float = 0.0  # of its process until the timeline was there
 
     @property
     def digest(self) -> str:

@@ -54,6 +54,7 @@ class Version:
             "wall": made.wall if made else None,
             "verdict": made.verdict if made else "",
             "trouble": self.trouble.as_dict() if self.trouble else None,
+            "cpu_s": made.cpu_s if made else None,
             "has_run": self.has_run,
             "has_panels": made is not None and bool(made.panels),
             "has_source": made is not None and bool(made.sources) and not self.measured,

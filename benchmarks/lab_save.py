@@ -1,0 +1,63 @@
+"""From saving a file of the Qwen3-14B decode layer to the repainted timeline, in Debian's Chromium.
+
+    python benchmarks/lab_save.py
+
+A tile size of the layer's configuration is changed and changed back. `seen` is when the server began its work,
+`repainted` when the page had drawn the new run; `CPU` is what the process that ran, checked and simulated the program
+took until its timeline was there, the part that does not depend on who else uses the machine.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from browser import chromium, watched_page
+from lab_server import lab
+from measure import table
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
+SAVES = 5
+OLD, NEW = "    tk: int = 64", "    tk: int = 32"
+DRAWN = """() => npuscope.store.on(["run"], () => requestAnimationFrame(() => requestAnimationFrame(() => {
+    globalThis.repainted = [npuscope.store.state.run, Date.now()];
+})))"""
+
+
+def until(page: Any, condition: str) -> Any:
+    while not (value := page.evaluate(condition)):
+        page.wait_for_timeout(10)
+    return value
+
+
+def main() -> None:
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(shutil.copytree(MODELS / "qwen3_14b", Path(folder, "qwen3_14b")), "decode_layer.py")
+        config = program.with_name("config.py")
+        with lab(program) as running, chromium() as browser, watched_page(browser) as watched:
+            page = watched.page
+            page.goto(running.url)
+            until(page, "globalThis.npuscope?.store.state.versions[0]?.has_panels")
+            page.evaluate(DRAWN)
+            for number in range(2, SAVES + 2):
+                text = config.read_text()
+                before = time.time()
+                config.write_text(text.replace(OLD, NEW) if OLD in text else text.replace(NEW, OLD))
+                drawn = until(page, f"globalThis.repainted?.[0] === '{number}' && globalThis.repainted[1]") / 1000
+                version = page.evaluate("npuscope.store.state.versions.at(-1)")
+                rows.append(
+                    [str(number), *(f"{one:.2f}" for one in (version["at"] - before, drawn - before, version["cpu_s"]))]
+                )
+                until(page, "npuscope.store.state.versions.at(-1).has_panels")
+    table("From save to the repainted timeline", ["save", "seen s", "repainted s", "CPU s"], rows)
+
+
+if __name__ == "__main__":
+    main()
