@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from linted import line_of, program
 
 import npuscope.tile as pl
-from npuscope.analysis import explain
 from npuscope.device.chip import Constant, Device, load
 from npuscope.lower.program import Program
-from npuscope.report.simulate import simulate_dict
+from npuscope.report.simulate import Told, simulate_dict
 from npuscope.simulate.chip.engine import run_chip
 from npuscope.simulate.chip.growing import run_on
 from npuscope.simulate.chip.job import HEAP, SLOTS
+from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.run import Simulated, simulate
 from tests.simulate.jobs import job, machine, rings
 from tests.simulate.rules import check
@@ -72,8 +72,7 @@ def simulated(**limits: float) -> Simulated:
 
 
 def told(run: Simulated) -> dict[str, Any]:
-    explained = explain(run.trace)
-    found = simulate_dict("turns.py", run, explained.busy)
+    found: dict[str, Any] = simulate_dict(Told("turns.py", run, diagnosis_of(run)))
     assert [notice.message for notice in run.grave] == [one["message"] for one in found["findings"]]
     return found
 
