@@ -62,7 +62,10 @@ def test_errors_come_first_then_races_then_findings_by_scope_and_a_closing_line(
     done = check("layer.py")
     assert done.exit_code == 1
     out = done.output
-    parts = [f"layer.py:{WIDE}: error: {OVERFLOW}", "[race]", "Module level", "the text says ROWS is 8", "2 errors, "]
+    first, closing = out.splitlines()[0], out.splitlines()[-1]
+    assert closing.startswith("2 errors, ")
+    assert first == f"Will not work as it is: {closing}"
+    parts = [f"layer.py:{WIDE}: error: {OVERFLOW}", "[race]", "Module level", "the text says ROWS is 8"]
     places = [out.index(part) for part in parts]
     assert places == sorted(places)
     assert f"written by second (layer.py:{SECOND}) may come before tmp[0:16, 0:64] read by reader" in out

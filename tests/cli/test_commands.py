@@ -90,7 +90,9 @@ def test_formats_lists_both_directions() -> None:
 def test_demo_makes_reads_and_keeps_a_capture(tmp_path: Path) -> None:
     run = npuscope("demo", "--keep", tmp_path / "demo")
     assert run.returncode == 0
-    assert "core-bound" in run.stdout
+    # its waits for the scheduler can go; its full cores only get free with faster kernels, which comes second
+    assert run.stdout.splitlines()[1].startswith("Tasks wait for the scheduler for 201 µs (21.0% of the time)")
+    assert "Work runs on full cores for 67.3% of the critical path" in run.stdout
     assert (tmp_path / "demo/report.html").exists()
     assert npuscope("demo", "--keep", tmp_path / "demo/report.html").returncode == 2  # a file, not a folder
 
@@ -124,7 +126,7 @@ def test_names_cannot_move_the_cursor(tmp_path: Path) -> None:
 def test_a_terminal_without_utf8_still_gets_numbers(table: Path) -> None:
     run = npuscope("info", table, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert run.returncode == 0
-    assert "15.0" in run.stdout
+    assert "kernel_details, 15 ?s with 2 slices" in run.stdout
 
 
 def test_a_reader_that_goes_away_is_no_error(table: Path) -> None:

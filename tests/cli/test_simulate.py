@@ -83,7 +83,7 @@ def test_what_a_layer_costs_is_printed_with_its_bound_and_the_report() -> None:
     assert re.search(r": [\d.,]+ µs \(80%: [\d.,]+ to [\d.,]+\), ", first)
     assert "published times that were predicted like this, 80% lie in such an interval" in done.stdout
     assert "blocks" in first
-    assert re.search(r"\d % of the time", second)  # the verdict
+    assert re.search(r"\d% of the time", second)  # the verdict
     assert "-bound" not in done.stdout  # and no other
     wide = entry("simulate", LAYER, "--wide", "--", "--small").stdout
     assert "the time rests on constants of the chip's file: " in wide

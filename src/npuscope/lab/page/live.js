@@ -42,7 +42,8 @@ export class Live {
 
   start() {
     const source = this.source = new EventSource("events");
-    source.onmessage = message => { this.hear(JSON.parse(message.data)).catch(error => this.say(error.message)); };
+    let before = Promise.resolve(); // one after the other: panels may be told of while their run is being fetched
+    source.onmessage = message => { before = before.then(() => this.hear(JSON.parse(message.data))).catch(error => this.say(error.message)); };
     source.onerror = () => { if (!this.store.state.live.gone) this.now({ lost: true }); };
     addEventListener("pagehide", () => source.close());
   }

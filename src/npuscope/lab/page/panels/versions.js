@@ -28,8 +28,10 @@ export const panel = {
     /** Renames in place. @param {any} version @param {HTMLElement} cell */
     const rename = (version, cell) => {
       const input = element("input", { value: version.name, "aria-label": `Name of ${version.name}`, maxlength: "80" });
+      let over = false;
       const done = (/** @type {boolean} */ keep) => {
-        if (!input.isConnected) return;
+        if (over) return; // taking the input away is a blur, too
+        over = true;
         if (keep && input.value.trim() && input.value.trim() !== version.name) ask().rename(version.id, input.value.trim()).catch(failed);
         input.remove(); draw();
       };

@@ -1,0 +1,87 @@
+"""The docs as a whole: short, about what every reader has, built without a warning, and of commands that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from sessions import FENCE, ROOT
+
+DOCS = ROOT / "docs"
+MOST_WORDS = 28_000
+PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "generated"} & set(page.parts))
+TABLES = sorted((DOCS / "reference/tables").glob("*.csv"))
+SITE = ("sphinx", "myst_parser", "furo")
+# a command on a line of its own, as a step of a workflow, or between backticks; and what follows it
+CALL = re.compile(r"(?:^ *(?:\$ |- )?|(?:run|entry): |`)npuscope ([a-z]+)(?![\w.])([^`#\n]*)", re.MULTILINE)
+SPAN = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
+
+
+def test_the_docs_are_short() -> None:
+    assert sum(len(page.read_text().split()) for page in PAGES) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", [*PAGES, *TABLES], ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_needs_no_file_that_only_its_authors_have(page: Path) -> None:
+    assert not re.findall(
+        r"\.\./shared\S*|shared/data\S*|(?<![\w/.])/(?:work|root)/\S*|(?<![\w/.])ascend/\S+", page.read_text()
+    )
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    lacking = [name for name in SITE if find_spec(name) is None]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)}: pip install 'npuscope[docs]'")
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]
+    run = subprocess.run(build, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "howto/explain.html").exists()
+
+
+@cache
+def options(command: str) -> frozenset[str] | None:
+    """What `npuscope COMMAND` takes, that of its subcommands included; None where there is no such command."""
+    from npuscope.cli import app
+
+    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands")  # noqa: B009
+    if (found := commands.get(command)) is None:
+        return None
+    each = (found, *getattr(found, "commands", {}).values())
+    return frozenset(name for one in each for given in one.params for name in (*given.opts, *given.secondary_opts)) | {
+        "--help"
+    }
+
+
+def calls(text: str) -> list[tuple[str, list[str]]]:
+    """The commands of a page and the options that each is given; those after `--` are a program's."""
+    return [
+        (command, re.findall(r"(?<=\s)--?[a-z][\w-]*", rest.partition(" -- ")[0].partition("   (")[0]))
+        for part in (*(block for language, block in FENCE.findall(text) if language != "python"), *SPAN.findall(text))
+        for command, rest in CALL.findall(part)
+    ]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_exist(page: Path) -> None:
+    for command, given in calls(page.read_text()):
+        known = options(command)
+        assert known is not None, f"npuscope {command}"
+        assert set(given) <= known, f"npuscope {command}"
+
+
+def test_a_wrong_command_would_be_found() -> None:
+    page = "```console\n$ npuscope report run --hmtl a.html\n```\nand `npuscope explane run`"
+    assert calls(page) == [("report", ["--hmtl"]), ("explane", [])]
+    known = options("report")
+    assert known is not None
+    assert "--html" in known
+    assert "--hmtl" not in known
+    assert options("explane") is None
+    assert "--json" in (options("device") or ())
