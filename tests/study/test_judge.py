@@ -90,6 +90,19 @@ def test_every_planted_fault_is_named_and_costs_its_own_answer(tmp_path: Path, m
             assert all(reason.line and reason.fix for reason in told)
 
 
+def test_one_that_ends_the_server_takes_nobody_along(tmp_path: Path) -> None:
+    """Its neighbour is lost with the server, and judged again alone, not beside the same killer."""
+    killer = tmp_path / "killer.py"
+    killer.write_text(
+        "import os, signal, time\n"
+        "time.sleep(0.2)  # its neighbour is under way by then\n"
+        "os.kill(os.getppid(), signal.SIGKILL)\n"
+        "time.sleep(600)\n"
+    )
+    first, second, third = judge_many([killer, SOFTMAX, killer], how=How(cache=False, jobs=3))
+    assert [first.verdict, second.verdict, third.verdict] == ["crashed", "good", "crashed"]
+
+
 def test_against_a_baseline_it_says_faster_or_slower_and_why(tmp_path: Path) -> None:
     slow = tmp_path / "slow.py"
     slow.write_text(SOFTMAX.read_text().replace("ROW_TILE = 32", "ROW_TILE = 8"))

@@ -53,7 +53,7 @@ def _next(kept: str | None) -> str:
         f"  npuscope compare {where}/run {where}/slow_scheduler   (what got slower)",
         f"  npuscope whatif {where}/run   (what each change would buy)",
         f"  npuscope forward {where}/kernel_details.csv   (forward passes of a serving trace)",
-        "  npuscope simulate models/qwen3_14b/decode_layer.py   (a kernel on a model of the chip)",
+        "  npuscope simulate model:qwen3_14b/decode_layer   (a kernel on a model of the chip)",
         "  npuscope --help   (all commands, by question)",
     ]
     kept_told = (

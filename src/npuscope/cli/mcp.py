@@ -1,4 +1,4 @@
-"""Serve npuscope's answers to agents over the Model Context Protocol.
+"""Serve npuscope's answers to agents (Model Context Protocol).
 
 Examples:
 

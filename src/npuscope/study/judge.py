@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -191,7 +192,11 @@ def close_pools() -> None:
 
 
 def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits) -> Iterator[tuple[int, KeptAnswer]]:
-    """Each piece is examined and then, where it ran, computed; whatever is done first comes first."""
+    """Each piece is examined and then, where it ran, computed; whatever is done first comes first.
+
+    Where somebody ended the server, all pieces under way are lost with it. Each is then judged once more, when nothing
+    else is: whoever ends the server again did it, and takes nobody along.
+    """
     events: SimpleQueue[tuple[Piece, Handle[Examined], Handle[Compared] | None]] = SimpleQueue()
     from_module = "npuscope.study.examine"
 
@@ -205,24 +210,25 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits) -> Iterator[tu
 
     for piece in pieces:
         ask(piece)
-    left, tried = len(pieces), set[int]()
+    left, tried, alone = len(pieces), set[int](), deque[Piece]()
     while left:
         piece, first, second = events.get()
         number, variant, golden = piece
         examined = first.result()
         last = second.result() if second is not None else None
-        if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
-            tried.add(number)  # somebody ended the server: not the candidate's fault, as far as one can tell
-            ask(piece)
-            continue
         ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
-        if golden and second is None and ran:
+        if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
+            tried.add(number)
+            alone.append(piece)
+        elif golden and second is None and ran:
             ask_numbers(piece, first)
-            continue
-        left -= 1
-        seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
-        answer, seen = _answer(variant, examined, last, golden)
-        yield number, kept_answer(variant, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden)
+        else:
+            left -= 1
+            seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
+            answer, seen = _answer(variant, examined, last, golden)
+            yield number, kept_answer(variant, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden)
+        if alone and len(alone) == left:
+            ask(alone.popleft())
 
 
 class _Job:
