@@ -86,6 +86,16 @@ def test_a_save_of_the_file_or_of_a_module_is_a_new_version(running: tuple[Lab, 
     assert again["wall"] == first["wall"]
 
 
+def test_a_folder_in_the_place_of_the_program_is_not_written_over_and_told_in_one_sentence(
+    running: tuple[Lab, Listener], program: Path
+) -> None:
+    found, _ = running
+    program.unlink()
+    program.mkdir()
+    answer = found.post("version/1", {"write": True})
+    assert (answer.status_code, answer.json()["told"].endswith("program.py: is a folder.")) == (409, True)
+
+
 def test_a_save_that_changes_nothing_is_no_version(running: tuple[Lab, Listener], program: Path) -> None:
     _, listener = running
     program.write_text(PROGRAM)

@@ -182,7 +182,11 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         Route(f"/{token}/perfetto/{{id}}", perfetto_start),
         Route(f"/{token}/perfetto/{{id}}/{{address:path}}", perfetto),
     ]
-    errors: Mapping[Any, Any] = {BadBody: lambda _, error: refused(str(error)), ClientDisconnect: lambda *_: missing()}
+    errors: Mapping[Any, Any] = {
+        BadBody: lambda _, error: refused(str(error)),
+        NpuscopeError: lambda _, error: refused(str(error), 409),  # a file that cannot be written back
+        ClientDisconnect: lambda *_: missing(),
+    }
     return Guard(Starlette(routes=routes, exception_handlers=errors), port, token)
 
 
