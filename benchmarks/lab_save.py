@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from playwright.sync_api import Error
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from browser import chromium, watched_page
@@ -31,9 +33,13 @@ DRAWN = """() => npuscope.store.on(["run"], () => requestAnimationFrame(() => re
 
 
 def until(page: Any, condition: str) -> Any:
-    while not (value := page.evaluate(condition)):
+    while True:
+        try:
+            if value := page.evaluate(condition):
+                return value
+        except Error:  # while the page is loaded its context is replaced
+            pass
         page.wait_for_timeout(10)
-    return value
 
 
 def main() -> None:
