@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-REPLAYS = Path("/work/shared/data/measured/csa_replay_noise.csv")
+REPLAYS = Path(__file__).resolve().parents[2] / "shared" / "data" / "measured" / "csa_replay_noise.csv"
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Floats]
 
