@@ -54,7 +54,7 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Result]) -> Result:
     enter(run, task)
     try:
         result = body()
-    except BaseException:
+    except BaseException:  # whatever ends the body, an interrupt too, ends the block: others may follow in this run
         run.leave()
         raise
     leave(run)
