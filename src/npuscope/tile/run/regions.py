@@ -310,7 +310,7 @@ class Cluster:
         run = current()
         if run.block is not None or run.orchestration.cluster is not None:
             raise fault("pl.cluster inside a task or another cluster")
-        run.orchestration.open_cluster(self.name)
+        run.orchestration.cluster = OpenCluster(self.name)
 
     def __exit__(self, kind: object, *_: object) -> None:
         run = current()
