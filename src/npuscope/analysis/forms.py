@@ -34,7 +34,7 @@ def sentence_start(words: str) -> str:
 
 
 def many(count: int, one: str, several: str = "") -> str:
-    """`1 task`, `2 tasks`, `1,024 passes`."""
+    """A number with its noun: `1 task`, `2 tasks`, `1,024 passes`."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
