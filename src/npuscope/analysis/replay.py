@@ -125,7 +125,7 @@ class Waiting:
 
     def __init__(self, jobs: Jobs) -> None:
         self._tasks = tasks = jobs.numbers
-        self._task = jobs.task.tolist()
+        self._task: list[int] = jobs.task.tolist()
         self._waits = np.bincount(jobs.dst, minlength=tasks).tolist()
         self._consumers = _grouped(jobs.src, jobs.dst, tasks)
         self._blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)

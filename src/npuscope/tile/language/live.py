@@ -59,9 +59,9 @@ class _Walk:
             return self._loop(node, after, exits)
         if isinstance(node, ast.With):
             self.found[id(node)] = self.found.get(id(node), _NONE) | after
-            bound = assigned([item.optional_vars for item in node.items if item.optional_vars is not None])
+            named = assigned([item.optional_vars for item in node.items if item.optional_vars is not None])
             reads = [_reads(item.context_expr) for item in node.items]
-            return (self.body(node.body, after, exits) - bound).union(*reads)
+            return (self.body(node.body, after, exits) - named).union(*reads)
         if isinstance(node, ast.Break):
             return exits.broken
         if isinstance(node, ast.Continue):
