@@ -139,7 +139,8 @@ def test_what_a_body_is_decides_what_is_taken(folder: Path, tmp_path: Path) -> N
     places = tmp_path / "sources"
     places.mkdir()
     changes: list[dict[str, object]] = [
-        {}, {"deep": 192}, {"stage": 3}, {"name": "other"}, {"operand": "pl.neg(total)"}, {"operand": "pl.add(total, 1.0)"},
+        {}, {"deep": 192}, {"stage": 3}, {"name": "other"}, {"operand": "pl.neg(total)"}, 
+        {"operand": "pl.mul(total, 2.0)"},
     ]  # fmt: skip
     found = [content(written(places, **one)) for one in changes]
     assert None not in found

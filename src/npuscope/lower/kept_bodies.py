@@ -68,7 +68,7 @@ class Lowerer:
         self.recording, self.device, self.options = recording, device, options
 
     @cached_property
-    def _around(self) -> tuple[object, ...]:
+    def _around(self) -> tuple[Any, ...]:
         return own_source(), device_content(self.device), self.options.ring_slots, self.options.stream
 
     def planned(self, task: Task, body: int) -> tuple[Lowered, MemoryPlan, Known | None]:
@@ -96,7 +96,7 @@ class Lowerer:
         lines: dict[int, int] = {}
         added = {spec.name for spec in FAMILIES.get(ADDED, ())}
 
-        def content(items: tuple[Op | Loop, ...]) -> Iterator[object]:
+        def content(items: tuple[Op | Loop, ...]) -> Iterator[Any]:
             for item in items:
                 line = lines.setdefault(item.site, len(lines))
                 if isinstance(item, Loop):

@@ -6,6 +6,7 @@ language itself (`pl`): those are kept beside the code and asked again.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import sys
 from collections.abc import Callable
@@ -57,7 +58,5 @@ class Kept:
         return Code(inner, reads, rebound)
 
     def keep(self, code: Code) -> None:
-        try:
+        with contextlib.suppress(ValueError):  # a constant that cannot be written down
             _FILES.write(self._key, marshal.dumps((self._asked, *code)))
-        except ValueError:  # with a constant that cannot be written down
-            pass
