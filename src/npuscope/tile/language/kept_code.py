@@ -23,7 +23,7 @@ _VERSION = sha256(
 )
 
 
-class Code(NamedTuple):
+class KeptCode(NamedTuple):
     """`inner`: the code of the function; `reads` and `rebound` as in `Rewritten`, places by their lines."""
 
     inner: CodeType
@@ -45,7 +45,7 @@ class Kept:
         """Asked while rewriting; what was answered decides whether the result holds the next time."""
         return self._asked.setdefault(name, self._means(name))
 
-    def found(self) -> Code | None:
+    def found(self) -> KeptCode | None:
         data = _FILES.read(self._key)
         if data is None:
             return None
@@ -55,8 +55,8 @@ class Kept:
             return None
         if any(self._means(name) != answer for name, answer in asked.items()):
             return None
-        return Code(inner, reads, rebound)
+        return KeptCode(inner, reads, rebound)
 
-    def keep(self, code: Code) -> None:
+    def keep(self, code: KeptCode) -> None:
         with contextlib.suppress(ValueError):  # a constant that cannot be written down
             _FILES.write(self._key, marshal.dumps((self._asked, *code)))
