@@ -20,14 +20,24 @@ _SLACK = GIB  # of address space beyond the limit: threads and arenas reserve wh
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
+class Place(NamedTuple):
+    """Where a job believes to be: the folder and the environment of whoever wants its answer."""
+
+    folder: str
+    environment: dict[str, str]
+
+    @staticmethod
+    def here() -> Place:
+        return Place(os.getcwd(), dict(os.environ))
+
+
 class Order(NamedTuple):
     """A job as it travels: `call` is a pickled (function, argument), opened in the job's process alone."""
 
     number: int
     call: bytes
     limits: Limits
-    folder: str
-    environment: dict[str, str]
+    place: Place
 
 
 def run_job(order: Order, answer: int) -> NoReturn:
@@ -49,9 +59,9 @@ def _answer(order: Order) -> bytes:
     from npuscope.errors import NpuscopeError
 
     try:
-        os.chdir(order.folder)
+        os.chdir(order.place.folder)
         os.environ.clear()
-        os.environ.update(order.environment)
+        os.environ.update(order.place.environment)
         _set_memory(order.limits.bytes)
         function, argument = pickle.loads(order.call)
         return framed((None, function(argument)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from npuscope import engine as workers
 from npuscope import progress
 from npuscope.errors import NpuscopeError
 from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.job_process import Place
 from npuscope.study.knobs import Knob, knobs_of
 from npuscope.study.pool import Pool
 from npuscope.study.results import Outcome, kept
@@ -161,19 +163,37 @@ def _golden(variant: Variant) -> Golden:
 
 @contextmanager
 def _runner(engine: str, jobs: int | None) -> Iterator[tuple[Run, int]]:
-    """How variants are run, and how many at a time: in warm processes, each in its own, or on Ray."""
+    """How variants are run, and how many at a time: each in a process of its own, of this machine or of a cluster."""
     if engine != "processes":
         at_a_time = jobs or 8
-        yield lambda variants: workers.run(outcome, variants, engine, at_a_time), at_a_time
+        with workers.cluster(engine, at_a_time):
+            work = partial(_elsewhere, Place.here())
+            yield lambda variants: workers.run(work, variants, engine, at_a_time), at_a_time
         return
     with Pool(jobs) as pool:
 
         def run(variants: Sequence[Variant]) -> Iterator[Outcome]:
-            handles = [(variant, pool.ask(outcome, variant)) for variant in variants]
-            for variant, handle in handles:
-                answer = handle.result()
-                if isinstance(answer, Failed):
-                    answer = Outcome(variant.name, variant.told[:24], error=answer.told)
-                yield answer
+            handles = [pool.ask(outcome, variant) for variant in variants]
+            for variant, handle in zip(variants, handles, strict=True):
+                yield _outcome(variant, handle.result())
 
         yield run, max(jobs or 2, 2)
+
+
+@cache
+def _own_pool() -> Pool:
+    """Of a worker of a cluster, as long as that lives."""
+    return Pool(workers=1)
+
+
+def _elsewhere(place: Place, variant: Variant) -> Outcome:
+    return _outcome(variant, _own_pool().ask(outcome, variant, place=place).result())
+
+
+def _outcome(variant: Variant, answer: Outcome | Failed) -> Outcome:
+    """One that gave no answer cannot run; a setting that the program does not have is an error of the whole."""
+    if not isinstance(answer, Failed):
+        return answer
+    if answer.kind == "refused":
+        raise NpuscopeError(answer.told)
+    return Outcome(variant.name, variant.told[:24], error=answer.told)
