@@ -105,7 +105,8 @@ def command(
         written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
     good = sum(answer.is_good for answer in answers)
     if json:
-        print_json({"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]})
+        told = {"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]}
+        print_json(told, indent=2 if budget is None else None)  # with a budget every byte counts
     else:
         from npuscope.report.judge import judge_text
 

@@ -72,7 +72,7 @@ def _answer(order: Order) -> bytes:
     except SystemExit as error:
         kind, told = "exited", f"it left by itself (exit code {error.code})"
     except BaseException as error:
-        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")
+        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error)[:3000].split())[:300]}".removesuffix(": ")
     return framed((kind, told))
 
 
@@ -129,7 +129,10 @@ def failure(status: int, limits: Limits, peak: int) -> Failed:
 
 
 def _name(number: int) -> str:
+    """SIGSEGV (segmentation fault)."""
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+    told = signal.strsignal(number)
+    return f"{name} ({told.lower()})" if told else name

@@ -117,6 +117,7 @@ def judge_all(
     with kept(how.results, LINES) as (known, add):
         missing = []
         for n, variant in enumerate(every):
+            _ = variant.told  # its text as it is now: a program may change or delete itself
             golden = how.golden and n < len(variants)
             held = answers.among([*known.values()], variant, golden) if known else None
             held = held or (answers.found(variant, golden) if how.cache else None)

@@ -95,7 +95,7 @@ def tune(
     told: dict[Point, Outcome] = {}
     variants: dict[Point, Variant] = {}
     with kept(results) as (known, add), _runner(engine, jobs) as (run, at_a_time):
-        seen = [one.seen for one in known.values() if one.seen is not None]
+        seen = [*dict.fromkeys(one.seen for one in known.values() if one.seen is not None)]
         ran = 0
         while ran < trials and len(told) < MOST_ASKED * trials:
             progress.report("simulating variants", ran, trials)
