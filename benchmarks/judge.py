@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,8 +23,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 from judging.models import MODELS
-from judging.mutants import KINDS, mutants
+from judging.mutants import KINDS, Mutant, mutants
 
+from npuscope.study.answer import Answer
 from npuscope.study.examine import examine, golden_of
 from npuscope.study.job_limits import GIB, Limits
 from npuscope.study.judge import MODULES, How, close_pools, judge_all
@@ -31,6 +33,7 @@ from npuscope.study.pool import Pool
 from npuscope.study.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.remove(str(ROOT / "benchmarks"))  # candidates would find our statistics.py in place of Python's
 PROGRAMS = [*sorted((ROOT / "models" / "basics").glob("*.py")), ROOT / "models" / "qwen3_14b" / "decode_layer.py"]
 LARGE = ("decode_layer",)  # their goldens compute for long
 
@@ -56,21 +59,24 @@ def batch(many: int, seconds: float, memory: float, jobs: int | None, only: str)
         variants = [one.written(Path(place)) for one in made]
         how = How(limits=Limits(seconds, round(memory * GIB)), cache=False, jobs=jobs)
         began = time.monotonic()
+        wanted = {one.name: one for one in made}
+
+        def tell(answer: Answer) -> None:
+            if not is_named(wanted[answer.candidate], answer):
+                ids = sorted({reason.id for reason in (*answer.reasons, *answer.races)})
+                print(f"  {answer.candidate}: {answer.verdict} {ids} {answer.told[:200]}", flush=True)
+
         with watched() as held:
-            found = judge_all(variants, how=how)
+            found = judge_all(variants, how=how, tell=tell)
         took = time.monotonic() - began
     close_pools()
     total, named, passed, lost = (Counter[str]() for _ in range(4))
     for one, answer in zip(made, found, strict=True):
-        ids = {reason.id for reason in (*answer.reasons, *answer.races)}
-        is_named = answer.verdict in one.verdicts and (not one.ids or bool(ids & {*one.ids}))
         for key in (one.kind, one.model):
             total[key] += 1
-            named[key] += is_named
+            named[key] += is_named(one, answer)
             passed[key] += answer.is_good and "good" not in one.verdicts
-            lost[key] += not is_named
-        if not is_named:
-            print(f"  {one.name}: {answer.verdict} {sorted(ids)} {answer.told[:200]}")
+            lost[key] += not is_named(one, answer)
     for keys in (KINDS, [model.name for model in MODELS]):
         print(f"\n{'':<16} {'programs':>9} {'named':>7} {'wrong pass':>11} {'lost':>6}")
         for key in keys:
@@ -79,6 +85,11 @@ def batch(many: int, seconds: float, memory: float, jobs: int | None, only: str)
     print(f"{len(found)} answers in {took:.0f} s, {cpu:.3f} CPU-s each")
     print(f"all processes together held at most {max(held) / GIB:.2f} GiB, {len(held)} times looked")
     return sum(lost[kind] + passed[kind] for kind in KINDS)
+
+
+def is_named(mutant: Mutant, answer: Answer) -> bool:
+    ids = {reason.id for reason in (*answer.reasons, *answer.races)}
+    return answer.verdict in mutant.verdicts and (not mutant.ids or bool(ids & {*mutant.ids}))
 
 
 @contextmanager

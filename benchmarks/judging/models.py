@@ -185,7 +185,7 @@ MODELS = (
                 A8W8,
                 ("project(normed_i8, wv, wv_scale, act_scales, v_proj, layer, n",
                  "project(normed_i8, wk, wv_scale, act_scales, v_proj, layer, n"),
-                ("n0 = (n * OUT_SUBS + sub) * OUT_N", "n0 = n * OUT_SUBS * OUT_N"),
+                ("pl.parallel(OUT_TASKS)", "pl.parallel(OUT_TASKS - 1)"),
                 ("pl.col_expand_mul(part,", "pl.col_expand_mul(pl.mul(part, pl.add(part, {n}.0)),"),
             ),
             "race": _all_instead(A8W8, ('"act_quant", deps=[gamma_tids])', '"act_quant")')),
