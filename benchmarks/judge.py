@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -33,7 +32,6 @@ from npuscope.study.pool import Pool
 from npuscope.study.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.remove(str(ROOT / "benchmarks"))  # candidates would find our statistics.py in place of Python's
 PROGRAMS = [*sorted((ROOT / "models" / "basics").glob("*.py")), ROOT / "models" / "qwen3_14b" / "decode_layer.py"]
 LARGE = ("decode_layer",)  # their goldens compute for long
 

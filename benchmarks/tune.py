@@ -1,4 +1,4 @@
-"""Does `tune` find what trying everything finds? On programs of models/, with a tenth of the trials, for several seeds.
+"""Does `tune` find what trying everything finds? With a tenth of the trials, for several seeds.
 
     python benchmarks/tune.py                      # all cases, ten seeds
     python benchmarks/tune.py --only gemm --seeds 3 --kept FOLDER
@@ -14,21 +14,22 @@ import tempfile
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from statistics import median
+
+import numpy as np
 
 from npuscope.study.search import Space, space_of
 from npuscope.study.tune import tune
 from npuscope.study.variant import Variant
 from npuscope.study.variants import outcomes
 
-MODELS = Path(__file__).resolve().parents[1] / "models"
+ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.02
 PART = 10  # of all points that run, one in so many is tried
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its arguments, and the values of its settings; the first of each is not special, `now` is."""
+    """A program, its arguments, and of each setting the values and the one that it has now."""
 
     name: str
     file: str
@@ -41,15 +42,39 @@ class Case:
 
     @property
     def alike(self) -> Variant:
-        return Variant("", str(MODELS / self.file), self.argv)
+        return Variant("", str(ROOT / self.file), self.argv)
 
 
-CASES: tuple[Case, ...] = ()
+SMALL = ("--max-seq", "128")  # few tokens: attention has no setting here
+CASES = (
+    Case(
+        "gemm", "benchmarks/tuned/gemm.py", (),
+        (
+            ("TILE_M", (16, 32, 64, 128, 256), 64), ("TILE_N", (64, 128, 192, 256, 384, 512), 128),
+            ("TILE_K", (32, 64, 128, 256, 512), 128), ("STAGES", (1, 2, 3, 4), 2),
+        ),
+    ),
+    Case(
+        "tilelet layer", "models/qwen3_32b_tilelet.py", (),
+        (
+            ("K_TILE", (64, 128, 256), 128), ("improved.SEQ_TILE", (32, 64, 128), 128),
+            ("NORM_TILE", (128, 256, 512), 256), ("N_TILE", (64, 128, 256, 512), 256),
+            ("KV_TILE", (32, 64, 128, 256), 128),
+        ),
+    ),
+    Case(
+        "decode layer", "models/qwen3_14b/decode_layer.py", SMALL,
+        (
+            ("qkv_tn", (64, 128, 256), 256), ("qkv_tk", (64, 128, 256), 256), ("out_n", (128, 256, 512), 512),
+            ("out_k", (256, 512, 1024), 1024), ("tk", (32, 64, 128), 64), ("mlp_n", (512, 1024), 1024),
+        ),
+    ),
+)  # fmt: skip
 
 
 def tried(case: Case, kept: Path, seeds: int, jobs: int | None) -> bool:
     """Prints a line; whether every seed came near enough."""
-    space, results = case.space, kept / f"{case.name}.jsonl"
+    space, results = case.space, kept / f"{case.name.replace(' ', '_')}.jsonl"
     points = list(product(*(range(len(values)) for _, values in space.settings)))
     names = {point: " ".join(f"{name}={value}" for name, value in space.at(point)) for point in points}
     alike = case.alike
@@ -69,7 +94,7 @@ def tried(case: Case, kept: Path, seeds: int, jobs: int | None) -> bool:
     now = "–" if start is None else f"{start / walls[0]:.3f}"
     print(
         f"{case.name:<16} {len(points):>7} {len(walls):>7} {near:>9} {trials:>7} {walls[0] / 1e3:>9.1f} {now:>7} "
-        f"{hits:>4}/{seeds:<3} {median(found):>7.3f} {max(found):>7.3f}",
+        f"{hits:>4}/{seeds:<3} {np.median(found):>7.3f} {max(found):>7.3f}",
         flush=True,
     )
     return hits == seeds

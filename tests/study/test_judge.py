@@ -61,9 +61,8 @@ def test_wrong_numbers_are_told_with_the_tensor_and_the_line() -> None:
 
 def test_every_planted_fault_is_named_and_costs_its_own_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small part of benchmarks/judge.py: one batch, all kinds of faults."""
-    with monkeypatch.context() as patch:  # only to import: candidates would find its statistics.py, not Python's
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        planted = importlib.import_module("judging.mutants")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    planted = importlib.import_module("judging.mutants")
     made = list(planted.mutants(44, {"endless loop": 1, "memory hog": 2}))
     assert {one.kind for one in made} == set(planted.KINDS)
     assert len({one.model for one in made}) == len(planted.MODELS)
