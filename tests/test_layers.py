@@ -24,6 +24,7 @@ ORDER = [
     "garbage",
     "toml_file",
     "own_folder",
+    "file_lock",
     "surroundings",
     "models",
     "plugins",

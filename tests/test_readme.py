@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sessions import PROGRAM, ROOT, blocks, left_out, own_programs, prepare, printed, sessions
-
-README = (ROOT / "README.md").read_text()
+from sessions import ROOT, blocks, left_out, own_programs, prepare, printed, sessions
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("readme"))
-
-
-def test_the_things_to_try_work(here: Path) -> None:
-    commands = next(block for block in blocks(README, "") if "npuscope demo --keep" in block)
-    for line in commands.splitlines():
-        words = shlex.split(line.partition("#")[0])
-        if words[1] == "lab":  # serves until it is ended: tests/lab has it
-            continue
-        # the simulator may have to compile first; check finds faults, which is exit code 1
-        run = subprocess.run([*PROGRAM, *words[1:]], cwd=here, capture_output=True, text=True, timeout=600)
-        assert run.returncode == (1 if words[1] == "check" else 0), run.stderr
 
 
 def test_the_python_of_the_docs_runs(here: Path) -> None:

@@ -5,11 +5,12 @@ One at a time: who finds another at it leaves.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 
 import numpy as np
 
+from npuscope.file_lock import take
 from npuscope.lower.program import Program
 from npuscope.simulate.compiled import folder
 from npuscope.simulate.programs import chip_to_time
@@ -31,9 +32,8 @@ def compile_now() -> None:
     if place is None:
         return
     with (place / "compiling").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not take(lock):
             return
-        os.nice(5)
+        if sys.platform != "win32":
+            os.nice(5)
         simulate(smallest_run())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 from statistics import median
 
 import pytest
 from other_chips import CHIP, LAYER, other, program_on, random_chip
+from real_data import DATA
 
 from npuscope.errors import BadInput
 from npuscope.simulate.anchor.anchor import CHANGED, NEW, UNCHANGED, Anchor, anchor, states
@@ -18,7 +18,7 @@ from npuscope.simulate.anchor.prediction import Prediction, predict
 from npuscope.simulate.chip.prepare import prepare
 from npuscope.simulate.run import run, simulate
 
-MEASURED = Path(__file__).resolve().parents[4] / "shared/data/measured"
+MEASURED = DATA / "measured"
 SHORTER = ("--context", "1024")  # the change: attention over a quarter of the context
 
 
