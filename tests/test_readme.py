@@ -51,6 +51,29 @@ def test_sessions_in_the_docs_are_true(page: str, console: str, here: Path) -> N
             assert left_out(line) or line in lines, line
 
 
+# a sentence of the README with a number, and where the page of evidence has that number
+TRUSTED = {
+    r"Held against (\d+) published changes": r"was said for \d+ of (\d+) published changes",
+    r"faster or slower is right for \*\*(\d+) %": (
+        r"each commit left out[^\n]*direction right of at least 92 % \(([\d.]+) %\)"
+    ),
+    r"half of the predicted ratios are off by less than \*\*(\d+) %": (
+        r"each commit left out[^\n]*median error at most 10 % \(([\d.]+) %\)"
+    ),
+    r"\*\*80 %\*\* intervals hold (\d+) % of the": r"intervals hold 75 to 85 % of ratios \(([\d.]+) %\)",
+    r"A predicted time is off by (\d+) % in the median": r"half of the times by less than ([\d.]+) %",
+}
+
+
+@pytest.mark.parametrize("sentence", TRUSTED)
+def test_the_readme_says_of_trust_what_the_evidence_says(sentence: str) -> None:
+    told = re.search(sentence, (ROOT / "README.md").read_text())
+    found = re.search(TRUSTED[sentence], (ROOT / "docs/understand/trust.md").read_text())
+    assert told is not None
+    assert found is not None
+    assert int(told[1]) == round(float(found[1]))
+
+
 def test_the_rules_shown_for_areas_are_rules(tmp_path: Path) -> None:
     from npuscope.analysis.areas import area_of, area_rules
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from made import Task, made
@@ -13,7 +13,7 @@ from npuscope.trace import Trace
 Call = tuple[str, float] | tuple[str, float, str]
 
 
-def a_pass(calls: Sequence[Call], columns: dict[str, Sequence[Any]] | None = None, gap: float = 0.0) -> Trace:
+def a_pass(calls: Sequence[Call], columns: Mapping[str, Any] | None = None, gap: float = 0.0) -> Trace:
     """A trace of the calls, with a gap after each; `columns` has more facts, one per call."""
     now, tasks = 0.0, []
     for number, (kernel, us, *shapes) in enumerate(calls):

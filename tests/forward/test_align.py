@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from builders import write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
-from written_passes import a_pass
+from written_passes import Call, a_pass
 
 import npuscope
 from npuscope import NpuscopeError, Trace
@@ -21,7 +22,7 @@ from npuscope.forward.align.sides import side_of
 
 US = 1000
 # two layers of a model, measured in microseconds
-MEASURED = [
+MEASURED: list[Call] = [
     ("RmsNorm", 5.0, "16,512;512"),
     ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
     ("FusedInferAttentionScore", 60.0, "16,4,128"),
@@ -37,7 +38,7 @@ MEASURED = [
     ("ArgMaxV2", 18.0, "16,1000"),
 ]  # fmt: skip
 # the same by a model: other names, weights the other way round, no SwiGlu, no sampling, a transpose too many
-PREDICTED = [
+PREDICTED: list[Call] = [
     ("rms_norm", 2.0, "16,512;512"),
     ("aten.mm.default", 13.0, "16,512;512,768"),
     ("attention", 36.0, "16,4,128"),
@@ -59,7 +60,7 @@ def test_one_missing_one_extra_and_other_names_for_the_rest() -> None:
         11, ["SwiGlu", "ArgMaxV2"], ["transpose"],
     )  # fmt: skip
     # matmul: 13 + 10 + 13 + 10 = 46 against 11 + 9 + 11 + 9 = 40; attention 72 against 122; all-reduce 48 against 122
-    families = found.as_dict()["families"]
+    families: Any = found.as_dict()["families"]
     assert families["MatMul"] == pytest.approx(46 / 40 - 1)
     assert families["Attention"] == pytest.approx(72 / 122 - 1)
     assert families["AllReduce"] == pytest.approx(48 / 122 - 1)
@@ -67,7 +68,7 @@ def test_one_missing_one_extra_and_other_names_for_the_rest() -> None:
     assert "Transpose" not in families  # nothing measured to hold it against
     # NZ of 768 x 512 is that weight, whichever way round
     same = found.pairs.filter(pl.col("kernel") == "MatMulV2")
-    assert same["predicted_shapes"].to_list() == [c[2] for c in PREDICTED if c[0] == "aten.mm.default"]
+    assert same["predicted_shapes"].to_list() == [c[-1] for c in PREDICTED if c[0] == "aten.mm.default"]
 
 
 def test_errors_that_cancel_are_shown_as_such() -> None:
@@ -146,7 +147,8 @@ def test_a_kernel_under_an_unknown_name_is_hinted_at_and_can_be_given() -> None:
     assert found.renamed == (("spin", "Rope", 2),)
     mapped = align(predicted, measured, {"spin": "Rope"})
     assert (mapped.pairs.height, mapped.missing.height, mapped.extra.height) == (5, 0, 0)
-    assert mapped.as_dict()["families"]["Rope"] == pytest.approx(0.5)
+    families: Any = mapped.as_dict()["families"]
+    assert families["Rope"] == pytest.approx(0.5)
     with pytest.raises(NpuscopeError, match="'twist' is no kernel of the prediction"):
         align(predicted, measured, {"twist": "Rope"})
     with pytest.raises(NpuscopeError, match="'Ropes' is no kernel of the measured pass"):
@@ -164,13 +166,14 @@ def test_a_kernel_of_another_stream_that_runs_sooner_or_later_is_matched_as_move
 def test_other_streams_in_between_do_not_disturb_the_main_one(here: list[int], there: list[int]) -> None:
     # GIVEN three layers, and calls of other streams that start anywhere among them, elsewhere on each side
     main = [(kernel, 2.0) for kernel in ("MatMul", "Rope", "attention", "MatMul", "Add") * 6]
-    sides = []
+    sides: list[Trace] = []
     for places in (here, there):
         calls = list(main)
         for number, place in enumerate(sorted(places, reverse=True)):
             calls.insert(place, ("Sort" if number % 2 else "Random", 1.0))
         sides.append(a_pass(calls))
-    found = align(*sides)
+    predicted, measured = sides
+    found = align(predicted, measured)
     # THEN each call of the main stream meets its own, in order or (one of two that changed places) as moved
     apart = found.pairs.filter(~pl.col("family").is_in(["Sort", "Random"])).select("predicted", "measured")
     assert apart.height == len(main)
@@ -428,11 +431,12 @@ def test_the_peers_decode_pass_errs_as_published() -> None:
     found = align(a_pass(predicted), a_pass(measured), rope)
     assert (found.pairs.height, found.missing.height, found.extra.height) == (64 * 12, 0, 0)
     # GEMM +10…+17 %, attention −40 %, all-reduce −19 % against the stable median and −80 % (79.5) against the mean
-    shapes = {row["shapes"]: row["error"] for row in found.as_dict()["by_shape"] if row["family"] == "MatMul"}
-    assert [f"{error:+.0%}" for error in shapes.values()] == ["+13%", "+10%", "+14%", "+17%"]
+    told: Any = found.as_dict()
+    errors = {row["shapes"]: row["error"] for row in told["by_shape"] if row["family"] == "MatMul"}
+    assert [f"{error:+.0%}" for error in errors.values()] == ["+13%", "+10%", "+14%", "+17%"]
     row = found.families.filter(family="AllReduce").to_dicts()[0]
     assert (f"{row['error']:+.1%}", f"{row['error_stable']:+.1%}") == ("-79.5%", "-18.8%")
-    assert f"{found.as_dict()['families']['Attention']:+.0%}" == "-40%"
+    assert f"{told['families']['Attention']:+.0%}" == "-40%"
     # what the matmuls are too long is paid for by others
     assert found.cancelling.over_ns == found.families.filter(family="MatMul")["error_ns"].item()
     assert "MatMul" in found.cancelling.pairs[0].over

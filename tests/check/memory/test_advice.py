@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,7 @@ def planned(text: str, folder: Path, **constants: int) -> Fit:
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    arguments: tuple[Any, ...]
     if "w:" in text:
         arguments = tensor((16, 2048), "BF16"), tensor((2048, 4096), "BF16"), tensor((16, 4096), "FP32")
     else:

@@ -56,8 +56,8 @@ def test_kernels_and_costs_become_what_was_measured() -> None:
     assert costs.keys() == {"pickup", "switch", "finish", "dispatch", "submit"}
     assert costs["pickup"].factor == pytest.approx(2)
     assert costs["submit"].factor == pytest.approx(1)
-    for one in costs.values():
-        assert one.anchored == pytest.approx(one.measured, rel=0.1), one.cost
+    for held in costs.values():
+        assert held.anchored == pytest.approx(held.measured, rel=0.1), held.cost
 
 
 def test_a_capture_of_the_same_chip_changes_nothing() -> None:
