@@ -14,10 +14,10 @@ AS_ON_MACOS = "import os\ndel os.pipe2, os.sched_getaffinity\n"
 
 
 def test_commands_work_without_what_windows_lacks(tmp_path: Path) -> None:
-    """`rank --results` locks a file, `simulate` keeps compiled code in the profile, `judge` says that it cannot."""
+    """`sweep --results` locks a file, `simulate` keeps compiled code in the profile, `judge` says that it cannot."""
     (tmp_path / "run.json").write_text('[{"ph": "X", "name": "matmul", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]')
     works = ["report run.json", "check model:basics/gemm", "simulate model:basics/gemm"]
-    works += ["rank model:basics/gemm --results kept.jsonl"] * 2
+    works += ["sweep model:basics/gemm --set TILE=64,128 --jobs 1 --results kept.jsonl"] * 2
     commands = [*works, "judge model:basics/gemm"]
     words = [*AS_ON_WINDOWS, *commands]
     home = {**os.environ, "LOCALAPPDATA": str(Path.home() / ".cache")}
@@ -25,7 +25,7 @@ def test_commands_work_without_what_windows_lacks(tmp_path: Path) -> None:
     codes = [int(line.removeprefix("exit code ")) for line in run.stdout.splitlines() if line.startswith("exit code ")]
     assert codes == [*(0 for _ in works), 2], run.stdout + run.stderr
     assert "On Windows use WSL" in run.stderr
-    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1
+    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
 
 
 def test_jobs_run_without_what_macos_lacks(tmp_path: Path) -> None:

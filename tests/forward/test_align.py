@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from builders import write_events, x
 from hypothesis import given
 from hypothesis import strategies as st
-from written_passes import Call, a_pass
+from written_passes import MEASURED, PREDICTED, a_pass
 
-import npuscope
 from npuscope import NpuscopeError, Trace
 from npuscope.forward.align.alignment import align
 from npuscope.forward.align.errors import CancellingPair
-from npuscope.forward.align.model_metrics import m6_denominator
-from npuscope.forward.align.sides import side_of
 
 US = 1000
-# two layers of a model, measured in microseconds
-MEASURED: list[Call] = [
-    ("RmsNorm", 5.0, "16,512;512"),
-    ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
-    ("FusedInferAttentionScore", 60.0, "16,4,128"),
-    ("MatMulV2", 9.0, "16,512;512,512"),
-    ("hcom_allReduce_", 20.0),
-    ("AddRmsNormBias", 5.0, "16,512"),
-    ("SwiGlu", 5.0, "16,3200"),
-    ("hcom_allReduce_", 80.0),
-    ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
-    ("FusedInferAttentionScore", 62.0, "16,4,128"),
-    ("MatMulV2", 9.0, "16,512;512,512"),
-    ("hcom_allReduce_", 22.0),
-    ("ArgMaxV2", 18.0, "16,1000"),
-]  # fmt: skip
-# the same by a model: other names, weights the other way round, no SwiGlu, no sampling, a transpose too many
-PREDICTED: list[Call] = [
-    ("rms_norm", 2.0, "16,512;512"),
-    ("aten.mm.default", 13.0, "16,512;512,768"),
-    ("attention", 36.0, "16,4,128"),
-    ("aten.mm.default", 10.0, "16,512;512,512"),
-    ("all_reduce", 16.0),
-    ("add_rms_norm", 3.0, "16,512"),
-    ("transpose", 4.0, "16,512"),
-    ("all_reduce", 16.0),
-    ("aten.mm.default", 13.0, "16,512;768,512"),
-    ("attention", 36.0, "16,4,128"),
-    ("aten.mm.default", 10.0, "16,512;512,512"),
-    ("all_reduce", 16.0),
-]  # fmt: skip
 
 
 def test_one_missing_one_extra_and_other_names_for_the_rest() -> None:
@@ -219,238 +182,9 @@ def test_calls_that_a_prediction_leaves_out_are_what_is_missing(calls, data) -> 
     assert (found.missing.height, found.extra.height) == (len(gone), 0)
 
 
-def tensorcast(path: Path, events: list[tuple[str, int, dict[str, str]]]) -> Path:
-    """A trace as TensorCast writes one: whole microseconds, facts as text."""
-    now, rows = 0, []
-    for name, us, args in events:
-        told = {"simulation_shapes": "[[16, 512], [512, 768]]", **args}
-        rows.append(x(name, now, us, pid=0, tid=0, cat="empirical", args=told))
-        now += us
-    return write_events(path, rows)
-
-
-def test_a_tensorcast_trace_tells_sources_and_the_metrics_follow(tmp_path: Path) -> None:
-    # GIVEN five calls: two measured, one interpolated, one analytic, and a view that costs nothing
-    hit, guess = {"source": "MEASURED", "kernel_type": "MatMulV2"}, {"source": "ANALYTIC", "kernel_type": "SwiGlu"}
-    path = tensorcast(
-        tmp_path / "tc.json",
-        [
-            ("aten.mm.default", 10, hit),
-            ("aten.mm.default", 12, {**hit, "simulation_shapes": "[[16, 512], [512, 512]]"}),
-            ("tensor_cast.rms_norm.default", 3, {"source": "INTERPOLATED", "kernel_type": "RmsNorm"}),
-            ("tensor_cast.swiglu.default", 2, guess),
-            ("aten.view.default", 0, {"source": "MEASURED", "zero_cost": "True"}),
-        ],
-    )
-    measured = a_pass([("MatMulV2", 11.0), ("MatMulV2", 11.0), ("RmsNorm", 5.0), ("SwiGlu", 5.0)])
-    found = align(npuscope.read(path), measured)
-    m = found.metrics
-    assert (found.pairs.height, found.missing.height, found.extra.height) == (4, 0, 0)
-    assert found.predicted.left_out == {"takes no time, and the other side has no such kernel": (1, 0)}
-    assert m.m1 == 4 / 5  # four of five calls
-    assert m.m2 == 3 / 4  # mm, rms_norm, view of four functions
-    assert m.m3 == 2 / 3  # without the view
-    assert m.m4 == 3 / 4  # two shapes of mm and rms_norm, of four
-    assert m.m5 is None
-    assert "analytic" in m.reasons["m5"]
-    assert m.m6 == 25 / 32
-
-
-def test_a_function_with_one_missed_shape_is_missed_and_a_fused_group_counts_once(tmp_path: Path) -> None:
-    hit, miss = {"source": "MEASURED"}, {"source": "PARTIAL"}
-    names = [
-        "aten.mm.default",
-        "aten.mm.default",
-        "tensor_cast.grouped_matmul.default",
-        "tensor_cast.all_to_all.default",
-    ]
-    path = tensorcast(tmp_path / "tc.json", list(zip(names, [1, 1, 1, 1], [hit, miss, hit, hit], strict=True)))
-    found = align(npuscope.read(path), a_pass([("MatMul", 1.0)])).metrics
-    assert (found.m1, found.m2) == (3 / 4, 1 / 2)
-
-
-def test_a_composite_that_lists_its_kernels_is_taken_apart(tmp_path: Path) -> None:
-    parts = {
-        "source": "MEASURED",
-        "kernel_type": "BatchMatMulV2, Transpose",
-        "sub_kernel_durations": "[('BatchMatMulV2', 8.6), ('Transpose', 17.1)]",
-    }
-    path = tensorcast(tmp_path / "tc.json", [("tensor_cast.multihead_latent_attention.default", 26, parts)])
-    found = align(npuscope.read(path), a_pass([("BatchMatMulV2", 9.0), ("Transpose", 17.0)]))
-    assert found.pairs["predicted_ns"].to_list() == [8600, 17100]
-    assert found.metrics.m6 == 1.0  # its tool adds up events: 26 over 26
-
-
-def test_spans_around_others_are_left_out_and_rounding_is_no_nesting(tmp_path: Path) -> None:
-    # GIVEN a step around its kernels; MatMul from 10.6 to 13.2 and Cast to 13.8, in whole microseconds
-    events = [
-        x("step", 0, 30),
-        x("RmsNorm", 0, 10),
-        x("MatMul", 11, 3),
-        x("Cast", 13, 1),
-        x("Add", 20, 5),
-        x("Add", 20, 5),
-    ]
-    side = side_of(npuscope.read(write_events(tmp_path / "nested.json", events)), "prediction")
-    assert side.calls["kernel"].to_list() == ["RmsNorm", "MatMul", "Cast", "Add", "Add"]
-    assert side.left_out == {"encloses other spans": (1, 30 * US)}
-
-
-@pytest.mark.parametrize("ending", ["npu", "json"])
-def test_a_prediction_keeps_what_it_knows_through_a_file(tmp_path: Path, ending: str) -> None:
-    facts = {"layer": [0] * 8 + [1] * 4, "Source": ["MEASURED"] * 11 + ["UNKNOWN"], "limit_ns": [1000] * 12}
-    prediction = a_pass(PREDICTED, facts)
-    prediction.write(tmp_path / f"p.{ending}")
-    direct, read = (align(p, a_pass(MEASURED)) for p in (prediction, npuscope.read(tmp_path / f"p.{ending}")))
-    assert read.layer_source == "the prediction's layer column"
-    assert read.pairs.equals(direct.pairs)
-    assert (read.metrics.m1, read.metrics.m5, read.metrics.m6) == (11 / 12, 11 / 12, direct.metrics.m6)
-
-
-def test_of_several_models_in_one_trace_the_one_with_sources_is_meant(tmp_path: Path) -> None:
-    shapes = {"simulation_shapes": "[[1]]"}
-    events = [
-        x("aten.mm.default", 0, 50, pid=0, args=shapes),
-        x("aten.mm.default", 0, 10, pid=1, args={**shapes, "source": "MEASURED", "kernel_type": "MatMulV2"}),
-    ]
-    path = write_events(tmp_path / "two.json", events)
-    measured = a_pass([("MatMulV2", 10.0)])
-    assert align(npuscope.read(path), measured).predicted.sum_ns == 10 * US
-    assert align(npuscope.read(path), measured, process="0").predicted.sum_ns == 50 * US
-    path = write_events(tmp_path / "same.json", [{**event, "args": shapes} for event in events])
-    with pytest.raises(NpuscopeError, match="several models' processes"):
-        align(npuscope.read(path), measured)
-
-
-def test_m5_is_the_share_of_the_limit_that_hits() -> None:
-    facts = {"Source": ["MEASURED", "ANALYTIC", "UNKNOWN"], "limit_ns": [6000, 2000, None]}
-    found = align(a_pass([("MatMul", 9.0), ("Add", 3.0), ("Odd", 0.0)], facts), a_pass([("MatMul", 9.0), ("Add", 3.0)]))
-    assert found.metrics.m5 == 0.75
-    assert "1 calls without limit_ns" in found.metrics.reasons["m5"]
-    assert found.metrics.m1 == pytest.approx(1 / 3)
-    assert found.metrics.m6 == pytest.approx(9 / 12)  # only what was measured
-
-
-def test_m6_adds_up_rows_as_its_tool_does() -> None:
-    # hcom_ rows of one whole microsecond and type count once, the longest; AicpuKernel not; everything else does
-    rows = pl.DataFrame(
-        {
-            "start": [1_000_100, 1_000_900, 1_001_000, 5_000, 6_000, 7_000],
-            "dur": [10, 30, 5, 100, 1000, 1000],
-            "type": [*["hcom_allReduce_"] * 3, "allgatherAicpuKernel", *["HcomAllReduce"] * 2],
-            "kernel": [""] * 6,
-        }
-    )
-    assert m6_denominator(rows) == 30 + 5 + 2000
-
-
-TRUTHS = [
-    # step, denominator of M6, device time, from data/README.md; the two windows are the whole step
-    (3, 40_046_106, 21_779_816),
-    (4, 12_377_587, 7_972_781),
-    (5, 12_192_518, 7_890_975),
-    (6, 13_167_382, 8_421_250),
-    (7, 11_848_971, 7_737_831),
-]
-
-
-@pytest.fixture(scope="module")
-def longcat(shared: Path) -> Trace:
-    return npuscope.read(shared / "ascend" / "longcat_910c" / "kernel_details.csv")
-
-
-@pytest.mark.parametrize(("step", "denominator", "device"), TRUTHS)
-def test_longcat_predicted_by_itself(longcat: Trace, step: int, denominator: int, device: int) -> None:
-    one = longcat.select(step=step)
-    found = align(one, one)
-    assert found.m6_honest == 1.0
-    assert found.metrics.m6_denominator_ns == denominator
-    assert found.measured.union_ns == found.measured.window_ns == device
-    # a perfect prediction scores 0.54 to 0.65: integer microseconds of 697 calls move it by less than 0.2 %
-    assert found.metrics.m6 == pytest.approx(device / denominator, rel=2e-3)
-    assert found.pairs.height == 697
-    assert found.pairs["error_ns"].abs().sum() == 0
-    assert found.layers.height == 29  # 28 attentions, and what comes before the first
-    assert found.measured.left_out["lists another row's work a second time"][0] == 58
-
-
-def test_longcat_one_step_against_another(longcat: Trace) -> None:
-    found = align(longcat.select(step=7), longcat.select(step=4))
-    assert (found.pairs.height, found.missing.height, found.extra.height) == (697, 0, 0)
-    assert found.cancelling.net_ns == 7_737_831 - 7_972_781
-    assert found.m6_honest == 7_737_831 / 7_972_781
-    # the disturbed step: the 14 ms in one all-reduce are waiting, not transfer
-    disturbed = align(longcat.select(step=4), longcat.select(step=3))
-    row = disturbed.families.filter(family="AllReduce").to_dicts()[0]
-    assert row["wait_ns"] > 14_000_000
-    assert row["stable_ns"] < 400_000
-
-
-def test_a_pass_without_a_layer_misses_exactly_its_kernels(longcat: Trace) -> None:
-    # GIVEN a prediction of step 5 without its seventh to tenth attention stretch
-    calls = side_of(longcat.select(step=5), "measured pass").calls
-    places = (calls["kernel"] == "FusedInferAttentionScore").arg_true()
-    first, last = places[6], places[10]
-    without = pl.concat([calls[:first], calls[last:]])
-    shorter = a_pass([(k, d / 1000, s or "N/A") for k, d, s in without.select("kernel", "dur", "shapes").iter_rows()])
-    found = align(shorter, longcat.select(step=5))
-    assert found.missing.height == last - first
-    assert found.extra.height == 0
-    # in one piece: the layers before and after are not torn
-    assert found.missing["index"].to_list() == list(
-        range(found.missing["index"][0], found.missing["index"][0] + last - first)
-    )
-
-
-# Qwen3-32B decode on one die: measured µs (facts/measured.md §4), TensorCast's µs (facts/forward_passes.md §7)
-QWEN3_LAYER = [
-    ("MatMulV2", "16,5120;5120,768", 11.04, "aten.mm.default", 12.6),
-    ("split_qkv_rmsnorm_rope_kernel", "16,768", 13.80, "tensor_cast.apply_rope.default", 2.05),
-    ("ReshapeAndCacheNdKernel", "16,128", 4.17, "tensor_cast.reshape_and_cache.default", 2.02),
-    ("FusedInferAttentionScore", "16,4,128", 61.19, "tensor_cast.attention.default", 36.8),
-    ("MatMulV2", "16,512;512,5120", 8.63, "aten.mm.default", 10.1),
-    ("hcom_allReduce_", "", 20.2, "tensor_cast.all_reduce.default", 16.4),
-    ("AddRmsNormBias", "16,5120", 5.30, "tensor_cast.add_rms_norm.default", 2.63),
-    ("MatMulV2", "16,5120;5120,3200", 32.12, "aten.mm.default", 36.3),
-    ("SwiGlu", "16,3200", 5.19, "tensor_cast.swiglu.default", 2.15),
-    ("MatMulV2", "16,1600;1600,5120", 18.76, "aten.mm.default", 20.7),
-    ("hcom_allReduce_", "", 20.2, "tensor_cast.all_reduce.default", 16.4),
-    ("AddRmsNormBias", "16,5120", 5.30, "tensor_cast.add_rms_norm.default", 2.63),
-]
-
-
-def test_the_peers_decode_pass_errs_as_published() -> None:
-    # GIVEN 64 layers of both; in every eighth the first all-reduce waits until their mean is 79.9 µs
-    wait = (79.9 - 20.2) * 128 / 8
-    measured, predicted = [], []
-    for layer in range(64):
-        for n, (kernel, shapes, us, other, theirs) in enumerate(QWEN3_LAYER):
-            measured.append((kernel, us + (wait if layer % 8 == 0 and n == 5 else 0), shapes or "N/A"))
-            predicted.append((other, theirs, shapes or "N/A"))
-    rope = {"tensor_cast.apply_rope.default": "split_qkv_rmsnorm_rope_kernel"}
-    found = align(a_pass(predicted), a_pass(measured), rope)
-    assert (found.pairs.height, found.missing.height, found.extra.height) == (64 * 12, 0, 0)
-    # GEMM +10…+17 %, attention −40 %, all-reduce −19 % against the stable median and −80 % (79.5) against the mean
-    told: Any = found.as_dict()
-    errors = {row["shapes"]: row["error"] for row in told["by_shape"] if row["family"] == "MatMul"}
-    assert [f"{error:+.0%}" for error in errors.values()] == ["+13%", "+10%", "+14%", "+17%"]
-    row = found.families.filter(family="AllReduce").to_dicts()[0]
-    assert (f"{row['error']:+.1%}", f"{row['error_stable']:+.1%}") == ("-79.5%", "-18.8%")
-    assert f"{told['families']['Attention']:+.0%}" == "-40%"
-    # what the matmuls are too long is paid for by others
-    assert found.cancelling.over_ns == found.families.filter(family="MatMul")["error_ns"].item()
-    assert "MatMul" in found.cancelling.pairs[0].over
-
-
 def test_sides_without_device_work_are_refused() -> None:
     empty = a_pass([])
     with pytest.raises(NpuscopeError, match="the prediction holds no kernel"):
         align(empty, a_pass(MEASURED))
     with pytest.raises(NpuscopeError, match="the measured pass holds no kernel"):
         align(a_pass(PREDICTED), empty)
-
-
-def test_the_dictionary_is_json(longcat: Trace) -> None:
-    told = json.loads(json.dumps(align(a_pass(PREDICTED), longcat.select(step=5)).as_dict()))
-    assert told["matched"] + len(told["missing"]) == 697
-    assert told["matched"] + len(told["extra"]) == 12
