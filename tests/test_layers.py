@@ -25,6 +25,7 @@ ORDER = [
     "toml_file",
     "own_folder",
     "file_lock",
+    "kept_files",
     "surroundings",
     "models",
     "plugins",
