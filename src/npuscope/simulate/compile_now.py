@@ -1,7 +1,4 @@
-"""Compiles the simulator and leaves: what a process that has no machine code yet starts in the background.
-
-One at a time: who finds another at it leaves.
-"""
+"""Compiles the simulator and leaves: what a process that has no machine code yet starts in the background."""
 
 from __future__ import annotations
 
@@ -10,9 +7,7 @@ import sys
 
 import numpy as np
 
-from npuscope.file_lock import take
 from npuscope.lower.program import Program
-from npuscope.simulate.compiled import folder
 from npuscope.simulate.programs import chip_to_time
 from npuscope.simulate.run import simulate
 from npuscope.simulate.smallest_program import smallest
@@ -28,12 +23,6 @@ def smallest_run() -> Program:
 
 
 def compile_now() -> None:
-    place = folder()
-    if place is None:
-        return
-    with (place / "compiling").open("w") as lock:
-        if not take(lock):
-            return
-        if sys.platform != "win32":
-            os.nice(5)
-        simulate(smallest_run())
+    if sys.platform != "win32":
+        os.nice(5)
+    simulate(smallest_run())

@@ -1,6 +1,6 @@
 """How often intervals cover the true ratio and change points are false alarms, with real and with heavy-tailed noise.
 
-`python benchmarks/noise_page.py [TRIALS]` prints the tables of docs/understand/noise.md. The real noise is that of six
+`python benchmarks/noise.py [TRIALS]` prints the tables of docs/understand/noise.md. The real noise is that of six
 replays of twelve kernels, where this machine has them.
 """
 
@@ -10,14 +10,16 @@ import sys
 from math import log
 from pathlib import Path
 
+# this file is called as a module of Python is: its folder must not come before the library's
+sys.path = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import numpy as np
-from noise import NOISES, REPLAYS
-from scipy import stats
+import numpy as np  # noqa: E402
+from noise import NOISES, REPLAYS  # noqa: E402
+from scipy import stats  # noqa: E402
 
-from npuscope.statistics import change_points as points
-from npuscope.statistics.ratio import ratio_of
+from npuscope.statistics import change_points as points  # noqa: E402
+from npuscope.statistics.ratio import ratio_of  # noqa: E402
 
 
 def bootstrap(a: np.ndarray, b: np.ndarray, method: str, rng: np.random.Generator) -> float:
