@@ -76,7 +76,7 @@ TREND = Columns(
         Column("tasks", COUNT, "task records"),
         Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
         Column("in_flight", NUMBER, "tasks in flight"),
-        Column("bound", TEXT, "what bounds the run"),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
         Column("wall to first", NUMBER, "its wall over the first one's"),
     ),
 )

@@ -76,9 +76,10 @@ def command(
     from npuscope.lab.runs import compare_document
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
-    from npuscope.report.document import Say
+    from npuscope.report.document import Heading, In, Say
+    from npuscope.report.explain import compare
     from npuscope.report.rank import rank, title_of
-    from npuscope.report.rank import why as why_it_wins
+    from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.results import variant_rows
     from npuscope.study.variant import Footing, Variant
@@ -93,7 +94,7 @@ def command(
         if measured is not None:
             before = anchor_of(measured, argv, chip, LoweringOptions(ring_slots=ring_slots), program, {})
             old = before.anchor.old
-            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.name)
+            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.kind)
             variants = [replace(variant, footing=footing) for variant in variants]
         found = outcomes(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
@@ -101,13 +102,14 @@ def command(
         title = title_of(files, chip.name, found)
         on_top = [] if before is None else list(anchor(*before))
         pages = {plot: lambda: parts_page("Variants", "rank", [*rank(title, order, found[0], top, variants), *on_top])}
-        comparison = None
+        comparison = names = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
             names = slower[0].variant, able[0].variant
             losing, winning = (simulated(next(v for v in variants if v.name == name)) for name in names)
-            comparison = compare_explained(explain(losing.trace), explain(winning.trace))
+            both = (explain(one.trace, diagnosis=diagnosis_of(one)) for one in (losing, winning))
+            comparison = compare_explained(*both)
             first = [] if before is None else anchor_sections(*before)
             pages[html] = lambda: page(compare_document(names, comparison, first, (losing, winning)))
         written = write_reports(pages)
@@ -118,8 +120,8 @@ def command(
     else:
         parts: list[Part] = [*rank(title, order, found[0], top, variants)]
         parts += on_top
-        if comparison is not None and why:
-            parts += why_it_wins(slower[0], able[0], comparison)
+        if comparison is not None and names is not None and why:
+            parts += [Heading("Why:", where=In.TEXT), *compare(names, comparison)]
         if html is not None and comparison is None:
             parts.append(Say("Nothing to compare: fewer than two variants run, or all take equally long."))
         print_report(parts, written)

@@ -9,11 +9,10 @@ import polars as pl
 
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import duration, percent
+from npuscope.analysis.forms import duration, many, percent, sentence_start
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
 from npuscope.report.causes import causes
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.statistics.gate import Gate
 
@@ -24,7 +23,6 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     """The capture at `path`, called `name` where it is posted."""
     lanes = ", ".join(f"{n} {unit}" for unit, n in e.busy.units.select("unit", "lanes").iter_rows())
     tables, scheduling = e.tables(), e.scheduling.tables()
-    yield Say(f"{path}: {e.trace.meta.format}, {len(e.work.lane):,} slices on {lanes or 'no lanes'}", where=In.TEXT)
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
@@ -32,7 +30,8 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield from causes(e.diagnosis)
     yield Heading("The run:", where=In.TEXT)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
-    yield Notes(headline(e), where=In.TEXT)
+    slices = f"{many(len(e.work.lane), 'slice')} on {lanes or 'no lanes'}"
+    yield Notes([f"{path}: {e.trace.meta.format}, {slices}", *headline(e)], where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
     yield Rows(tables["units"], where=In.POSTED)
     yield Notes(_besides_compute(e), where=In.POSTED)
@@ -155,6 +154,8 @@ def trend(table: pl.DataFrame, kernels: str | None) -> Iterator[Part]:
 
 
 def gate(result: Gate) -> Iterator[Part]:
-    """A gate's table for a pull request."""
-    yield Heading(result.title(), 3)
+    """Whether it passed, and every limit."""
+    colour = "warning" if result.passed and result.undecided else "headline" if result.passed else "error"
+    yield Say(sentence_start(result.title()), kind=colour, where=In.TEXT)
+    yield Heading(result.title(), 3, In.POSTED)
     yield Rows(result.heart())

@@ -30,6 +30,7 @@ SIMULATED = GAINS.plus(
         title="80%, faster",
     )
 )
+TOGETHER = "all findings together"
 THREADS = "all of the scheduler's threads"
 HOW = {
     THREADS: "dispatch, FIN and pickup",
@@ -87,4 +88,7 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
             cannot.append((price.name, price.how))
         else:
             gains.append(Gain("finding", price.name, price.how, price.half_ns, price.wall_ns))
+    if prices and prices.together_ns is not None:
+        how = f"{len(prices.savers())} findings that save time"
+        gains.append(Gain("finding", TOGETHER, how, None, prices.together_ns))
     return Gains(base.wall_ns, ranked(gains), tuple(cannot))

@@ -45,7 +45,7 @@ def _why(base: Answer, other: Answer) -> Iterator[str]:
             if parts:
                 yield f"{name} {'; '.join(parts)}"
     if base.bound != other.bound:
-        yield f"bound by {base.bound} → {other.bound}"
+        yield f"limited by {base.bound} → {other.bound}"
 
 
 def _run(kernels: dict[str, KernelTold], name: str) -> int:
