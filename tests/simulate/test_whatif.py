@@ -179,10 +179,9 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
 
 def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> None:
     # GIVEN three findings that save time, one that has no price
-    owner = Owners(base.prepared)
     told = [
         finding("long", tasks=23),
-        finding("last", "shared-load", bytes=owner.bytes["last"] // 2),
+        finding("last", "tile-size", flops=10**8),
         finding("last", "false-serialisation", waits=1),
         finding("long", "rounding-mode"),
     ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.diagnosis import KINDS
 from npuscope.analysis.forms import duration, many, percent, short
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told
 from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
 from npuscope.study.variant import Variant
@@ -30,9 +32,6 @@ def rank(
     """The table; `found` is ranked, `baseline` is the variant that was named first."""
     ran = [one for one in found if one.error is None]
     failed = [one for one in found if one.error is not None]
-    yield Say(_headline(ran, baseline), strong=True)
-    if ran and ran[0].verdict:
-        yield Say(ran[0].verdict)
     yield Heading(title, 1)
     yield Chart(knobs_chart(found, variants))
     yield Chart(variants_chart(found, baseline))
@@ -50,10 +49,15 @@ def rank(
         yield Notes(_failures(failed, most))
 
 
-def _headline(ran: Sequence[Outcome], baseline: Outcome) -> str:
-    """Which is the fastest, and how sure that is."""
-    if not ran:
-        return "None of them can run."
+def headline(found: Sequence[Outcome], baseline: Outcome) -> Iterator[Part]:
+    """Which is the fastest, how sure that is, and what limits it."""
+    ran = [one for one in found if one.error is None]
+    yield Say(_fastest(ran, baseline) if ran else "None of them can run.", strong=True)
+    if ran and ran[0].verdict:
+        yield Say(ran[0].verdict)
+
+
+def _fastest(ran: Sequence[Outcome], baseline: Outcome) -> str:
     best, *others = ran
     wall = wall_estimate(best)
     assert wall is not None
@@ -112,3 +116,9 @@ def _failures(failed: Sequence[Outcome], most: int) -> list[str]:
 def _best(best: dict[str, int | None]) -> str:
     order = sorted(best.items(), key=lambda one: (one[1] is None, one[1] or 0))
     return ", ".join(f"{value}: {'cannot run' if ns is None else duration(ns)}" for value, ns in order)
+
+
+def why(names: tuple[str, str], comparison: Comparison) -> Iterator[Part]:
+    """Why the second beats the first."""
+    yield Heading("Why:", where=In.TEXT)
+    yield from compare(names, comparison)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
 import numpy as np
@@ -56,12 +56,13 @@ class Removal:
     def and_also(self, other: Removal) -> Removal:
         """Both at once."""
         return Removal(
-            *(
-                getattr(self, one.name) + getattr(other, one.name)
-                if one.name != "fewer_waits"
-                else self.fewer_waits | other.fewer_waits
-                for one in fields(self)
-            )
+            self.how + other.how,
+            self.less + other.less,
+            self.gone + other.gone,
+            self.in_no_time + other.in_no_time,
+            self.alike + other.alike,
+            self.chains + other.chains,
+            self.fewer_waits | other.fewer_waits,
         )
 
 
