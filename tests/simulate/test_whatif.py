@@ -16,7 +16,7 @@ from npuscope.simulate.chip.job import AIC, AIV, MIX, Job
 from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.priced import prices_of
 from npuscope.simulate.run import Simulated, simulate
-from npuscope.simulate.whatif import COSTS, THREADS, TOGETHER, whatif_each
+from npuscope.simulate.whatif import COSTS, THREADS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, removal_of, without
 from npuscope.tile.script.run import run_script
 
@@ -152,7 +152,7 @@ def test_what_has_no_price_or_no_kernel_is_listed(base: Simulated) -> None:
 def test_the_findings_of_a_check_are_tried(base: Simulated) -> None:
     told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
     gains = whatif_each(base, prices_of(base, told, halves=True))
-    tried = [gain for gain in gains.gains if gain.kind == "finding" and gain.what != TOGETHER]
+    tried = [gain for gain in gains.gains if gain.kind == "finding"]
     assert len(tried) + len(gains.not_expressed) == len(told)
     assert any(gain.what.startswith("false-serialisation layer.py") for gain in tried), told
 
@@ -195,7 +195,6 @@ def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> Non
     assert together is not None
     assert (together.findings, together.gain.ns) == (3, base.wall_ns - prices.together_ns)
     assert together.gain.low_ns <= together.gain.ns <= together.gain.high_ns
-    assert found(whatif_each(base, prices))[TOGETHER].nothing_ns == prices.together_ns
     # AND of one there is no together
     assert prices_of(base, told[:1]).together_ns is None
     assert diagnosis_of(base, prices_of(base, told[:1])).together is None

@@ -10,6 +10,7 @@ import polars as pl
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.analysis.gains import Gains
+from npuscope.report.causes import together
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told
 from npuscope.simulate.uncertainty import time_estimate
@@ -37,12 +38,14 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
             f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all.", where=In.TEXT
         )
     sentences = [ALONE]
+    if diagnosis is not None and diagnosis.together is not None:
+        sentences.append(together(diagnosis.together))
     if diagnosis is not None:
         wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
         sentences.append(f"As it is: {estimate_told(wall)}. {MEANING}")
     for sentence in (*sentences, *found.notes):
         yield Say(sentence)
-    if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding" and gain.how]:
+    if reckoned := [f"{gain.what}: {gain.how}" for gain in found.gains if gain.kind == "finding"]:
         yield Heading("What the findings above stand for:")
         yield Notes(reckoned)
     if found.not_expressed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npuscope.analysis.forms import duration, many, printable
+from npuscope.analysis.forms import TIMES, duration, fitting, many, printable, significant
 from npuscope.check.findings import Finding
 from npuscope.report.check_sarif import sarif, sarif_rule
 from npuscope.study.answer import MEANING, Answer, Reason
@@ -36,8 +36,9 @@ def _time(answer: Answer) -> str:
     if answer.time is None:
         return ""
     time = answer.time
-    interval = f"{time.coverage:.0%} {duration(time.low_ns)} to {duration(time.high_ns)}".replace("%", " %")
-    return f"{duration(time.wall_ns)} ({interval}), limited by {answer.bound}"
+    unit = fitting(time.wall_ns, TIMES)
+    low, high = (significant(ns / unit.worth) for ns in (time.low_ns, time.high_ns))
+    return f"{duration(time.wall_ns)} ({time.coverage:.0%}: {low} to {high}), limited by {answer.bound}"
 
 
 def _numbers(answer: Answer) -> str:

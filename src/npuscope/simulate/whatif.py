@@ -30,7 +30,6 @@ SIMULATED = GAINS.plus(
         title="80%, faster",
     )
 )
-TOGETHER = "all findings together"
 THREADS = "all of the scheduler's threads"
 HOW = {
     THREADS: "dispatch, FIN and pickup",
@@ -66,13 +65,13 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
         gains.append(Gain("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
     for what, names in {**COSTS, THREADS: SCHEDULER}.items():
         half, nothing = (wall(other=cheaper(machine, names, share)) for share in (0.5, TINY))
-        gains.append(Gain("scheduler", what, HOW[what], half, nothing))
+        gains.append(Gain("dispatch", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
-    gains.append(Gain("scheduler", "submit", "the orchestrator's time per task", half, nothing))
+    gains.append(Gain("dispatch", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
     gains.append(
         Gain(
-            "scheduler",
+            "dispatch",
             "all of the scheduler",
             "submitting, handing out, starting and noticing the end of tasks",
             half,
@@ -82,13 +81,10 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
     gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
-    gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
+    gains.append(Gain("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
     for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))
         else:
             gains.append(Gain("finding", price.name, price.how, price.half_ns, price.wall_ns))
-    if prices and prices.together_ns is not None:
-        how = f"{len(prices.savers())} findings that save time"
-        gains.append(Gain("finding", TOGETHER, how, None, prices.together_ns))
     return Gains(base.wall_ns, ranked(gains), tuple(cannot))

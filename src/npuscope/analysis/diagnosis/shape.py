@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 KINDS = {
-    "core": "kernels run nearly all the time: only faster kernels, or fewer, help",
-    "bandwidth": "kernels run nearly all the time, and mostly move data",
+    "core": "cores are full: only faster kernels, or fewer, help",
+    "bandwidth": "cores are full, and mostly move data",
     "communication": "communication that no compute hides",
     "copy": "copies that neither compute nor communication hides",
     "dispatch": "tasks that could run wait for the scheduler",
