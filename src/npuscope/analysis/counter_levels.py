@@ -37,7 +37,7 @@ class Counters(Tabular):
         return {"counters": Table(COUNTERS, self.table)}
 
     def title(self) -> str:
-        return f"counters: {many(self.table['samples'].sum(), 'sample')} of {self.table.height:,}"
+        return f"counters: {many(int(self.table['samples'].sum()), 'sample')} of {self.table.height:,}"
 
     def as_dict(self) -> dict[str, object]:
         return all_rows(self.tables())
