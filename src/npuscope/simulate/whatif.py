@@ -10,7 +10,7 @@ import polars as pl
 
 from npuscope import progress
 from npuscope.analysis.each_change import PRODUCERS
-from npuscope.analysis.gains import GAINS, Gain, Gains, ranked
+from npuscope.analysis.gains import GAINS, Gains, OneChange, ranked
 from npuscope.analysis.table import Column, Table
 from npuscope.simulate.change_job import scaled
 from npuscope.simulate.chip.job import Job, Machine
@@ -53,7 +53,7 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     prepared = base.prepared
     job, machine = prepared.job, prepared.machine
     owner = Owners(prepared)
-    gains: list[Gain] = []
+    gains: list[OneChange] = []
     cannot: list[tuple[str, str]] = []
 
     def wall(changed: Job | None = None, other: Machine | None = None) -> int:
@@ -62,15 +62,15 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     for done, (kernel, classes) in enumerate(owner.classes.items()):
         progress.report("simulating kernels", done, len(owner.classes))
         half, nothing = (wall(scaled(job, classes, share, share)) for share in (0.5, 0.0))
-        gains.append(Gain("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
+        gains.append(OneChange("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
     for what, names in {**COSTS, THREADS: SCHEDULER}.items():
         half, nothing = (wall(other=cheaper(machine, names, share)) for share in (0.5, TINY))
-        gains.append(Gain("dispatch", what, HOW[what], half, nothing))
+        gains.append(OneChange("dispatch", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
-    gains.append(Gain("dispatch", "submit", "the orchestrator's time per task", half, nothing))
+    gains.append(OneChange("dispatch", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
     gains.append(
-        Gain(
+        OneChange(
             "dispatch",
             "all of the scheduler",
             "submitting, handing out, starting and noticing the end of tasks",
@@ -79,12 +79,12 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
         )
     )
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
-    gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
+    gains.append(OneChange("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
-    gains.append(Gain("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
+    gains.append(OneChange("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
     for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))
         else:
-            gains.append(Gain("finding", price.name, price.how, price.half_ns, price.wall_ns))
+            gains.append(OneChange("finding", price.name, price.how, price.half_ns, price.wall_ns))
     return Gains(base.wall_ns, ranked(gains), tuple(cannot))
