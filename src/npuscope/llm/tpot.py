@@ -127,7 +127,7 @@ class Tpot(Tabular):
     def verdict(self) -> str:
         """The first cause of the last of these steps, in a sentence."""
         last = [step for step in self.simulated if step.bound == self.bound][-1]
-        return f"With {last.length:,} tokens in a row: {last.verdict}"
+        return f"At {last.length:,} tokens per row: {last.verdict}"
 
     def estimate(self) -> Estimate:
         """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""
