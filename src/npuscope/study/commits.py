@@ -17,11 +17,12 @@ from pathlib import Path
 from npuscope import engine, progress
 from npuscope.analysis.work import Work
 from npuscope.errors import BadInput, CannotWrite, NpuscopeError
+from npuscope.kept_files import own_source
 from npuscope.statistics.git import git
 from npuscope.statistics.history_folder import ORDER, Line, read_runs_of
 from npuscope.statistics.json_lines import append_line
 from npuscope.statistics.runs import run_of
-from npuscope.study.variant import Variant, own_source
+from npuscope.study.variant import Variant
 from npuscope.study.variants import simulated
 
 KEPT = "simulated.jsonl"

@@ -66,9 +66,8 @@ def _fits(lowered: Lowered, program: Program) -> bool:
 def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int) -> Lowered:
     """The body with another value of a constant."""
     values = tuple(
-        replace(
-            value,
-            shape=tuple(size if axis == name else n for n, axis in zip(value.shape, axes[value.id], strict=True)),
+        value._replace(
+            shape=tuple(size if axis == name else n for n, axis in zip(value.shape, axes[value.id], strict=True))
         )
         for value in recorded.values
     )
