@@ -34,7 +34,7 @@ def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
 def _interpolated(result: Tpot) -> str:
     count, of = len(result.simulated), result.decoding.tokens
     if count == of:
-        return f"All {of} steps were simulated."
+        return "The step was simulated." if of == 1 else f"All {of} steps were simulated."
     return f"{count} of {of} steps were simulated (a row's length counts the new token); linear between them."
 
 
