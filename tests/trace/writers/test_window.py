@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
 import pytest
 from builders import write_events, x
 from command import npuscope as entry
@@ -50,12 +51,11 @@ def test_without_a_note_the_wall_is_still_that_of_the_work(trace: Trace, early: 
     # GIVEN a run with something on the host before its first task
     first = trace.span[0]
     host = made([Task(99, "prepare", "host_0", (first - early) / 1000, first / 1000)])
-    host = host.slices.with_columns(lane=trace.lanes.height).cast({"lane": trace.slices.schema["lane"]})
-    lanes = made([Task(0, "x", "host_0", 0, 1)]).lanes.with_columns(lane=trace.lanes.height)
+    lane = pl.lit(trace.lanes.height, pl.UInt32).alias("lane")
     both = replace(
         trace,
-        slices=trace.slices.vstack(host.select(trace.slices.columns)),
-        lanes=trace.lanes.vstack(lanes.cast(dict(trace.lanes.schema))),
+        slices=trace.slices.vstack(host.slices.with_columns(lane).select(trace.slices.columns)),
+        lanes=trace.lanes.vstack(host.lanes.with_columns(lane).select(trace.lanes.columns)),
     )
     wall = Work.of(both).wall
     assert wall == Work.of(trace).wall
