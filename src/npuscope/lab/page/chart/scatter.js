@@ -37,7 +37,7 @@ export function scatter(spec) {
     });
     page.append(...marks.map((/** @type {any} */ one) => one.mark));
     // the names of the largest, where there is room: no two on one another
-    /** @type {DOMRect[] | any[]} */
+    /** @type {{left: number, right: number, top: number, bottom: number}[]} */
     const taken = [];
     for (const point of points.slice(0, 12)) {
       const radius = 4 + 20 * Math.sqrt(point.size ?? 0), left = x.at(point.x) + radius + 4, top = y.at(point.y) - 6;

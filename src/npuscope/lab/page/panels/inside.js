@@ -20,6 +20,10 @@ class Inside {
     this.chosen = -1;
     /** @type {[number, number]} */
     this.window = [0, 1];
+    /** The pipes that the block uses, and of each its first instruction and the one after its last. @type {number[]} */
+    this.pipes = [];
+    /** @type {Map<number, [number, number]>} */
+    this.ranges = new Map();
     this.picker = element("select", { "aria-label": "Kind of block", id: "body" }, ...found.bodies.map((/** @type {any} */ body) => element("option", { value: body.body }, `${body.kernel}: ${whole(body.blocks)} block${body.blocks === 1 ? "" : "s"} of ${time(body.mean_ns)} (kind ${body.body})`)));
     this.picker.addEventListener("change", () => this.show(Number(this.picker.value)));
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Pipes of the block over time; W and S zoom, A and D move, arrow keys go from instruction to instruction" });
@@ -62,8 +66,7 @@ class Inside {
     this.chosen = -1;
     this.picker.value = String(number);
     const { body } = this, waited = body.slow > 1.005 ? `, with memory ${body.slow.toFixed(2)} times as slow as alone on the chip` : "";
-    this.pipes = [...new Set(body.pipe)].sort((a, b) => a - b);
-    /** @type {Map<number, [number, number]>} */
+    this.pipes = /** @type {number[]} */ ([...new Set(body.pipe)]).sort((a, b) => a - b);
     this.ranges = new Map(this.pipes.map(pipe => [pipe, [body.pipe.indexOf(pipe), body.pipe.lastIndexOf(pipe) + 1]]));
     this.head.textContent = `One of ${whole(body.blocks)} such block${body.blocks === 1 ? "" : "s"} of ${body.kernel}: ${whole(body.start.length)} instructions in ${time(body.duration_ns)}${waited}.`;
     const parts = Object.entries(body.waits).sort((a, b) => b[1] - a[1]);
@@ -72,6 +75,9 @@ class Inside {
     this.facts.replaceChildren();
     this.whole();
   }
+
+  /** @param {number} pipe @returns {[number, number]} */
+  rangeOf(pipe) { return this.ranges.get(pipe) ?? [0, 0]; }
 
   /** @param {number} pipe */
   color(pipe) { return pipe < PIPE_COLORS.length ? kernelColor(PIPE_COLORS[pipe]) : themed("--soft"); }
@@ -111,7 +117,7 @@ class Inside {
       paper.fillStyle = soft; paper.fillText(time(tick), x + 3, AXIS / 2);
     }
     this.pipes.forEach((pipe, n) => {
-      const top = AXIS + n * ROW, [first, last] = this.ranges.get(pipe);
+      const top = AXIS + n * ROW, [first, last] = this.rangeOf(pipe);
       paper.fillStyle = ink; paper.fillText(this.found.places[pipe], 6, top + ROW / 2);
       const color = this.color(pipe), words = inkOn(color);
       let drawn = -1;
@@ -161,10 +167,10 @@ class Inside {
   /** The instruction at a place of the canvas, -1 for none. @param {PointerEvent | MouseEvent} event */
   at(event) {
     const area = this.canvas.getBoundingClientRect(), x = event.clientX - area.left, y = event.clientY - area.top - AXIS, { body } = this;
-    const pipe = this.pipes?.[Math.floor(y / ROW)];
+    const pipe = this.pipes[Math.floor(y / ROW)];
     if (pipe === undefined || y < 0 || x < NAMES) return -1;
     const [from, to] = this.window, moment = from + (x - NAMES) / (area.width - NAMES) * (to - from), slack = 2 * (to - from) / (area.width - NAMES);
-    const [first, last] = this.ranges.get(pipe);
+    const [first, last] = this.rangeOf(pipe);
     let found = -1;
     for (let i = first; i < last && body.start[i] <= moment + slack; i++) if (body.start[i] + body.dur[i] >= moment - slack) found = i;
     return found;
