@@ -35,7 +35,8 @@ export class Live {
     /** Versions that the reader asked for here and waits to see. @type {Set<string>} */
     this.wanted = new Set();
     const { live } = store.state;
-    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", failed: null, broken: null, look: null, ask: this } });
+    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", away: live.gone ?? [], failed: null, broken: null, look: null, ask: this } });
+    store.on(["run"], () => this.note());
     this.note();
     if (live.perfetto) { store.on(["run"], () => this.link()); this.link(); }
   }
@@ -68,7 +69,7 @@ export class Live {
     const { store } = this, { live, versions } = store.state;
     if (event.type === "hello") {
       store.set({ versions: event.versions });
-      this.now({ lost: false, working: event.working });
+      this.now({ lost: false, working: event.working, away: event.gone });
       const newest = event.versions.filter((/** @type {any} */ one) => one.has_run && !one.measured).pop();
       if (newest && !this.held(newest.id)) await this.take(newest.id, this.follows(newest.id));
       for (const one of event.versions) if (one.has_panels && this.held(one.id)) await this.panels(one.id);
@@ -95,6 +96,8 @@ export class Live {
     } else if (event.type === "dropped") {
       store.set({ versions: versions.filter(one => one.id !== event.id) });
       this.now({ working: this.without(event.id) });
+    } else if (event.type === "files") {
+      this.now({ away: event.gone });
     } else if (event.type === "notice") {
       this.now({ working: this.without(event.id), notice: event.told });
     } else if (event.type === "gone") {
@@ -105,8 +108,7 @@ export class Live {
 
   /** The version that decides whether the program runs: a knob that was turned here, else the newest save. */
   decides() {
-    const { live, versions } = this.store.state;
-    return live.failed ?? versions.filter(one => one.saved && !one.measured).at(-1);
+    return this.store.state.live.failed ?? this.newestSave();
   }
 
   /** Keeps the files of a save that does not run, for the panel that shows its lines. */
@@ -177,8 +179,17 @@ export class Live {
   /** @param {string} id @param {string} name */
   rename(id, name) { return asked(`version/${id}`, { name }); }
 
-  /** @param {string} id */
-  writeBack(id) { return asked(`version/${id}`, { write: true }); }
+  /** The newest save, which the files on disk hold. */
+  newestSave() { return this.store.state.versions.filter(one => one.saved && !one.measured).at(-1); }
+
+  /** @param {string} id @param {string} over the save that the reader means to write over */
+  writeBack(id, over) { return asked(`version/${id}`, { write: true, over }); }
+
+  /** One kind of block of a run. @param {string} id @param {number} body */
+  async inside(id, body) { return unpackAll(await asked(`inside/${id}/${body}.json`)); }
+
+  /** What a change would buy; none: every change. @param {string} id @param {any} change */
+  whatif(id, change) { return asked(`whatif/${id}`, change); }
 
   /** @param {string} id */
   sources(id) { return asked(`sources/${id}.json`); }
@@ -199,7 +210,10 @@ export class Live {
     if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
     else if (live.lost) lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
     if (live.working?.length) lines.push(element("span", { class: "working" }, `${live.working.map((/** @type {string} */ id) => versions.find(one => one.id === id)?.name ?? id).join(", ")}: working …`));
+    if (live.away?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${live.away.join(", ")}. `), element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back.")));
     if (last?.trouble) lines.push(this.trouble(last));
+    const shown = versions.find(one => one.id === this.store.state.run);
+    if (shown?.noticed?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
     if (live.notice) lines.push(element("span", {}, live.notice));
     fill(this.status, ...lines);
     this.status.hidden = lines.length === 0;

@@ -63,7 +63,7 @@ export class Shell {
   follow() {
     const { patch, select } = linkSays(location.hash, this.store.state);
     if (location.hash.slice(1) === this.link()) return;
-    this.store.set({ panel: "timeline", selection: null, search: "", ...patch, window: patch.window ?? this.store.full() });
+    this.store.set({ panel: this.store.state.opens, selection: null, search: "", ...patch, window: patch.window ?? this.store.full() });
     if (select !== null) this.store.set({ selection: selectionOf(select, this.store.state, (run, slice) => modelOf(run).selection(slice)) });
   }
 

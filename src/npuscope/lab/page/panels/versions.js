@@ -3,6 +3,8 @@
 import { element, fill, percent, time } from "../format.js";
 import { changes } from "./source_changes.js";
 
+const WRITE = "write these files back …";
+
 /** @param {any} version */
 const wallOf = version => (version.wall === null ? null : typeof version.wall === "number" ? version.wall : version.wall.value ?? version.wall.ns);
 
@@ -45,10 +47,19 @@ export const panel = {
       const shown = store.state.versions.find(one => one.id === store.state.run), others = await ask().sources(version.id);
       const now = shown && !shown.measured && shown.id !== version.id ? await ask().sources(shown.id) : null;
       const files = Object.entries(others), differ = now === null ? [] : files.filter(([file, text]) => now[file] !== text);
-      const write = element("button", {}, "write these files back …");
+      const write = element("button", {}, WRITE);
+      /** The save that would be written over, once the reader was asked. @type {any} */
+      let over = null;
       write.addEventListener("click", () => {
-        if (write.dataset.sure !== "yes") { write.dataset.sure = "yes"; write.textContent = `overwrite the files on disk with those of “${version.name}”?`; return; }
-        ask().writeBack(version.id).then((/** @type {any} */ done) => fill(below, element("p", { role: "status" }, done.written.length ? `wrote ${done.written.join(", ")}` : "nothing to write: the files are as they were then"))).catch(failed);
+        if (over === null) {
+          over = ask().newestSave();
+          write.textContent = `overwrite the files on disk (${over.name}) with those of “${version.name}”?`;
+          return;
+        }
+        const told = over;
+        over = null;
+        write.textContent = WRITE;
+        ask().writeBack(version.id, told.id).then((/** @type {any} */ done) => fill(below, element("p", { role: "status" }, done.written.length ? `wrote ${done.written.join(", ")}` : "nothing to write: the files are as they were then"))).catch(failed);
       });
       fill(below, element("h2", {}, `Source of ${version.name}`), element("p", {}, write),
         ...(now === null ? [] : [element("p", { class: "soft" }, differ.length ? `against ${shown?.name}, which is shown:` : `the same as ${shown?.name}, which is shown.`), changes(now, others)]),
@@ -67,7 +78,7 @@ export const panel = {
           if (settings && settings.replaceAll(" ", "") !== version.name.replaceAll(" ", "")) name.append(element("span", { class: "soft" }, ` ${settings}`));
           return element("tr", { class: version.id === run ? "chosen" : version.id === beside ? "beside" : "", "data-version": version.id },
             name, element("td", {}, version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString()),
-            element("td", { class: "number" }, told(store, version, shown)), element("td", { class: "name" }, version.trouble ? version.trouble.told : version.verdict),
+            element("td", { class: "number" }, told(store, version, shown)), element("td", { class: "name" }, version.trouble ? version.trouble.told : version.verdict, ...version.noticed.map((/** @type {string} */ line) => element("div", { class: "bad" }, line))),
             element("td", {}, element("span", { class: "acts" },
               act("show", "Show this version", () => ask().take(version.id, true), version.has_run && version.id !== run),
               act("compare", `What has changed from this one to ${shown?.name ?? "the one shown"}`, () => ask().compare(version.id, run), version.has_run && version.id !== run && shown?.has_run),
