@@ -78,7 +78,7 @@ def test_errors_stand_at_their_lines_and_times_stay_where_nothing_changed(watche
         until(page, "npuscope.store.state.live.broken === null")
         save(file, TEXT.replace("256, 64", "8192, 8192"))
         until(page, "npuscope.store.state.live.broken !== null")
-        assert fault(page)[0] == "11"
+        assert fault(page)[0] == "12"
         assert "buffer usage" in fault(page)[2]
         # AND when it runs again all of that is gone
         save(file, TEXT)

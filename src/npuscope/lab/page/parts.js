@@ -1,14 +1,14 @@
 // The parts of a report (lab/payload/parts.py): headings, sentences, notes, tables, charts.
 
-import { element } from "./format.js";
+import { element, worded } from "./format.js";
 import { chart } from "./chart.js";
 import { sortable } from "./table.js";
 
 /** @param {any} part @param {((row: any) => void) | null} picked */
 function shown(part, picked) {
   if (part.part === "heading") return element(`h${Math.min(part.level + 1, 4)}`, {}, part.text);
-  if (part.part === "say") return element("p", { class: part.strong ? "verdict" : null }, part.text);
-  if (part.part === "notes") return part.lines.length ? element("ul", { class: "notes" }, ...part.lines.map((/** @type {string} */ line) => element("li", {}, line))) : null;
+  if (part.part === "say") return element("p", { class: part.strong ? "verdict" : null }, ...worded(part.text));
+  if (part.part === "notes") return part.lines.length ? element("ul", { class: "notes" }, ...part.lines.map((/** @type {string} */ line) => element("li", {}, ...worded(line)))) : null;
   if (part.part === "chart") return chart(part.spec);
   if (part.rows.length === 0) return element("p", { class: "soft" }, "Nothing.");
   const more = part.left_out > 0 ? element("p", { class: "soft" }, `… and ${part.left_out.toLocaleString("en-US")} more rows`) : null;

@@ -1,7 +1,7 @@
 // One memory of one function: addresses upward, the line of instructions to the right, a rectangle per tile.
 
 import { clipped, element, svg, whole } from "../format.js";
-import { kernelColor } from "../colors.js";
+import { inkOn, kernelColor } from "../colors.js";
 import { SHOW } from "../table.js";
 import { hideTip, showTip } from "../chart/tip.js";
 
@@ -136,7 +136,7 @@ export class MemoryMap {
     const y = this.y(address + bytes), height = Math.max(this.y(address) - y - 1, 2);
     const group = /** @type {SVGElement} */ (svg("g", { class: name, tabindex: -1, role: "img" }, svg("rect", { x, y, width, height, fill, rx: 2 })));
     const room = Math.floor((width - 6) / LETTER);
-    if (room > 2 && height > 13) group.append(svg("text", { x: x + 4, y: y + Math.min(height / 2, 40) + 4 }, clipped(words, room)));
+    if (room > 2 && height > 13) group.append(svg("text", { x: x + 4, y: y + Math.min(height / 2, 40) + 4, style: fill.startsWith("#") ? `fill: ${inkOn(fill)}` : "" }, clipped(words, room)));
     return group;
   }
 

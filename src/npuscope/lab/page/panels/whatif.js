@@ -34,7 +34,7 @@ function form(run, ask) {
   what.addEventListener("change", show);
   unit.addEventListener("change", show);
   show();
-  const box = element("form", { class: "tools" }, element("label", {}, "what if ", what), first, second, unit, factor, element("button", {}, "ask"));
+  const box = element("form", { class: "tools whatif" }, element("label", {}, "What if ", what), first, second, unit, factor, element("button", {}, "ask"));
   box.addEventListener("submit", (/** @type {Event} */ event) => {
     event.preventDefault();
     const taken = [first, second].filter(one => !one.hidden).map(one => one.value), number = factor.hidden ? 1 : Number(factor.value);
@@ -57,7 +57,7 @@ export const panel = {
     const draw = () => fill(answers, ...(kept.get(run) ?? []).map(found => element("section", { class: "answer" }, ...partsOf(found.parts))));
     const all = element("button", { onclick: () => asked({}, found => { run.panels.whatif = found; table(); all.hidden = true; }) }, "try every change, each alone");
     all.hidden = Boolean(run?.panels.whatif);
-    if (ask) box.append(form(run, change => asked(change, found => { kept.set(run, [found, ...(kept.get(run) ?? [])]); draw(); })), element("p", { class: "tools" }, all), told);
+    if (ask) box.append(element("p", { class: "soft" }, run.measured ? "The capture's tasks are replayed with the change." : "Every change is simulated; one that you ask for is replayed in the simulated run."), form(run, change => asked(change, found => { kept.set(run, [found, ...(kept.get(run) ?? [])]); draw(); })), element("p", { class: "tools" }, all), told);
     box.append(answers, every);
     table();
     if (run) draw();
