@@ -3,7 +3,7 @@
     python benchmarks/pictures.py              # docs/lab*.png
     python benchmarks/pictures.py --all DIR    # every panel, light and dark, wide and narrow, to look at
 
-Captures are those of `npuscope demo`, programs those of models/. ImageMagick makes the files small where it is there.
+Captures are those of `npuscope demo`, programs those of models/.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
-sys.path.pop(0)  # this folder has a lab.py, too
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from palette import smaller
+
+sys.path.remove(str(Path(__file__).resolve().parent))  # which has a lab.py and a statistics.py, too
 
 from browser import chromium, watched_page
 from lab.app import until
@@ -30,7 +32,7 @@ from lab_server import Lab, lab
 from npuscope.trace.example_run import HAND_OUT, write_decode_run
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYER, GEMM = ROOT / "models/qwen3_14b/decode_layer.py", ROOT / "models/basics/gemm.py"
+LAYER, GEMM = Path("models/qwen3_14b/decode_layer.py"), Path("models/basics/gemm.py")
 LIVE = "live"
 SETTLED = "npuscope.store.state.live.working.length === 0 && npuscope.store.run()?.panels.knobs !== undefined"
 CHOOSE = "npuscope.shell.pane.choose(npuscope.shell.pane.views[0], {slice}, false)"
@@ -107,6 +109,7 @@ def history(file: Path, luck: np.random.Generator) -> None:
 def pages(folder: Path, wanted: set[str]) -> None:
     """The pages that are asked for, each by the command that writes it."""
     luck = np.random.default_rng(0)
+    shutil.copytree(ROOT / "models", folder / "models")
     npuscope(folder, "demo", "--keep", "demo")
     table = "demo/kernel_details.csv"
     for side, slower in (("before", 1.0), ("after", 1.2)):
@@ -125,7 +128,7 @@ def pages(folder: Path, wanted: set[str]) -> None:
         "compare": ("compare", "demo/run", "demo/slow_scheduler", "--html"),
         "several": ("compare", *runs[:5], "vs", *runs[5:], "--html"),
         "sweep": ("sweep", GEMM, "--set", "TILE=128,64,32,16", "--plot"),
-        "rank": ("rank", GEMM, *sorted(GEMM.parent.glob("r*.py")), "--plot"),
+        "rank": ("rank", GEMM, *(GEMM.with_name(f"{name}.py") for name in ("rms_norm", "rope", "softmax")), "--plot"),
         "passes": ("forward", table, "--html"),
         "roofline": ("roofline", table, "--device", "a3", "--html"),
         "align": ("align", table, table, "--pass", "0", "--predicted-pass", "2", "--html"),
@@ -154,7 +157,7 @@ class Studio:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "gemm.py"
-        self.text = GEMM.read_text()
+        self.text = (ROOT / GEMM).read_text()
         self.file.write_text(self.text)
 
     def work(self, running: Lab, page: Any) -> None:
@@ -219,10 +222,8 @@ def main() -> None:
                             watched.page.evaluate(f"location.hash = '{one.link}'")
                             take(watched.page, one, named(target, one, theme, width), studio, whole=width == 480)
                             complain(one, watched.errors)
-    if not asked.all and shutil.which("convert"):
-        for one in chosen:
-            file = str(target / f"{one.name}.png")
-            subprocess.run(["convert", file, "-strip", "-colors", "256", f"PNG8:{file}"], check=True)
+        for one in [] if asked.all else chosen:
+            smaller(browser, target / f"{one.name}.png")
 
 
 def named(target: Path, picture: Picture, theme: str, width: int) -> Path:
