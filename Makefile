@@ -34,7 +34,7 @@ wheel: $(VENV)/.installed-dev  ## build the wheel and the source archive into di
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 slow: $(VENV)/.installed-dev  ## measure which test files are slow, into tests/slow.tsv
-	$(BIN)/python -m pytest -n 0 -p cpu_seconds --cpu-seconds tests/slow.tsv
+	$(BIN)/python -m pytest -p cpu_seconds --cpu-seconds tests/slow.tsv
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

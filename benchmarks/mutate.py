@@ -37,7 +37,7 @@ from small import SMALL
 
 import npuscope
 from npuscope.analysis.apart import apart
-from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.doctor import symptoms_of
 from npuscope.analysis.explanation import explain
 from npuscope.analysis.summary import summarise
 
@@ -195,7 +195,7 @@ def verdict(path: Path, seconds: float) -> str:
                 return "unbalanced"
             for part in apart(trace):
                 explain(part.trace)
-            diagnose(trace), summarise(trace)
+            symptoms_of(trace), summarise(trace)
     except npuscope.NpuscopeError as error:
         told = str(error)
         return "refused" if told and "\n" not in told else "a refusal of several lines"

@@ -12,7 +12,9 @@ from small import SMALL
 os.environ.setdefault("NPUSCOPE_ENGINE", "compiled")  # no compiler in the background of a test
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
-SLOW = {line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()}
+SLOW = [
+    line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()
+]  # the slowest first
 
 settings.register_profile("npuscope", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("npuscope")
@@ -26,6 +28,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """True leaves a file out; None leaves the question to others."""
     slow = str(collection_path.relative_to(config.rootpath)) in SLOW
     return True if slow and config.getoption("--fast") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Slow files first: at the end one would leave a core without work."""
+    place = {path: number for number, path in enumerate(SLOW)}
+    items.sort(key=lambda item: place.get(str(item.path.relative_to(config.rootpath)), len(place)))
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
 """Which test files are slow: CPU seconds with those of programs they start, so that a busy machine tells the same.
 
-    make slow                                                          (all of them, about ten minutes)
-    pytest -n 0 -p cpu_seconds --cpu-seconds slow.tsv tests/analysis   (some; pytest finds this file by itself)
+    make slow                                                     (all of them, as long as `make test`)
+    pytest -p cpu_seconds --cpu-seconds slow.tsv tests/analysis   (some; pytest finds this file by itself)
 
-Files above MOST are written with their seconds. tests/slow.tsv is what `pytest --fast` leaves out, and so `make check`.
+Files above MOST are written with their seconds, the slowest first. tests/slow.tsv is what `pytest --fast` leaves out,
+and so `make check`; and the order they are handed out in, because a slow file at the end leaves a core without work.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
+from typing import Any
 
 import pytest
 
@@ -36,8 +38,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return result
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist: a worker has ended
+def pytest_testnodedown(node: Any) -> None:
+    for path, seconds in getattr(node, "workeroutput", {}).get("cpu_seconds", {}).items():
+        _spent[path] += seconds
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     target = session.config.getoption("--cpu-seconds")
-    if target:
-        slow = {path: seconds for path, seconds in _spent.items() if seconds > MOST}
-        Path(target).write_text("".join(f"{seconds:.1f}\t{path}\n" for path, seconds in sorted(slow.items())))
+    if hasattr(session.config, "workeroutput"):  # a worker tells the process that started it
+        session.config.workeroutput["cpu_seconds"] = dict(_spent)
+    elif target:
+        slow = sorted(((seconds, path) for path, seconds in _spent.items() if seconds > MOST), reverse=True)
+        Path(target).write_text("".join(f"{seconds:.1f}\t{path}\n" for seconds, path in slow))

@@ -22,3 +22,36 @@ def a_pass(calls: Sequence[Call], columns: dict[str, Sequence[Any]] | None = Non
         tasks.append(Task(number, f"{kernel}_{number}", "stream_7", now, now + us, more=tuple(more.items())))
         now += us + gap
     return made(tasks)
+
+
+# two layers of a model, measured in microseconds
+MEASURED = [
+    ("RmsNorm", 5.0, "16,512;512"),
+    ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
+    ("FusedInferAttentionScore", 60.0, "16,4,128"),
+    ("MatMulV2", 9.0, "16,512;512,512"),
+    ("hcom_allReduce_", 20.0),
+    ("AddRmsNormBias", 5.0, "16,512"),
+    ("SwiGlu", 5.0, "16,3200"),
+    ("hcom_allReduce_", 80.0),
+    ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
+    ("FusedInferAttentionScore", 62.0, "16,4,128"),
+    ("MatMulV2", 9.0, "16,512;512,512"),
+    ("hcom_allReduce_", 22.0),
+    ("ArgMaxV2", 18.0, "16,1000"),
+]  # fmt: skip
+# the same by a model: other names, weights the other way round, no SwiGlu, no sampling, a transpose too many
+PREDICTED = [
+    ("rms_norm", 2.0, "16,512;512"),
+    ("aten.mm.default", 13.0, "16,512;512,768"),
+    ("attention", 36.0, "16,4,128"),
+    ("aten.mm.default", 10.0, "16,512;512,512"),
+    ("all_reduce", 16.0),
+    ("add_rms_norm", 3.0, "16,512"),
+    ("transpose", 4.0, "16,512"),
+    ("all_reduce", 16.0),
+    ("aten.mm.default", 13.0, "16,512;768,512"),
+    ("attention", 36.0, "16,4,128"),
+    ("aten.mm.default", 10.0, "16,512;512,512"),
+    ("all_reduce", 16.0),
+]  # fmt: skip

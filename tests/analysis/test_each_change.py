@@ -8,12 +8,12 @@ from made import DOZEN, US, Task, dozen, made, submitted
 
 from npuscope.analysis import Change, whatif
 from npuscope.analysis.each_change import WAITS, whatif_each
-from npuscope.analysis.gains import Gain, Gains
+from npuscope.analysis.gains import Gains, OneChange
 
 RUNS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8)
 
 
-def by_name(gains: Gains) -> dict[str, Gain]:
+def by_name(gains: Gains) -> dict[str, OneChange]:
     return {gain.what: gain for gain in gains.gains}
 
 

@@ -9,7 +9,7 @@ from builders import write_events, x
 
 import npuscope
 from npuscope import analysis
-from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.doctor import symptoms_of
 from npuscope.analysis.readiness import no_dependencies
 from npuscope.trace import Trace
 
@@ -80,11 +80,11 @@ def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) 
     verdict = analysis.explain(trace).diagnosis.verdict
     assert verdict.kind == "unknown"
     assert "40 launches were recorded into a graph and not run, 3 device tasks ran" in str(verdict)
-    (told,) = [finding for finding in diagnose(trace).findings if finding.id == "graph-capture"]
+    (told,) = [finding for finding in symptoms_of(trace).findings if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("warning", 40)
     # where more ran than was recorded, that is worth a note
     partly = read(tmp_path, *recording(ran=20, recorded=5))
-    (told,) = [finding for finding in diagnose(partly).findings if finding.id == "graph-capture"]
+    (told,) = [finding for finding in symptoms_of(partly).findings if finding.id == "graph-capture"]
     assert (told.severity, told.count) == ("note", 5)
     assert "graph" not in str(analysis.explain(partly).diagnosis.verdict)
 
@@ -105,7 +105,7 @@ def test_a_capture_of_recording_a_graph_is_named_for_what_it_is(tmp_path: Path) 
     ],
 )
 def test_a_device_that_was_not_read_is_not_sound(tmp_path: Path, events: list[object], count: int) -> None:
-    diagnosis = diagnose(npuscope.read(write_events(tmp_path / "t.json", events)))
+    diagnosis = symptoms_of(npuscope.read(write_events(tmp_path / "t.json", events)))
     told = [finding.count for finding in diagnosis.findings if finding.id == "device-unread"]
     assert told == ([count] if count else [])
     assert diagnosis.verdict.startswith("sound") == (not count)

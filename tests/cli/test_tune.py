@@ -6,11 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from command import npuscope
+from patience import becomes
 
 pytest.importorskip("optuna")
 GEMM = "model:basics/gemm"
@@ -98,13 +98,7 @@ def test_killed_and_resumed_it_loses_nothing(tmp_path: Path) -> None:
     # WHEN it is killed as soon as it has kept something
     program = str(Path(sys.executable).with_name("npuscope"))
     running = subprocess.Popen([program, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    patience = time.monotonic() + 300
-    while (
-        time.monotonic() < patience
-        and running.poll() is None
-        and not (results.exists() and results.read_bytes().count(b"\n"))
-    ):
-        time.sleep(0.05)
+    assert becomes(lambda: running.poll() is not None or (results.exists() and b"\n" in results.read_bytes()))
     running.send_signal(signal.SIGKILL)
     running.wait()
     before = results.read_bytes().splitlines()

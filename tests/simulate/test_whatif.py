@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.analysis.each_change import PRODUCERS
-from npuscope.analysis.gains import Gain, Gains
+from npuscope.analysis.gains import Gains, OneChange
 from npuscope.check.checked import CheckOptions, check
 from npuscope.check.findings import Finding, Waste
 from npuscope.device.chip import load
@@ -73,7 +73,7 @@ def simulated(script: str, file: Path) -> Simulated:
     return simulate(Program(recording, load("ascend910b1")))
 
 
-def found(gains: Gains) -> dict[str, Gain]:
+def found(gains: Gains) -> dict[str, OneChange]:
     return {gain.what: gain for gain in gains.gains}
 
 

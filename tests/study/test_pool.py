@@ -6,39 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pool_jobs as jobs
 import pytest
+from patience import MOST, becomes, is_alive
 
 from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.pool import Pool
 
 MIB = 1024**2
-SOON = 60  # seconds that nothing here takes; only a test that fails waits as long
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
     with Pool(workers=2, modules=()) as pool:
         yield pool
-
-
-def is_alive(process: int) -> bool:
-    """A process that has ended and waits to be collected is not."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def becomes(true: Callable[[], bool]) -> bool:
-    until = time.monotonic() + SOON
-    while not true() and time.monotonic() < until:
-        time.sleep(0.01)
-    return true()
 
 
 def test_answers_come_from_the_folder_and_environment_of_who_asks(
@@ -68,7 +52,7 @@ def test_a_job_that_goes_wrong_costs_its_own_answer_and_nothing_else(forks: bool
     with Pool(workers=2, modules=(), forks=forks) as pool:
         good = [pool.ask(jobs.double, n) for n in range(3)]
         wrong = [
-            pool.ask(work, given, Limits(2.0 if work is jobs.loop else SOON, 200 * MIB)) for work, given, *_ in WRONG
+            pool.ask(work, given, Limits(2.0 if work is jobs.loop else MOST, 200 * MIB)) for work, given, *_ in WRONG
         ]
         good += [pool.ask(jobs.double, n) for n in range(3, 6)]
         assert [one.result() for one in good] == [0, 2, 4, 6, 8, 10]
@@ -168,5 +152,5 @@ def test_the_warm_process_has_one_thread_and_its_children_use_all_of_polars() ->
     with Pool(workers=2) as pool:
         forked = pool.ask(jobs.is_loaded, "npuscope.simulate.run").result()
         assert forked is True, "the server found threads and started a new interpreter"
-        found = [pool.ask(jobs.by_group, n, Limits(SOON)) for n in range(1, 101)]
+        found = [pool.ask(jobs.by_group, n, Limits(MOST)) for n in range(1, 101)]
         assert {handle.result() for handle in found} == {sum(range(5000))}

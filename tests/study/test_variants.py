@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from command import npuscope
+from patience import becomes, is_alive
 
 from npuscope.study.variant import Variant
 from npuscope.study.variants import outcome, outcomes
@@ -47,23 +47,8 @@ with open(f"{__file__}.recorded", "a") as file:
 GRID = ("--set", "ROWS=8,16,32,64", "--set", "TURNS=1,2,3", "--jobs", "2", "--no-why", "--json")
 
 
-def waited(until: float, happened: object) -> None:
-    assert callable(happened)
-    end = time.monotonic() + until
-    while not happened():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.02)
-
-
 def children(process: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for processes in /proc")
@@ -75,13 +60,13 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "npuscope", "sweep", str(file), *GRID, "--results", str(results)]
     sweep = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        waited(600, lambda: results.exists() and results.read_bytes().count(b"\n") >= 4)
+        assert becomes(lambda: results.exists() and results.read_bytes().count(b"\n") >= 4)
         workers = children(sweep.pid)
     finally:
         os.kill(sweep.pid, signal.SIGKILL)
         sweep.wait()
     # THEN its workers are gone too
-    waited(600, lambda: not any(map(alive, workers)))
+    assert becomes(lambda: not any(map(is_alive, workers)))
     kept = results.read_bytes()
     finished = [json.loads(line)["variant"] for line in kept.splitlines(keepends=True) if line.endswith(b"\n")]
     assert 4 <= len(finished) < 12

@@ -11,7 +11,7 @@ import numpy as np
 from npuscope import progress
 from npuscope.analysis.changes import Change, WhatIf, changed_jobs, models_of, whatif
 from npuscope.analysis.forms import percent, sentence_start
-from npuscope.analysis.gains import Gain, Gains, ranked
+from npuscope.analysis.gains import Gains, OneChange, ranked
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.replay import Jobs
 from npuscope.analysis.served import wall_of
@@ -44,14 +44,16 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
     for done, name in enumerate(names[:MOST_KERNELS]):
         progress.report("replaying kernels", done, min(len(names), MOST_KERNELS))
         half, nothing = (changed(Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0))
-        gains.append(Gain("kernel", name, "its slices take no time; tasks are still handed out", half, nothing))
+        gains.append(OneChange("kernel", name, "its slices take no time; tasks are still handed out", half, nothing))
     half, nothing = (changed(Change(dispatch_cost=factor)) for factor in (0.5, 0.0))
-    gains.append(Gain("scheduler", WAITS, "delays before starts and after ends", half, nothing))
+    gains.append(OneChange("scheduler", WAITS, "delays before starts and after ends", half, nothing))
     for what, how, jobs in _waits(work, ready, model):
-        gains.append(Gain("scheduler", what, how, wall(jobs[0]), wall(jobs[1])))
+        gains.append(OneChange("scheduler", what, how, wall(jobs[0]), wall(jobs[1])))
     if unchanged.has_edges:
         none = replace(model, src=model.src[:0], dst=model.dst[:0])
-        gains.append(Gain("dependency", PRODUCERS, "a bound: tasks start in order on free cores", None, wall(none)))
+        gains.append(
+            OneChange("dependency", PRODUCERS, "a bound: tasks start in order on free cores", None, wall(none))
+        )
     order = (
         "Tasks keep their cores."
         if unchanged.has_edges

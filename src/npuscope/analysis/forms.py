@@ -33,6 +33,11 @@ def sentence_start(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """A number with its noun: `1 task`, `2 tasks`, `1,024 passes`."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 def moment(ns: int) -> str:
     """A place on a timeline, to be found again: microseconds with all digits."""
     return f"{ns / 1000:,.3f} µs"

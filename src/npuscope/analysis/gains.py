@@ -40,7 +40,7 @@ GAINS = Columns(
 
 
 @dataclass(frozen=True)
-class Gain:
+class OneChange:
     """Wall times in nanoseconds with one change. `half_ns` is None where half of it means nothing."""
 
     kind: Kind
@@ -55,7 +55,7 @@ class Gains(Tabular):
     """Each change alone, the one that buys most first: gains do not add up."""
 
     wall_ns: int  # without a change
-    gains: tuple[Gain, ...]
+    gains: tuple[OneChange, ...]
     not_expressed: tuple[tuple[str, str], ...] = ()  # what, and why it cannot be tried
     notes: tuple[str, ...] = ()
 
@@ -68,7 +68,7 @@ class Gains(Tabular):
             "gains": Table(GAINS, frame.with_columns((self.wall_ns - pl.col("nothing_ns")).alias("gain_ns"), gains))
         }
 
-    def share(self, gain: Gain) -> float:
+    def share(self, gain: OneChange) -> float:
         """What of the wall time it takes away."""
         return 1 - gain.nothing_ns / self.wall_ns if self.wall_ns else 0.0
 
@@ -86,6 +86,6 @@ class Gains(Tabular):
         return {"wall_ns": self.wall_ns, **rows, "not_expressed": cannot, "notes": list(self.notes)}
 
 
-def ranked(gains: Iterable[Gain]) -> tuple[Gain, ...]:
+def ranked(gains: Iterable[OneChange]) -> tuple[OneChange, ...]:
     """The one that buys most first."""
     return tuple(sorted(gains, key=lambda gain: (gain.nothing_ns, gain.kind, gain.what)))

@@ -120,53 +120,80 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
     )
 
 
-def replay(jobs: Jobs) -> int:
-    """The wall time of the jobs, in nanoseconds."""
-    tasks = jobs.numbers
-    waits = np.bincount(jobs.dst, minlength=tasks).tolist()
-    consumers = grouped(jobs.src, jobs.dst, tasks)
-    blocks = grouped(jobs.task, np.arange(len(jobs.task)), tasks)
-    left = [len(rows) for rows in blocks]
-    task, pool, dur, delay = (column.tolist() for column in (jobs.task, jobs.pool, jobs.dur, jobs.delay))
-    late, floor, order = (column.tolist() for column in (jobs.late, jobs.not_before, jobs.order))
-    cores = {number: [0] * count for number, count in jobs.cores.items()}
-    ready, seen = [0] * tasks, [0] * tasks
-    queue: list[tuple[int, int]] = []  # jobs that may start, by measured order
-    finished = [number for number in range(tasks) if waits[number] == 0 and left[number] == 0]
-    for number in range(tasks):
-        if waits[number] == 0:
-            queue += [(order[job], job) for job in blocks[number]]
-    heapq.heapify(queue)
-    wall = done = 0
-    while queue or finished:
+class Waiting:
+    """Tasks that wait for one another, as a replay goes on: which jobs may start at first, and after each end."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._tasks = tasks = jobs.numbers
+        self._task: list[int] = jobs.task.tolist()
+        self._waits = np.bincount(jobs.dst, minlength=tasks).tolist()
+        self._consumers = _grouped(jobs.src, jobs.dst, tasks)
+        self._blocks = _grouped(jobs.task, np.arange(len(jobs.task)), tasks)
+        self._left = [len(rows) for rows in self._blocks]
+        self._ready, self._seen = [0] * tasks, [0] * tasks
+        self._done = 0
+
+    def at_first(self) -> list[int]:
+        """The jobs that wait for nothing."""
+        free = [number for number in range(self._tasks) if self._waits[number] == 0]
+        barriers = [number for number in free if self._left[number] == 0]
+        return [job for number in free for job in self._blocks[number]] + self._passed_on(barriers)
+
+    def ready(self, job: int) -> int:
+        """When all that a job waited for was seen to finish."""
+        return self._ready[self._task[job]]
+
+    def ended(self, job: int, seen: int) -> list[int]:
+        """The jobs that may start now that the end of this one is seen."""
+        number = self._task[job]
+        self._seen[number] = max(self._seen[number], seen)
+        self._left[number] -= 1
+        return [] if self._left[number] else self._passed_on([number])
+
+    def _passed_on(self, finished: list[int]) -> list[int]:
+        freed: list[int] = []
         while finished:
             number = finished.pop()
-            done += 1
-            for consumer in consumers[number]:
-                ready[consumer] = max(ready[consumer], seen[number])
-                waits[consumer] -= 1
-                if waits[consumer] == 0:
-                    seen[consumer] = ready[consumer]
-                    for job in blocks[consumer]:
-                        heapq.heappush(queue, (order[job], job))
-                    if left[consumer] == 0:  # a barrier passes on at once what it waited for
+            self._done += 1
+            for consumer in self._consumers[number]:
+                self._ready[consumer] = max(self._ready[consumer], self._seen[number])
+                self._waits[consumer] -= 1
+                if self._waits[consumer] == 0:
+                    self._seen[consumer] = self._ready[consumer]
+                    freed += self._blocks[consumer]
+                    if self._left[consumer] == 0:  # a barrier passes on at once what it waited for
                         finished.append(consumer)
-        if queue:
-            job = heapq.heappop(queue)[1]
-            number, free = task[job], cores[pool[job]]
-            end = max(ready[number], free[0], floor[job]) + delay[job] + dur[job]
-            heapq.heapreplace(free, max(end, free[0]))
-            seen[number] = max(seen[number], end + late[job])
-            wall = max(wall, end)
-            left[number] -= 1
-            if left[number] == 0:
-                finished.append(number)
-    if done < tasks:
-        raise Cycle("the task graph has a cycle: a task would wait for itself")
+        return freed
+
+    def refuse_rest(self) -> None:
+        """An error where tasks are left that nothing lets start."""
+        if self._done < self._tasks:
+            raise Cycle("the task graph has a cycle: a task would wait for itself")
+
+
+def replay(jobs: Jobs) -> int:
+    """The wall time of the jobs, in nanoseconds."""
+    pool, dur, delay, late, floor, order = (
+        column.tolist() for column in (jobs.pool, jobs.dur, jobs.delay, jobs.late, jobs.not_before, jobs.order)
+    )
+    cores = {number: [0] * count for number, count in jobs.cores.items()}
+    waiting = Waiting(jobs)
+    queue = [(order[job], job) for job in waiting.at_first()]  # jobs that may start, by measured order
+    heapq.heapify(queue)
+    wall = 0
+    while queue:
+        job = heapq.heappop(queue)[1]
+        free = cores[pool[job]]
+        end = max(waiting.ready(job), free[0], floor[job]) + delay[job] + dur[job]
+        heapq.heapreplace(free, max(end, free[0]))
+        wall = max(wall, end)
+        for freed in waiting.ended(job, end + late[job]):
+            heapq.heappush(queue, (order[freed], freed))
+    waiting.refuse_rest()
     return wall
 
 
-def grouped(keys: Ints, values: Ints, groups: int) -> list[list[int]]:
+def _grouped(keys: Ints, values: Ints, groups: int) -> list[list[int]]:
     lists: list[list[int]] = [[] for _ in range(groups)]
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         lists[key].append(value)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from npuscope.analysis.readiness import Readiness
-from npuscope.analysis.replay import Cycle, Jobs, grouped, jobs_with_edges, replay
+from npuscope.analysis.replay import Jobs, Waiting, jobs_with_edges, replay
 from npuscope.analysis.work import NEVER, Work
 
 
@@ -58,48 +58,31 @@ def served_jobs(work: Work, ready: Readiness) -> tuple[Jobs, dict[str, list[int]
 def _replay_served(jobs: Jobs) -> int:
     assert jobs.hand_out is not None
     assert jobs.behind is not None
-    tasks = jobs.numbers
-    waits = np.bincount(jobs.dst, minlength=tasks).tolist()
-    consumers, blocks = grouped(jobs.src, jobs.dst, tasks), grouped(jobs.task, np.arange(len(jobs.task)), tasks)
-    left = [len(rows) for rows in blocks]
-    task, pool, dur, delay = (column.tolist() for column in (jobs.task, jobs.pool, jobs.dur, jobs.delay))
-    late, floor, order = (column.tolist() for column in (jobs.late, jobs.not_before, jobs.order))
-    hand_out, behind = jobs.hand_out.tolist(), jobs.behind.tolist()
+    pool, dur, delay, late, floor, order, hand_out, behind = (
+        column.tolist()
+        for column in (
+            jobs.pool, jobs.dur, jobs.delay, jobs.late, jobs.not_before, jobs.order, jobs.hand_out, jobs.behind
+        )
+    )  # fmt: skip
     cores = {number: [(0, 0)] * count for number, count in jobs.cores.items()}
-    ready, seen = [0] * tasks, [0] * tasks
-    coming: list[tuple[int, int, int]] = []  # when, place in the measured order, job
+    waiting = Waiting(jobs)
+    coming = [(floor[job], order[job], job) for job in waiting.at_first()]  # when, place in the measured order, job
+    heapq.heapify(coming)
     # of each pool, and of those that need no free core there: place in line, place in the capture, job
     lines: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    finished = [number for number in range(tasks) if waits[number] == 0 and left[number] == 0]
-    for number in range(tasks):
-        if waits[number] == 0:
-            coming += [(floor[job], order[job], job) for job in blocks[number]]
-    heapq.heapify(coming)
-    wall = turn = done = 0
+    wall = turn = 0
 
     def opens(line: tuple[int, int]) -> int:
         return 0 if line[1] else cores[line[0]][0][0]
 
     while True:
-        while finished:
-            number = finished.pop()
-            done += 1
-            for consumer in consumers[number]:
-                ready[consumer] = max(ready[consumer], seen[number])
-                waits[consumer] -= 1
-                if waits[consumer] == 0:
-                    seen[consumer] = ready[consumer]
-                    for job in blocks[consumer]:
-                        heapq.heappush(coming, (max(ready[consumer], floor[job]), order[job], job))
-                    if left[consumer] == 0:  # a barrier passes on at once what it waited for
-                        finished.append(consumer)
         while coming and coming[0][0] <= turn:
             when, place, job = heapq.heappop(coming)
             in_line = (when if jobs.first_come else place, place, job)
             heapq.heappush(lines.setdefault((pool[job], behind[job]), []), in_line)
-        open_now = [line for line, waiting in lines.items() if waiting and opens(line) <= turn]
+        open_now = [line for line, those in lines.items() if those and opens(line) <= turn]
         if not open_now:
-            later = [opens(line) for line, waiting in lines.items() if waiting]
+            later = [opens(line) for line, those in lines.items() if those]
             later += [coming[0][0]] if coming else []
             if not later:
                 break
@@ -107,14 +90,11 @@ def _replay_served(jobs: Jobs) -> int:
             continue
         job = heapq.heappop(lines[min(open_now, key=lambda line: lines[line][0][1])])[2]
         turn += hand_out[job]
-        number, free = task[job], cores[pool[job]]
+        free = cores[pool[job]]
         end = max(turn, free[0][1]) + delay[job] + dur[job]
         heapq.heapreplace(free, (end + late[job], end))
-        seen[number] = max(seen[number], end + late[job])
         wall = max(wall, end)
-        left[number] -= 1
-        if left[number] == 0:
-            finished.append(number)
-    if done < tasks:
-        raise Cycle("the task graph has a cycle: a task would wait for itself")
+        for freed in waiting.ended(job, end + late[job]):
+            heapq.heappush(coming, (max(waiting.ready(freed), floor[freed]), order[freed], freed))
+    waiting.refuse_rest()
     return wall

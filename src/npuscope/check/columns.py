@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, percent
+from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, many, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory.usage import Usage
@@ -32,8 +32,8 @@ def cost_text(cost: Waste) -> str:
     """A cost in the units it has."""
     parts = [f"{amount(cost.bytes)}B of GM traffic"] if cost.bytes else []
     parts += [f"{amount(cost.flops)}FLOP"] if cost.flops else []
-    parts += [f"{cost.tasks:,} task{'' if cost.tasks == 1 else 's'}"] if cost.tasks else []
-    parts += [f"{cost.waits:,} task{'' if cost.waits == 1 else 's'} waiting"] if cost.waits else []
+    parts += [many(cost.tasks, "task")] if cost.tasks else []
+    parts += [f"{many(cost.waits, 'task')} waiting"] if cost.waits else []
     return ", ".join(parts)
 
 

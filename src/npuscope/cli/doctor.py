@@ -14,14 +14,14 @@ from npuscope.cli.progress_bar import progress_bar
 
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
-    from npuscope.analysis.doctor import diagnose
+    from npuscope.analysis.doctor import symptoms_of
     from npuscope.report.info import doctor
     from npuscope.trace import read
 
     with progress_bar():
         trace = read(path)
-        diagnosis = diagnose(trace)
+        symptoms = symptoms_of(trace)
     if json:
-        print_json({"format": trace.meta.format, "slices": trace.slices.height, **diagnosis.as_dict()})
+        print_json({"format": trace.meta.format, "slices": trace.slices.height, **symptoms.as_dict()})
     else:
-        print_report(doctor(path, trace.meta.format, trace.slices.height, diagnosis))
+        print_report(doctor(path, trace.meta.format, trace.slices.height, symptoms))

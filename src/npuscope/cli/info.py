@@ -26,7 +26,7 @@ def command(
     json: JsonFlag = False,
     out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
 ) -> None:
-    from npuscope.analysis.doctor import diagnose
+    from npuscope.analysis.doctor import symptoms_of
     from npuscope.analysis.forms import printable
     from npuscope.analysis.summary import summarise
     from npuscope.report.info import info
@@ -40,10 +40,10 @@ def command(
         if out is not None:
             check_outputs(sources(trace, path), out)
             trace.write(out, target)
-        summary, diagnosis = summarise(trace), diagnose(trace)
+        summary, symptoms = summarise(trace), symptoms_of(trace)
     if json:
-        print_json({**summary.as_dict(), "doctor": diagnosis.verdict})
+        print_json({**summary.as_dict(), "doctor": symptoms.verdict})
         return
-    print_report(info(path, summary, diagnosis))
+    print_report(info(path, summary, symptoms))
     if out is not None:
         print(f"wrote {printable(out)} ({target})")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from npuscope.ops.spec import OpSpec
+from npuscope.tile.language.nodes import called
 from npuscope.tile.record.model import Site
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -141,13 +142,6 @@ def _read(file: str, _age: int) -> SourceFile | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
         return None
     return source if text else None
-
-
-def called(node: ast.AST) -> str:
-    """The last name of a call: `pl.tile.add(…)` is add; "" of what is no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def statement_at(site: Site) -> ast.stmt | None:

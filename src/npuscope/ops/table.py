@@ -68,11 +68,6 @@ def found(text: str) -> OpSpec:
     return spec
 
 
-def with_role(*roles: Role) -> frozenset[str]:
-    """The names of the ops that have one of the roles."""
-    return frozenset(name for name, spec in BY_NAME.items() if spec.is_a(*roles))
-
-
 def spelled(*roles: Role) -> frozenset[str]:
     """What programs call the ops that have one of the roles, without their namespace."""
     return frozenset(text.rpartition(".")[2] for text, spec in BY_SPELLING.items() if spec.is_a(*roles))

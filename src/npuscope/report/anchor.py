@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from npuscope.analysis.forms import many
 from npuscope.analysis.table import Table, all_rows
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows
 from npuscope.simulate.anchor.anchor import CHANGED, Anchor
 from npuscope.simulate.anchor.prediction import Prediction, cost_table, kernel_table, wall_table

@@ -8,9 +8,8 @@ from statistics import median
 
 import polars as pl
 
-from npuscope.analysis.forms import CHANGE, MEAN_TIME, RATIO, SHARE, TEXT
+from npuscope.analysis.forms import CHANGE, MEAN_TIME, RATIO, SHARE, TEXT, many
 from npuscope.analysis.table import Column, Columns, Table
-from npuscope.report.counted import many
 from npuscope.report.device import EXACT
 from npuscope.report.document import Heading, Notes, Part, Rows
 from npuscope.simulate.anchor.calibrate import Calibrated, Error, Knob

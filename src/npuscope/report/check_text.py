@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from npuscope.analysis.forms import duration, printable, sentence_start
+from npuscope.analysis.forms import duration, many, printable, sentence_start
 from npuscope.analysis.table import aligned
 from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
@@ -16,7 +16,6 @@ from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
 from npuscope.paint import Paint, plain
-from npuscope.report.counted import many
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope

@@ -8,11 +8,10 @@ from textwrap import wrap
 
 import polars as pl
 
-from npuscope.analysis.forms import NUMBER, RATIO, TEXT
+from npuscope.analysis.forms import NUMBER, RATIO, TEXT, many
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.device.chip import Device
 from npuscope.device.listing import Difference, Row
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, Part, Rows, Say
 
 WIDTH = 100  # characters of a line

@@ -9,11 +9,10 @@ import polars as pl
 
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import duration, percent
+from npuscope.analysis.forms import duration, many, percent
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
 from npuscope.report.causes import causes
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.statistics.gate import Gate
 

@@ -9,9 +9,8 @@ import polars as pl
 
 from npuscope.analysis.changes import WhatIf
 from npuscope.analysis.diagnosis import Diagnosis
-from npuscope.analysis.forms import percent, sentence_start
+from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.analysis.gains import Gains
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told, versus_told
 from npuscope.simulate.uncertainty import Against, time_estimate

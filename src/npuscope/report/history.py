@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import duration, percent
+from npuscope.analysis.forms import duration, many, percent
 from npuscope.analysis.table import Table
 from npuscope.report.charts.spec import Spec, axis
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
@@ -40,7 +40,7 @@ def headline(found: History) -> str:
     """The one sentence to read."""
     changes = found.changes()
     if changes.is_empty():
-        return f"Nothing changed over {_counted(len(found.commits), 'commit')}{_ruled_out(found)}."
+        return f"Nothing changed over {many(len(found.commits), 'commit')}{_ruled_out(found)}."
     wall = [one for one in found.series if one.name == WALL and one.changes]
     if wall:
         first, last = wall[0].stretches[0], wall[0].stretches[-1]
@@ -64,7 +64,7 @@ def _ruled_out(found: History) -> str:
 
 def _basis(found: History) -> list[str]:
     runs = sum(len(one.runs) for one in found.commits) or sum(len(one.times) for one in found.series)
-    told = [f"{_counted(len(found.commits), 'commit')}, {_counted(runs, 'run')}, {len(found.series)} times followed"]
+    told = [f"{many(len(found.commits), 'commit')}, {many(runs, 'run')}, {len(found.series)} times followed"]
     if found.exact:
         told.append(f"all simulated, so without noise: every change above {percent(found.threshold)} is listed")
     else:
@@ -73,7 +73,7 @@ def _basis(found: History) -> list[str]:
             "a change needs two runs on either side to be seen"
         )
     if found.small:
-        told.append(f"{_counted(found.small, 'kernel')} below 0.1 % of the time not followed")
+        told.append(f"{many(found.small, 'kernel')} below 0.1 % of the time not followed")
     return told
 
 
@@ -106,7 +106,3 @@ def _line(one: Series, found: History) -> dict[str, object]:
             "high": stretch.high_ns / first if known else None, "name": commit.revision, "told": told,
         })  # fmt: skip
     return {"name": one.name, "points": points, "joined": True}
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.doctor import Diagnosis
+from npuscope.analysis.doctor import Symptoms
 from npuscope.analysis.forms import duration, sentence_start
 from npuscope.analysis.summary import Summary
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
@@ -19,7 +19,7 @@ ACCOUNT = (
 MOST_COUNTERS = 10
 
 
-def info(path: str, summary: Summary, diagnosis: Diagnosis) -> Iterator[Part]:
+def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope info` prints of the capture at `path`."""
     lanes = ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items())
     tasks = f"{summary.slices:,} from {summary.records:,} records, {summary.tasks:,} of them device tasks"
@@ -48,17 +48,17 @@ def info(path: str, summary: Summary, diagnosis: Diagnosis) -> Iterator[Part]:
         for reason, count in getattr(summary, name).items()
     ]
     yield Notes(account)
-    yield Say(f"doctor: {diagnosis.verdict}")
-    for found in diagnosis.findings:
+    yield Say(f"doctor: {symptoms.verdict}")
+    for found in symptoms.findings:
         if found.id == "instrumented":
             yield Say(f"recording: {found.effect}")
 
 
-def doctor(path: str, format: str, slices: int, diagnosis: Diagnosis) -> Iterator[Part]:
+def doctor(path: str, format: str, slices: int, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope doctor` prints of the capture at `path`."""
-    yield Say(sentence_start(diagnosis.verdict), strong=True)
+    yield Say(sentence_start(symptoms.verdict), strong=True)
     yield Say(f"{path}: {format}, {slices:,} slices")
-    for finding in diagnosis.findings:
+    for finding in symptoms.findings:
         yield Heading(f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]")
         yield Notes([*([f"e.g. {finding.example}"] if finding.example else []), finding.effect])
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.diagnosis import Diagnosis
-from npuscope.analysis.forms import duration, levels
+from npuscope.analysis.forms import duration, levels, many
 from npuscope.analysis.table import aligned, all_rows
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.simulate.inside import Inside
 

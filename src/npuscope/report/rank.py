@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import duration, percent, short
+from npuscope.analysis.forms import duration, many, percent, short
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
-from npuscope.report.counted import many
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import compare
 from npuscope.simulate.estimate_forms import chance_told, estimate_told

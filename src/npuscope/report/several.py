@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import duration, percent, significant
+from npuscope.analysis.forms import duration, many, percent, significant
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.statistics.ratio import ENOUGH, Ratio
 from npuscope.statistics.several import SeveralRuns
@@ -23,7 +23,7 @@ def several(
     table = found.tables()["changed"]
     if table.frame.height:
         yield Heading("Kernels that changed", where=In.POSTED)
-        yield Heading(f"{_counted(table.frame.height, 'kernel')} changed (core time, medians):", where=In.TEXT)
+        yield Heading(f"{many(table.frame.height, 'kernel')} changed (core time, medians):", where=In.TEXT)
         yield Rows(table, KERNELS, wide=wide)
     yield Notes(_kernels_told(found))
     if middle is not None:
@@ -72,7 +72,7 @@ def _samples(found: SeveralRuns) -> str:
 def _basis(names: tuple[str, str], found: SeveralRuns) -> list[str]:
     """What was compared, and what would decide it."""
     of = _samples(found)
-    counts = [_counted(len(side), of.removesuffix("s")) for side in (found.a, found.b)]
+    counts = [many(len(side), of.removesuffix("s")) for side in (found.a, found.b)]
     told = [f"A = {names[0]} ({counts[0]}), B = {names[1]} ({counts[1]})"]
     total = found.total
     if not total.has_interval:
@@ -98,13 +98,9 @@ def _kernels_told(found: SeveralRuns) -> list[str]:
     told = []
     if found.tested and found.total.has_interval:
         told.append(
-            f"{_counted(same, 'other kernel')} of {found.tested} compared: no change that noise would not explain. "
+            f"{many(same, 'other kernel')} of {found.tested} compared: no change that noise would not explain. "
             f"The list is corrected for looking at {found.tested} (Holm): 95 times in 100 nothing in it is noise"
         )
     if found.small:
-        told.append(f"{_counted(found.small, 'kernel')} below 0.1% of the time not compared")
+        told.append(f"{many(found.small, 'kernel')} below 0.1% of the time not compared")
     return told
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -9,6 +9,7 @@ from functools import cached_property
 from npuscope.analysis.busy_idle import busy_of
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.forms import many
 from npuscope.analysis.table import Table
 from npuscope.analysis.work import Work
 from npuscope.check.findings import Finding
@@ -17,7 +18,6 @@ from npuscope.report import noticed
 from npuscope.report.anchor import Anchored
 from npuscope.report.causes import WORTH_A_LINE, causes
 from npuscope.report.check_text import finding_lines
-from npuscope.report.counted import many
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.report.explain import BLOCKERS, KERNELS, headline
 from npuscope.simulate.bound import Bound

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import duration, percent
-from npuscope.report.counted import many
+from npuscope.analysis.forms import duration, many, percent
 from npuscope.report.document import Heading, Notes, Part, Rows
 from npuscope.report.rank import rank
 from npuscope.report.rank import why as why_it_wins

@@ -12,7 +12,7 @@ from npuscope import progress
 from npuscope.analysis.changes import WhatIf
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.each_change import PRODUCERS
-from npuscope.analysis.gains import GAINS, Gain, Gains, ranked
+from npuscope.analysis.gains import GAINS, Gains, OneChange, ranked
 from npuscope.analysis.table import Column, Table
 from npuscope.check.checked import CheckOptions, check
 from npuscope.simulate.change_job import scaled
@@ -69,7 +69,7 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     prepared = base.prepared
     job, machine = prepared.job, prepared.machine
     owner = Owners(prepared)
-    gains: list[Gain] = []
+    gains: list[OneChange] = []
     cannot: list[tuple[str, str]] = []
 
     def wall(changed: Job | None = None, other: Machine | None = None) -> int:
@@ -78,15 +78,15 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     for done, (kernel, classes) in enumerate(owner.classes.items()):
         progress.report("simulating kernels", done, len(owner.classes))
         half, nothing = (wall(scaled(job, classes, share, share)) for share in (0.5, 0.0))
-        gains.append(Gain("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
+        gains.append(OneChange("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
     for what, names in {**COSTS, THREADS: SCHEDULER}.items():
         half, nothing = (wall(other=cheaper(machine, names, share)) for share in (0.5, TINY))
-        gains.append(Gain("scheduler", what, HOW[what], half, nothing))
+        gains.append(OneChange("scheduler", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
-    gains.append(Gain("scheduler", "submit", "the orchestrator's time per task", half, nothing))
+    gains.append(OneChange("scheduler", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
     gains.append(
-        Gain(
+        OneChange(
             "scheduler",
             "all of the scheduler",
             "submitting, handing out, starting and noticing the end of tasks",
@@ -95,12 +95,12 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
         )
     )
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
-    gains.append(Gain("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
+    gains.append(OneChange("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
-    gains.append(Gain("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
+    gains.append(OneChange("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
     for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))
         else:
-            gains.append(Gain("finding", price.name, price.how, price.half_ns, price.wall_ns))
+            gains.append(OneChange("finding", price.name, price.how, price.half_ns, price.wall_ns))
     return Gains(base.wall_ns, ranked(gains), tuple(cannot))

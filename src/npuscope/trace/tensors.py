@@ -36,15 +36,6 @@ def with_tensors(trace: Trace) -> pl.DataFrame:
     return slices.with_columns(columns)
 
 
-def unequal_slots(slices: pl.DataFrame) -> pl.Series:
-    """True for rows of `with_tensors` whose shapes, dtypes and formats do not have the same number of slots."""
-    sides = []
-    for side in ("input", "output"):
-        shapes, dtypes, formats = (pl.col(f"{side}_{what}").list.len() for what in ("shapes", "dtypes", "formats"))
-        sides.append((shapes != dtypes) | (dtypes != formats))
-    return slices.select(pl.any_horizontal(sides).fill_null(False).alias("unequal"))["unequal"]
-
-
 def source_column(slices: pl.DataFrame, ours: str) -> str | None:
     """The source's name of one of our columns, such as input_shapes; None where the capture does not have it."""
     return next((name for name in {**SHAPES, **WORDS}[ours] if name in slices.columns), None)

@@ -136,9 +136,3 @@ def test_gather_by_index(rows: int, columns: int, picks: int, seed: int) -> None
         sorting.gather_flat(x, index + columns * np.arange(rows, dtype=np.int32)[:, None]), by_row
     )
     assert sorting.gather(x, index[:1]).shape == (1, picks)
-
-
-def test_scatter_by_flat_index() -> None:
-    target, x = np.zeros((2, 3), np.float32), np.array([[1.0, 2.0]], np.float32)
-    assert sorting.scatter_flat(target, x, np.array([[4, 0]], np.int32)).tolist() == [[2, 0, 0], [0, 1, 0]]
-    assert not target.any()

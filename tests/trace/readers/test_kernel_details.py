@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.doctor import symptoms_of
 from npuscope.trace.csv_table import unguarded
 from npuscope.trace.interval_sets import one_group
 from npuscope.trace.interval_sets import union as union_of
@@ -259,6 +259,6 @@ def test_msprofs_task_times_have_the_queues_orders_too(tmp_path: Path) -> None:
         ]
         assert trace.lanes["name"].to_list() == ["stream 3", "stream 4"]
         assert trace.meta.unknown == {}
-        assert diagnose(trace).findings == ()
+        assert symptoms_of(trace).findings == ()
     trace.write(tmp_path / "back.csv")
     assert (tmp_path / "back.csv").read_text() == text

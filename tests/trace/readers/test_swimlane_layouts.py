@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope import Trace
-from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.doctor import symptoms_of
 
 
 def read(folder: Path, layout: swimlanes.Layout) -> Trace:
@@ -25,7 +25,7 @@ def read(folder: Path, layout: swimlanes.Layout) -> Trace:
 
 
 def findings(trace: Trace) -> dict[str, int]:
-    return {f.what: f.count for f in diagnose(trace).findings if f.severity == "warning" or f.id == "unknown"}
+    return {f.what: f.count for f in symptoms_of(trace).findings if f.severity == "warning" or f.id == "unknown"}
 
 
 @pytest.mark.parametrize("case", ["qwen3_layer_L2", "qwen3_layer_L3"])

@@ -10,11 +10,11 @@ from builders import KERNEL_HEADER, count, kernel_row, named, point, write_bundl
 
 import npuscope
 from npuscope import Trace
-from npuscope.analysis.doctor import diagnose
+from npuscope.analysis.doctor import symptoms_of
 
 
 def told(trace: Trace) -> dict[str, str]:
-    return {f.what.removeprefix("unknown "): f.severity for f in diagnose(trace).findings if f.id == "unknown"}
+    return {f.what.removeprefix("unknown "): f.severity for f in symptoms_of(trace).findings if f.id == "unknown"}
 
 
 def test_columns_of_a_kernel_table(tmp_path: Path) -> None:

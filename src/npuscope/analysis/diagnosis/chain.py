@@ -22,9 +22,9 @@ from npuscope.analysis.diagnosis.device import (
     counters_of,
     counters_told,
 )
-from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, spans, times_of, top_kernel
+from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, spans, top_kernel
 from npuscope.analysis.diagnosis.shape import Cause, Gain
-from npuscope.analysis.forms import duration, percent, significant
+from npuscope.analysis.forms import duration, many, percent, significant
 from npuscope.analysis.replay import Cycle
 from npuscope.analysis.served import wall_of
 from npuscope.analysis.waits import SCHEDULING
@@ -103,7 +103,7 @@ def _scheduler(known: Known, waits: pl.DataFrame) -> Iterator[Cause]:
     evidence = [f"{duration(each)} {WAITS[reason]}" for reason, each in reasons]
     s = known.scheduling
     if s.in_flight is not None and s.tasks:
-        told = f"{significant(s.in_flight)} tasks in flight on {times_of(s.cores, 'core')}"
+        told = f"{significant(s.in_flight)} tasks in flight on {many(s.cores, 'core')}"
         evidence.append(f"{told}, one task every {duration(s.ns_per_task)}")
     if s.overhead is not None:
         evidence.append(f"{percent(s.overhead)} of the time from handing a task out to seeing it done is not its run")
@@ -169,7 +169,7 @@ def _dependency(known: Known, run: pl.DataFrame, tail: int) -> Iterator[Cause]:
     least = float(known.work.busy.lengths(len(lanes))[lanes].mean())
     yield Cause(
         "dependency",
-        f"Tasks wait for one another: a chain of {times_of(tasks, 'task')} takes {known.told(ns)} while other cores "
+        f"Tasks wait for one another: a chain of {many(tasks, 'task')} takes {known.told(ns)} while other cores "
         f"are free; {name} is {duration(longest)} of it.",
         known.share(ns),
         (f"if nothing waited for anything, the {CALLED[unit]} would need {duration(least)}",),

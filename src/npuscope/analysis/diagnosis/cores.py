@@ -15,9 +15,9 @@ from npuscope.analysis.diagnosis.device import (
     counters_of,
     counters_told,
 )
-from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, quantile, spans_of, times_of
+from npuscope.analysis.diagnosis.known import Known, between, gain_of_gaps, quantile, spans_of
 from npuscope.analysis.diagnosis.shape import Cause
-from npuscope.analysis.forms import duration, percent, short, significant
+from npuscope.analysis.forms import duration, many, percent, short, significant
 from npuscope.analysis.readiness import no_dependencies
 from npuscope.analysis.work import CORES, Work
 from npuscope.trace.interval_sets import Intervals
@@ -78,7 +78,7 @@ def _between(known: Known, unit: str, lanes: Ints, gaps: Intervals) -> Iterator[
     run = known.work.units[known.work.lane] == unit
     task = float(np.median((known.work.end - known.work.start)[run]))
     evidence = [
-        f"{times_of(len(ns), 'gap')} on {times_of(len(lanes), 'core')}; half of them are longer than "
+        f"{many(len(ns), 'gap')} on {many(len(lanes), 'core')}; half of them are longer than "
         f"{duration(quantile(ns, 0.5))}, a tenth shorter than {duration(quantile(ns, 0.1))}",
         f"half of the tasks run longer than {duration(task)}",
         f"{no_dependencies(known.work.trace)}: waiting for a producer is part of this",

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.diagnosis.known import Known, spans, times_of, top_kernel
+from npuscope.analysis.diagnosis.known import Known, spans, top_kernel
 from npuscope.analysis.diagnosis.shape import Cause, Gain
-from npuscope.analysis.forms import duration, percent, short
+from npuscope.analysis.forms import duration, many, percent, short
 from npuscope.analysis.work import Work
 
 MOVES = ("aic_mte2_ratio", "aiv_mte2_ratio")
@@ -117,7 +117,7 @@ def _late_collectives(work: Work) -> tuple[int, str]:
     if late.is_empty() or late.height > max(RARE * table.height, 1):
         return 0, ""
     name, ns, typical = late.select("kind", "ns", "usual").row(0)
-    others = f" ({times_of(late.height - 1, 'other')} as well)" if late.height > 1 else ""
+    others = f" ({many(late.height - 1, 'other')} as well)" if late.height > 1 else ""
     words = f": one `{short(str(name), 40)}` takes {duration(ns)} where {duration(typical)} is usual{others}"
     return round((late["ns"] - late["usual"]).sum()), f"{words}, as if it waited for another rank"
 

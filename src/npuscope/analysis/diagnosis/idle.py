@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.diagnosis.known import SHORT, STALL, Known, gain_of_gaps, quantile, spans, times_of
+from npuscope.analysis.diagnosis.known import SHORT, STALL, Known, gain_of_gaps, quantile, spans
 from npuscope.analysis.diagnosis.shape import Cause
-from npuscope.analysis.forms import duration, percent, short
+from npuscope.analysis.forms import duration, many, percent, short
 from npuscope.analysis.work import NEVER
 
 LOOKED_AT = 20  # of the longest pauses
@@ -43,7 +43,7 @@ def _gaps(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
         "gap",
         f"The device stands still about {usual} between one kernel and the next: {known.told(ns)} in all.",
         known.share(ns),
-        (f"{times_of(found.height, 'gap')} shorter than {duration(SHORT)}",),
+        (f"{many(found.height, 'gap')} shorter than {duration(SHORT)}",),
         gain_of_gaps(found["ns"].to_numpy()),
         spans(found.select("start", "end")),
         "Fewer and longer kernels have fewer gaps: fuse small ones.",
@@ -59,7 +59,7 @@ def _unrecorded(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
         "unrecorded",
         f"Launched kernels wait for {known.told(ns)} although nothing that was recorded runs.",
         known.share(ns),
-        (f"{times_of(found.height, 'wait')}, the longest {duration(end - start)} before `{short(str(kernel), 48)}`",),
+        (f"{many(found.height, 'wait')}, the longest {duration(end - start)} before `{short(str(kernel), 48)}`",),
         gain_of_gaps(found["ns"].to_numpy()),
         spans(found.select("start", "end")),
         "Look for events, copies or AI CPU work that the profiler leaves out; record it at a higher level.",
@@ -84,7 +84,7 @@ def _launches(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
         evidence.append("the capture has no launches; pauses this long are usually the host's")
     yield Cause(
         "launch",
-        f"{told} for {known.told(ns)}, in {times_of(found.height, 'pause')}.",
+        f"{told} for {known.told(ns)}, in {many(found.height, 'pause')}.",
         known.share(ns),
         tuple(evidence + _host_was_in(known, found)),
         gain_of_gaps(found["ns"].to_numpy()),
@@ -107,7 +107,7 @@ def _stalls(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
         evidence.append("the capture has no launches; pauses this long are usually the host's")
     yield Cause(
         "host",
-        f"The device stands still for {known.told(ns)}, in {times_of(found.height, 'long pause')} "
+        f"The device stands still for {known.told(ns)}, in {many(found.height, 'long pause')} "
         f"{'in which the host launches nothing' if sure else 'without any kernel'}.",
         known.share(ns),
         tuple(evidence + blamed),

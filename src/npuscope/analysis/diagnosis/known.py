@@ -110,10 +110,5 @@ def top_kernel(run: pl.DataFrame) -> tuple[str, int]:
     return f"`{short(str(name), 48)}`", int(ns)
 
 
-def times_of(count: int, what: str, many: str = "") -> str:
-    """`1 gap`, `1,200 gaps`."""
-    return f"{count:,} {what if count == 1 else many or what + 's'}"
-
-
 def quantile(values: NDArray[np.int64], share: float) -> float:
     return float(np.quantile(values, share)) if len(values) else 0.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from npuscope.analysis.doctor import gaps, instrumentation, rows, times
-from npuscope.analysis.doctor.symptom import Diagnosis, Symptom
+from npuscope.analysis.doctor.symptom import Symptom, Symptoms
 from npuscope.trace.core import Trace
 
-__all__ = ["CHECKS", "Diagnosis", "Symptom", "diagnose"]
+__all__ = ["CHECKS", "Symptom", "Symptoms", "symptoms_of"]
 
 CHECKS: list[Callable[[Trace], Iterator[Symptom]]] = [
     rows.empty,
@@ -43,7 +43,7 @@ CHECKS: list[Callable[[Trace], Iterator[Symptom]]] = [
 ]
 
 
-def diagnose(trace: Trace) -> Diagnosis:
+def symptoms_of(trace: Trace) -> Symptoms:
     """Every check, on any Trace. A check that needs what the capture lacks stays silent."""
     found = [finding for check in CHECKS for finding in check(trace)]
-    return Diagnosis(tuple(sorted(found, key=lambda f: f.severity != "warning")))
+    return Symptoms(tuple(sorted(found, key=lambda f: f.severity != "warning")))

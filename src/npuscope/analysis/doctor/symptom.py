@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, TEXT, moment
+from npuscope.analysis.forms import COUNT, TEXT, many, moment
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.trace.core import Trace
 
@@ -40,7 +40,7 @@ class Symptom:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Symptoms:
     """All findings of a capture, warnings first."""
 
     findings: tuple[Symptom, ...]
@@ -53,10 +53,10 @@ class Diagnosis:
             return "sound: nothing found that would touch a number"
         if not warnings:
             notes = "; ".join(f.what for f in self.findings[:2])
-            return f"sound, with {_counted(len(self.findings), 'note')}: {notes}"
+            return f"sound, with {many(len(self.findings), 'note')}: {notes}"
         told = "; ".join(f"{f.count:,} × {f.what}" for f in warnings[:3])
         more = f"; and {len(warnings) - 3} more" if len(warnings) > 3 else ""
-        return f"{_counted(len(warnings), 'warning')}: {told}{more}"
+        return f"{many(len(warnings), 'warning')}: {told}{more}"
 
     def table(self) -> Table:
         return Table(FINDINGS, pl.DataFrame([asdict(f) for f in self.findings], infer_schema_length=None))
@@ -70,7 +70,3 @@ def describe(trace: Trace, row: int) -> str:
     lane, start, kernel = trace.slices.select("lane", "start", "kernel").row(row)
     names = trace.lanes.filter(pl.col("lane") == lane)["name"]
     return f"{kernel} on {names[0] if len(names) else lane} at {moment(start - trace.span[0])}"
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

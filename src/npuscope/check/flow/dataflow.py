@@ -10,9 +10,10 @@ from math import prod
 
 from npuscope.check.once import once
 from npuscope.lower.program import Program
-from npuscope.lower.source import called, statement_at
+from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpSpec, Role
+from npuscope.tile.language.nodes import called
 from npuscope.tile.record.model import Body, Site, TileType
 from npuscope.tile.record.operands import Step, steps_of
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
+from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.estimate import block_seconds, least_seconds
 from npuscope.check.traffic.mergeable import DENSE, alone, mergeable
-from npuscope.check.wording.told import many
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.names import short_name
 

@@ -16,7 +16,8 @@ from npuscope.check.findings import Finding
 from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
-from npuscope.lower.source import SourceFile, called, read
+from npuscope.lower.source import SourceFile, read
+from npuscope.tile.language.nodes import called
 from npuscope.tile.record.model import Site
 
 CARRYING = ("range", "pipeline", "parallel", "while_")

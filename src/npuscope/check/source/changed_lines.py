@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from npuscope.lower.program import Program
-from npuscope.lower.source import called, read, statement_at
+from npuscope.lower.source import read, statement_at
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
 from npuscope.ops.elementwise import ADD
+from npuscope.tile.language.nodes import called
 from npuscope.tile.record.model import Site, Task
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Rule
 from npuscope.check.traffic.estimate import severity
 from npuscope.check.traffic.fusable import Fusable, fusable
-from npuscope.check.wording.told import lines_of, listed, many, size, tensor_name
+from npuscope.check.wording.told import lines_of, listed, size, tensor_name
 from npuscope.lower.program import Program
 
 STILL = (

@@ -41,10 +41,6 @@ def access_site(program: Program, use: Use, mode: Literal["read", "write"]) -> S
     return program.site(task.site)
 
 
-def many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def listed(names: Iterable[object]) -> str:
     """a, b and c, each once."""
     found = list(dict.fromkeys(map(str, names)))

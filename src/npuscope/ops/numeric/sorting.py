@@ -95,13 +95,6 @@ def gather_flat(x: Array, index: npt.NDArray[np.integer]) -> Array:
     return x.reshape(-1).take(index)
 
 
-def scatter_flat(target: Array, x: Array, index: Array) -> Array:
-    """A copy of `target` with x[i, k] at target.flat[index[i, k]]; of equal indices the last one stays."""
-    result = target.copy()
-    result.reshape(-1)[index.reshape(-1)] = x.reshape(-1)
-    return result
-
-
 def arange(start: Number, shape: tuple[int, ...], compute: np.dtype[Element] | None) -> Array:
     """One row of start, start + 1, ..."""
     return np.add(start, np.arange(shape[-1])).astype(compute).reshape(shape)

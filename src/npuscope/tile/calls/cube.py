@@ -79,13 +79,6 @@ def _product(
     return result
 
 
-def _lead(shape: Shape) -> Shape:
-    """A shape without leading axes of one."""
-    while len(shape) > 2 and shape[0] == 1:
-        shape = shape[1:]
-    return shape
-
-
 def _valid(
     a: Shape | None, b: Shape | None, shape: Shape, k: int, a_trans: bool, b_trans: bool
 ) -> tuple[Shape | None, int]:

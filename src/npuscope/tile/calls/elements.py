@@ -62,7 +62,7 @@ def read(src: object, offset: object) -> Scalar:
     if buffer.data is None or not buffer.known:
         return UNKNOWN
     if not run.computes:
-        run.reads_numbers(x)
+        run.shapes.reads(x.buffer, run.block)
         start = lanes.plain(start)
         if isinstance(start, Lane) and x.dtype is buffer.dtype:
             return start.like(buffer.data[start.values].astype(np.int64))
@@ -119,14 +119,14 @@ def write(dst: object, offset: object, value: object) -> Tensor | Tile:
     buffer = x.buffer
     if isinstance(value, Unknown) or (x.dtype is not buffer.dtype and not run.computes):
         if buffer.known and not run.computes:
-            run.will_write_numbers(x)
+            run.shapes.will_write(x.buffer, run.block)
         buffer.known = False
     elif buffer.data is None:
         return x
     elif run.computes:
         write_box(run, x, int(start), ones, _element(settled(value), x.dtype), x.dtype, adds=False)
     else:
-        run.write_number(x, start, value)
+        run.shapes.write(x.buffer, start, value, run.block)
     return x
 
 

@@ -104,7 +104,7 @@ def store_box(
     run.emit(op, (tile,), None, (access,), (start,), plane="store")
     buffer = tensor.buffer
     if not run.computes and buffer.data is not None and buffer.known:
-        run.will_write_numbers(tensor)
+        run.shapes.will_write(tensor.buffer, run.block)
         if adds and tile.array is not None:
             run.shapes.only_first()
     if tile.array is None:

@@ -32,34 +32,26 @@ def binary(spec: OpSpec) -> Callable[..., object]:
     assert kernel is not None
 
     def op(lhs: object, rhs: object, tmp: object = None, high_precision: bool = False) -> Tile | Scalar:
-        run, x, y = current(), lhs, rhs
-        if is_number(y):
-            if is_number(x):
-                return of_two(spec, x, y)
-            left = run.tile(x, name)
-            value, dtype = literal(y, left.dtype, name)
+        run = current()
+        swapped = is_number(lhs)
+        number, other = (lhs, rhs) if swapped else (rhs, lhs)
+        if is_number(number):
+            if is_number(other):
+                return of_two(spec, number, other)
+            tile = run.tile(other, name)
+            operands = (number, tile) if swapped else (tile, number)
+            value, dtype = literal(number, tile.dtype, name)
             if bits and dtype.is_float:
-                raise _no_bits(name, left, y)
-            result = Tile(None, left.shape, dtype, left.valid)
+                raise _no_bits(name, *operands)
+            result = Tile(None, tile.shape, dtype, tile.valid)
             run.region(name)
-            run.emit(spec, (left, y), result)
-            if left.array is not None and value is not UNKNOWN:
-                array = left.array if dtype is left.dtype else left.array.astype(np.float32)
-                result.array = rounded(kernel(array, value), dtype)
+            run.emit(spec, operands, result)
+            if tile.array is not None and value is not UNKNOWN:
+                array = tile.array if dtype is tile.dtype else tile.array.astype(np.float32)
+                made = kernel(np.asarray(value, array.dtype), array) if swapped else kernel(array, value)
+                result.array = rounded(made, dtype)
             return result
-        if is_number(x):
-            right = run.tile(y, name)
-            value, dtype = literal(x, right.dtype, name)
-            if bits and dtype.is_float:
-                raise _no_bits(name, x, right)
-            result = Tile(None, right.shape, dtype, right.valid)
-            run.region(name)
-            run.emit(spec, (x, right), result)
-            if right.array is not None and value is not UNKNOWN:
-                array = right.array if dtype is right.dtype else right.array.astype(np.float32)
-                result.array = rounded(kernel(np.asarray(value, array.dtype), array), dtype)
-            return result
-        left, right = run.tile(x, name), run.tile(y, name)
+        left, right = run.tile(lhs, name), run.tile(rhs, name)
         shape, valid = broadcast(left, right, name)
         dtype = left.dtype if left.dtype is right.dtype else promoted(left.dtype, right.dtype, name)
         if bits and dtype.is_float:

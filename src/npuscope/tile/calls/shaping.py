@@ -22,6 +22,7 @@ from npuscope.ops.transfers import AIC_GATHER, AIV_SHARD
 from npuscope.tile.calls.gm import span
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
+from npuscope.tile.run.block import VectorCores
 from npuscope.tile.run.state import current
 from npuscope.tile.values.buffers import contiguous
 from npuscope.tile.values.checks import describe, dtype_of, index, shape_of
@@ -105,17 +106,17 @@ def transpose(input: object, axis1: object, axis2: object, tmp_tile: object = No
         if not -len(x.shape) <= axis < len(x.shape):
             raise fault(f"pl.transpose: no axis {axis} in {describe(x)}")
     if isinstance(x, Tensor) and run.block is None:
-        shape, strides = list(x.shape), list(x.strides)
-        shape[axis1], shape[axis2] = shape[axis2], shape[axis1]
-        strides[axis1], strides[axis2] = strides[axis2], strides[axis1]
-        valid = None if x.valid is None else list(x.valid)
-        if valid is not None:
-            valid[axis1], valid[axis2] = valid[axis2], valid[axis1]
-        return Tensor(
-            x.buffer, x.offset, tuple(shape), tuple(strides), x.dtype, None if valid is None else tuple(valid)
-        )
-    tile = run.tile(x, "transpose")
-    return transposed(tile, axis1, axis2, TRANSPOSE)
+        shape, strides, valid = (_swapped(each, axis1, axis2) for each in (x.shape, x.strides, x.valid or ()))
+        return Tensor(x.buffer, x.offset, shape, strides, x.dtype, valid or None)
+    return transposed(run.tile(x, "transpose"), axis1, axis2, TRANSPOSE)
+
+
+def _swapped(each: Shape, axis1: int, axis2: int) -> Shape:
+    """What there is for each axis, after two axes are swapped; of nothing, nothing."""
+    values = list(each)
+    if values:
+        values[axis1], values[axis2] = values[axis2], values[axis1]
+    return tuple(values)
 
 
 @own(TRANSPOSE_VIEW)
@@ -128,16 +129,13 @@ def transpose_view(tile: object) -> Tile:
 
 
 def transposed(tile: Tile, axis1: int, axis2: int, spec: OpSpec) -> Tile:
-    order = list(range(len(tile.shape)))
-    order[axis1], order[axis2] = order[axis2], order[axis1]
-    shape = tuple(tile.shape[a] for a in order)
-    valid = None if tile.valid is None else tuple(tile.valid[a] for a in order)
-    result = Tile(None, shape, tile.dtype, valid, tile.space)
+    shape, valid = (_swapped(each, axis1, axis2) for each in (tile.shape, tile.valid or ()))
+    result = Tile(None, shape, tile.dtype, valid or None, tile.space)
     run = current()
     run.region(spec.name)
     run.emit(spec, (tile,), result)
     if tile.array is not None:
-        result.array = np.ascontiguousarray(tile.array.transpose(order))
+        result.array = np.ascontiguousarray(tile.array.swapaxes(axis1, axis2))
     return result
 
 
@@ -211,33 +209,37 @@ def reinterpret_view(data: object, dtype: DataType, *, shape: Sequence[Whole] | 
     return result
 
 
+def _crossing(x: object, spec: OpSpec) -> tuple[Tile, VectorCores, int | None]:
+    """A value that crosses the edge of a vector region, the cores there, and the axis that each has half of."""
+    block = current().region(spec.name)
+    if not block.vector.inside:
+        raise fault(f"pl.{spec.name} outside a pl.split_aiv region")
+    tile, half = current().tile(x, spec.name), block.vector.half
+    return tile, block.vector, None if half is None else len(tile.shape) - (2 if half == "up_down" else 1)
+
+
 @own(AIV_SHARD)
 def aiv_shard(x: object) -> Tile:
     """A cube value enters a vector region: this lane's half along the split axis, or all of it."""
     run = current()
-    block = run.region("aiv_shard")
-    if not block.vector.inside:
-        raise fault("pl.aiv_shard outside a pl.split_aiv region")
-    tile = run.tile(x, "aiv_shard")
-    if block.vector.half is None:
+    tile, vector, axis = _crossing(x, AIV_SHARD)
+    if axis is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid)
         run.emit(AIV_SHARD, (tile,), result)
         return result
-    axis = len(tile.shape) - (2 if block.vector.half == "up_down" else 1)
     extent = tile.shape[axis]
     if extent % 2:
         raise fault(f"pl.aiv_shard: {describe(tile)} has no two halves along axis {axis}")
     shape = tuple(n // 2 if a == axis else n for a, n in enumerate(tile.shape))
-    lane = block.vector.core
     valid = None
     if tile.valid is not None:
-        inside = min(max(tile.valid[axis] - lane * (extent // 2), 0), extent // 2)
+        inside = min(max(tile.valid[axis] - vector.core * (extent // 2), 0), extent // 2)
         valid = tuple(inside if a == axis else n for a, n in enumerate(tile.valid))
     result = Tile(None, shape, tile.dtype, None if valid == shape else valid)
     run.emit(AIV_SHARD, (tile,), result)
     if tile.array is not None:
         part = [span(0, n) for n in shape]
-        part[axis] = span(lane * (extent // 2), extent // 2)
+        part[axis] = span(vector.core * (extent // 2), extent // 2)
         result.array = np.ascontiguousarray(tile.array[tuple(part)])
     return result
 
@@ -246,19 +248,15 @@ def aiv_shard(x: object) -> Tile:
 def aic_gather(x: object) -> Tile:
     """A vector value goes back to the cube: both lanes' halves along the split axis, or all of it."""
     run = current()
-    block = run.region("aic_gather")
-    if not block.vector.inside:
-        raise fault("pl.aic_gather outside a pl.split_aiv region")
-    tile = run.tile(x, "aic_gather")
-    if block.vector.half is None:
+    tile, vector, axis = _crossing(x, AIC_GATHER)
+    if axis is None:
         result = Tile(tile.share(), tile.shape, tile.dtype, tile.valid, "Mat")
         run.emit(AIC_GATHER, (tile,), result)
         return result
-    axis = len(tile.shape) - (2 if block.vector.half == "up_down" else 1)
     shape = tuple(2 * n if a == axis else n for a, n in enumerate(tile.shape))
     result = Tile(None, shape, tile.dtype, None, "Mat")
     run.emit(AIC_GATHER, (tile,), result)
-    halves = block.vector.gather(tile.array)
+    halves = vector.gather(tile.array)
     if halves is None:  # the other half is not there yet: poison
         other = None if tile.array is None else storage.new(tile.shape, tile.dtype, storage.poison(tile.dtype))
         halves = [tile.array, other]

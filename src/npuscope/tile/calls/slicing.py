@@ -81,7 +81,7 @@ def overhang(run: Run, x: Tensor, box: Shape, offset: Sequence[Whole], op: str) 
 
 
 def inside(
-    x: Tensor, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool, op: str = "slice"
+    x: Tensor | Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool, op: str = "slice"
 ) -> Shape | None:
     """The valid part of a box; what it reads must lie in the source."""
     if valid is not None and len(valid) != len(box):
@@ -89,17 +89,15 @@ def inside(
     if clamp or x.valid is not None:
         check_offsets(offset, len(box), op)
     if clamp:
-        limits = [max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True)]
-        valid = tuple(limits)
+        valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
     if x.valid is not None:
-        source = [max(0, v - int(o)) for v, o in zip(x.valid, offset, strict=True)]
-        valid = tuple(min(n, s) for n, s in zip(valid or box, source, strict=True))
+        valid = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(valid or box, x.valid, offset, strict=True))
     if valid is not None:
         if any(v > n for v, n in zip(valid, box, strict=True)):
             raise fault(f"pl.{op}: valid_shape {list(valid)} is larger than the box {list(box)}")
         if valid == box:
             valid = None
-    check_bounds(op, x.shape, offset, valid or box, x.buffer.name)
+    check_bounds(op, x.shape, offset, valid or box, x.buffer.name if isinstance(x, Tensor) else "the tile")
     return valid
 
 
@@ -133,19 +131,9 @@ def _view(
 def _slice_tile(run: Run, x: Tile, box: Shape, offset: Sequence[Whole], valid: Shape | None, clamp: bool) -> Tile:
     if len(box) != len(x.shape):
         raise fault(f"pl.slice: a box {list(box)} of a tile {describe(x)}")
-    if valid is not None and len(valid) != len(box):
-        raise fault(f"pl.slice: valid_shape {list(valid)} for a box {list(box)}")
-    if clamp or x.valid is not None:
-        check_offsets(offset, len(box), "slice")
-    if clamp:
-        valid = tuple(max(0, min(n, e - int(o))) for n, e, o in zip(valid or box, x.shape, offset, strict=True))
-    if valid is not None and any(v > n for v, n in zip(valid, box, strict=True)):
-        raise fault(f"pl.slice: valid_shape {list(valid)} is larger than the box {list(box)}")
-    if x.valid is not None:
-        valid = tuple(max(0, min(n, v - int(o))) for n, v, o in zip(valid or box, x.valid, offset, strict=True))
+    valid = inside(x, box, offset, valid, clamp)
     within = valid or box
-    check_bounds("slice", x.shape, offset, within, "the tile")
-    tile = Tile(None, box, x.dtype, valid if valid != box else None, x.space)
+    tile = Tile(None, box, x.dtype, valid, x.space)
     run.emit(SLICE, (x,), tile, plane="view")
     if x.array is not None:
         first = [int(o) for o in offset]

@@ -212,7 +212,7 @@ def create_tensor(
         raise fault(f"pl.create_tensor: name= must be a string, not {shown(name)}")
     manual_dep = flag(manual_dep, "create_tensor", "manual_dep=")
     fill = None if init_value is None else settled(init_value)
-    return run.create(name, extents, kind, fill, manual_dep=manual_dep)
+    return run.gm.create(name, extents, kind, fill, manual_dep=manual_dep)
 
 
 @own(CREATE, "create_tile", "tile.create")

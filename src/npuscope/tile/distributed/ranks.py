@@ -170,7 +170,7 @@ class Host(TileFunction):
         def body(**given: object) -> object:
             run = state.current()
             host = HostRun(size)
-            run.orchestration.serve(host)
+            run.orchestration.ranks = host
             result = self.body(**given)
             try:
                 host.finish()

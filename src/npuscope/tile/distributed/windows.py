@@ -76,17 +76,10 @@ class Window(Foreign):
             same = isinstance(window, Window) and window.buffer is self.buffer
             if same and held.dtype is self.dtype and held.shape == self.shape:
                 return Tensor(held, 0, self.shape, contiguous(self.shape))
-        data = None
-        if run.computes:
-            data = self.buffer.memory(rank.device, self.dtype, self.elements)
+        data = self.buffer.memory(rank.device, self.dtype, self.elements) if run.computes else None
+        way = parameter.direction or "InOut"
         buffer = run.gm.add(
-            parameter.name,
-            self.shape,
-            self.dtype,
-            data,
-            origin="parameter",
-            direction=parameter.direction or "InOut",
-            written=True,
+            parameter.name, self.shape, self.dtype, data, origin="parameter", direction=way, written=True
         )
         buffer.known = run.computes  # without computing nobody knows what a peer wrote
         rank.hold(buffer.id, self)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from npuscope.tile.fault import TileError
-from npuscope.tile.language.grammar import called, keyword
+from npuscope.tile.language.grammar import keyword
+from npuscope.tile.language.nodes import called
 
 HOST_SIDE = frozenset({"create_tensor", "create", "read", "write", "slice", "assemble", "dim", "reshape", "transpose"})
 Made = TypeVar("Made", bound=ast.AST)

@@ -50,7 +50,7 @@ class AutoScope:
         if run.orchestration.draws is not None:
             raise fault(f"{self.spelling} inside another such scope")
         run.recorder.notes.append(note(self.spelling))
-        run.orchestration.draw_tasks(self)
+        run.orchestration.draws = self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         run = current()
@@ -58,7 +58,7 @@ class AutoScope:
             self.pause()
         else:
             run.leave()
-        run.orchestration.draw_tasks(None)
+        run.orchestration.draws = None
 
     def _open(self, run: Run) -> None:
         enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout._asdict())))

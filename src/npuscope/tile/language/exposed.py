@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from npuscope.tile.language.nodes import under
 
 
-def assigned(body: Sequence[ast.stmt]) -> set[str]:
+def assigned(body: Sequence[ast.AST]) -> set[str]:
     """Names that the statements bind."""
     return {node.id for node in under(*body) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
-def used(body: Sequence[ast.stmt]) -> set[str]:
+def used(body: Sequence[ast.AST]) -> set[str]:
     """Names that the statements read."""
     nodes = under(*body)
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
@@ -32,18 +32,8 @@ def _walk(body: Sequence[ast.stmt], names: set[str], sure: set[str], found: set[
     return sure
 
 
-def _reads(node: ast.AST | None, names: set[str], sure: set[str], found: set[str]) -> None:
-    if node is None:
-        return
-    for child in under(node):
-        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child.id in names - sure:
-            found.add(child.id)
-
-
-def _stores(node: ast.AST | None) -> set[str]:
-    if node is None:
-        return set()
-    return {n.id for n in under(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+def _reads(node: ast.AST, names: set[str], sure: set[str], found: set[str]) -> None:
+    found |= used([node]) & (names - sure)
 
 
 def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str]) -> set[str]:
@@ -54,7 +44,7 @@ def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str])
         return one & other
     if isinstance(node, ast.For):
         _reads(node.iter, names, sure, found)
-        _walk(node.body, names, sure | _stores(node.target), found)
+        _walk(node.body, names, sure | assigned([node.target]), found)
         _walk(node.orelse, names, set(sure), found)
         return sure
     if isinstance(node, ast.While):
@@ -65,12 +55,12 @@ def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str])
     if isinstance(node, ast.With):
         for item in node.items:
             _reads(item.context_expr, names, sure, found)
-            sure = sure | _stores(item.optional_vars)
+            sure = sure | assigned([item.optional_vars] if item.optional_vars else [])
         return _walk(node.body, names, sure, found)
     if isinstance(node, ast.AugAssign):
         _reads(node.value, names, sure, found)
         if isinstance(node.target, ast.Name) and node.target.id in names - sure:
             found.add(node.target.id)
-        return sure | _stores(node.target)
+        return sure | assigned([node.target])
     _reads(node, names, sure, found)
-    return sure | _stores(node) if isinstance(node, ast.Assign | ast.AnnAssign) else sure
+    return sure | assigned([node]) if isinstance(node, ast.Assign | ast.AnnAssign) else sure

@@ -12,7 +12,7 @@ from npuscope.ops.scalars import GET_BLOCK_IDX, READ
 from npuscope.ops.spec import Role
 from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
-from npuscope.tile.language.nodes import under
+from npuscope.tile.language.nodes import called, under
 
 Means = Callable[[str], bool]  # whether a global or closure name stands for the language itself
 
@@ -20,16 +20,6 @@ _SCALARS = spelled(Role.NUMBER)
 _COUNTED = {"range", "parallel", "pipeline", "spmd", "split_aiv"}  # loops whose variable is known at run time only
 _SAME = spelled(Role.NO_NEW_VALUE) | {"update_element", "yield_", "no_dep"}
 _PYTHON = {"range", "min", "max", "int", "float", "len", "abs", "list", "tuple", "sum", "print"}
-
-
-def called(node: ast.AST | None) -> str:
-    """The last name of what a call calls: `spmd` of `pl.spmd(...)`."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        if isinstance(node.func, ast.Name):
-            return node.func.id
-    return ""
 
 
 def check(definition: ast.FunctionDef, file: str, means: Means) -> None:

@@ -23,7 +23,7 @@ MOST = 4000  # files; the oldest half goes
 OFF = "NPUSCOPE_NO_REWRITE_CACHE"
 
 
-class Code(NamedTuple):
+class KeptCode(NamedTuple):
     """`inner`: the code of the function; `reads` and `rebound` as in `Rewritten`, places by their lines."""
 
     inner: CodeType
@@ -56,7 +56,7 @@ class Kept:
         """Asked while rewriting; what was answered decides whether the result holds the next time."""
         return self._asked.setdefault(name, self._means(name))
 
-    def found(self) -> Code | None:
+    def found(self) -> KeptCode | None:
         if self._file is None:
             return None
         try:
@@ -65,9 +65,9 @@ class Kept:
             return None
         if any(self._means(name) != answer for name, answer in asked.items()):
             return None
-        return Code(inner, reads, rebound)
+        return KeptCode(inner, reads, rebound)
 
-    def keep(self, code: Code) -> None:
+    def keep(self, code: KeptCode) -> None:
         """A full disk keeps nothing, and stops nobody."""
         if self._file is None:
             return

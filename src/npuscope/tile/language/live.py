@@ -59,11 +59,9 @@ class _Walk:
             return self._loop(node, after, exits)
         if isinstance(node, ast.With):
             self.found[id(node)] = self.found.get(id(node), _NONE) | after
-            bound = frozenset(
-                n.id for item in node.items if item.optional_vars is not None for n in _stored(item.optional_vars)
-            )
+            named = assigned([item.optional_vars for item in node.items if item.optional_vars is not None])
             reads = [_reads(item.context_expr) for item in node.items]
-            return (self.body(node.body, after, exits) - bound).union(*reads)
+            return (self.body(node.body, after, exits) - named).union(*reads)
         if isinstance(node, ast.Break):
             return exits.broken
         if isinstance(node, ast.Continue):
@@ -81,7 +79,7 @@ class _Walk:
     def _loop(self, node: ast.For | ast.While, after: Names, exits: _Exits) -> Names:
         bound, head = _NONE, _NONE
         if isinstance(node, ast.For):
-            bound = frozenset(n.id for n in _stored(node.target))
+            bound = frozenset(assigned([node.target]))
         else:
             head = _reads(node.test)
         left = self.body(node.orelse, after, exits) | after | head
@@ -101,13 +99,9 @@ class _Walk:
             targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
                 targets = [node.target]
-            known = self._plain[id(node)] = (frozenset(reads), frozenset(n.id for t in targets for n in _stored(t)))
+            known = self._plain[id(node)] = (frozenset(reads), frozenset(assigned(targets)))
         return known
 
 
-def _stored(target: ast.expr) -> list[ast.Name]:
-    return [n for n in under(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-
-
 def _reads(node: ast.AST) -> Names:
-    return frozenset(n.id for n in under(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return frozenset(used([node]))

@@ -12,6 +12,13 @@ from collections.abc import Iterable
 _PART = "_npuscope_part"
 
 
+def called(node: ast.AST | None) -> str:
+    """The last name of what a call calls: `spmd` of `pl.spmd(...)`; "" of what is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
 def list_nodes(tree: ast.AST) -> None:
     """Lists the nodes under a tree, as it is now."""
     nodes: list[ast.AST] = []

@@ -25,11 +25,11 @@ from npuscope.tile.language.auto_marks import is_auto, marked
 from npuscope.tile.language.constant import Constants
 from npuscope.tile.language.exposed import assigned, exposed, used
 from npuscope.tile.language.function_source import FunctionSource
-from npuscope.tile.language.grammar import called, check, keyword, rebound
+from npuscope.tile.language.grammar import check, keyword, rebound
 from npuscope.tile.language.history import renamed_keywords
-from npuscope.tile.language.kept_code import Code, Kept
+from npuscope.tile.language.kept_code import Kept, KeptCode
 from npuscope.tile.language.live import live_after
-from npuscope.tile.language.nodes import list_nodes, under
+from npuscope.tile.language.nodes import called, list_nodes, under
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.sites import number
 
@@ -69,7 +69,7 @@ def rewritten(function: FunctionType, source: FunctionSource) -> Rewritten:
     return Rewritten(body, code.reads, places)
 
 
-def _rewritten(function: FunctionType, source: FunctionSource, text: str, kept: Kept) -> Code:
+def _rewritten(function: FunctionType, source: FunctionSource, text: str, kept: Kept) -> KeptCode:
     tree = ast.parse(textwrap.dedent(text))
     ast.increment_lineno(tree, source.line - 1)
     definition = tree.body[0]
@@ -89,7 +89,7 @@ def _rewritten(function: FunctionType, source: FunctionSource, text: str, kept: 
     has_self = any(a.arg == "self" for a in arguments.args) or "self" in cells or "self" in function.__globals__
     local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
     definition = _Rewriter(definition, has_self, local).visit(definition)
-    return Code(_compiled(function, definition), reads, again)
+    return KeptCode(_compiled(function, definition), reads, again)
 
 
 def _held(function: FunctionType, cells: dict[str, CellType], name: str) -> object:
@@ -233,8 +233,8 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         self._count += 1
         turns = f"__npuscope_turns_{self._count}"
-        counter = ast.Assign([ast.Name(turns, ast.Store())], _helper("Turns"))
-        counted = ast.Expr(ast.Call(ast.Attribute(ast.Name(turns, ast.Load()), "turn", ast.Load()), [], []))
+        counter = ast.Assign([ast.Name(turns, ast.Store())], _helper("counted"))
+        counted = ast.Expr(ast.Call(ast.Attribute(ast.Name(turns, ast.Load()), "__next__", ast.Load()), [], []))
         for made in (counter, counted):
             _place(made, node)
         node.body.insert(0, counted)

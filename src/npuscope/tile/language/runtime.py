@@ -7,7 +7,7 @@ from types import CellType
 from typing import TypeVar
 
 from npuscope.tile.fault import fault
-from npuscope.tile.run.limits import Turns
+from npuscope.tile.run.limits import counted
 from npuscope.tile.run.loops import carried, holds_tasks, known_bounds
 from npuscope.tile.run.regions import Spmd, close
 from npuscope.tile.run.state import current
@@ -19,10 +19,10 @@ from npuscope.tile.values.tensors import Tensor, Tile
 
 __all__ = [
     "UNBOUND",
-    "Turns",
     "blocks",
     "bound",
     "carried",
+    "counted",
     "holds_tasks",
     "known_bounds",
     "launch",

@@ -13,7 +13,7 @@ from math import prod
 
 import polars as pl
 
-from npuscope.analysis.forms import BYTES, COUNT, FLOPS, TEXT, arithmetic, traffic
+from npuscope.analysis.forms import BYTES, COUNT, FLOPS, TEXT, arithmetic, many, traffic
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Body, Core, Recording
@@ -80,7 +80,7 @@ class RunWork(Tabular):
 
     def title(self) -> str:
         return (
-            f"{_many(self.tasks, 'task')} with {_many(self.blocks, 'block')} of {_many(len(self.kernels), 'kernel')}: "
+            f"{many(self.tasks, 'task')} with {many(self.blocks, 'block')} of {many(len(self.kernels), 'kernel')}: "
             f"{arithmetic(self.flops)}, {traffic(self.gm_read)} read from global memory, "
             f"{traffic(self.gm_written)} written"
         )
@@ -156,7 +156,3 @@ def work_of(body: Body) -> BodyWork:
             if access.mode == "add":
                 added[access.argument] += times * prod(access.shape)
     return BodyWork(ops, flops, dict(read), dict(written), dict(added))
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

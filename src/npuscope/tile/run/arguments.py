@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
@@ -63,14 +64,14 @@ class Parameter:
         return shape is not None and len(shape) > 0 and isinstance(shape[0], types.DynVar)
 
 
-class Foreign:
+class Foreign(ABC):
     """An argument that lives elsewhere and knows how to become a tensor of a run."""
 
     shape: tuple[int, ...]
     dtype: DataType
 
-    def enter(self, run: Run, parameter: Parameter) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def enter(self, run: Run, parameter: Parameter) -> Tensor: ...
 
 
 def parameters(function: FunctionType) -> tuple[Parameter, ...]:
@@ -224,18 +225,7 @@ def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynV
     keeps = run.computes or dtype.steers
     # Shapes mode may write to the whole numbers it keeps: into a copy, for nothing real is computed.
     data = flat if run.computes else flat.copy() if keeps else None
-    written = parameter.direction != "Out"
-    buffer = run.gm.add(
-        parameter.name,
-        array.shape,
-        dtype,
-        data,
-        origin="parameter",
-        direction=parameter.direction or "In",
-        written=written or not run.computes,
-    )
-    buffer.rows_at_run_time = parameter.rows_at_run_time
-    tensor = Tensor(buffer, 0, array.shape, contiguous(array.shape))
+    tensor = _in_gm(run, parameter, array.shape, dtype, data, written=parameter.direction != "Out" or not run.computes)
 
     def give_back() -> None:
         array[...] = flat.reshape(array.shape)
@@ -249,17 +239,16 @@ def _placeholder(
     if run.computes:
         raise fault(f"{where}: the argument {parameter.name} is a placeholder", "Record it in shapes mode.")
     _check(parameter, value.shape, value.dtype, dynamic, where)
-    buffer = run.gm.add(
-        parameter.name,
-        value.shape,
-        value.dtype,
-        None,
-        origin="parameter",
-        direction=parameter.direction or "In",
-        written=True,
-    )
+    return _in_gm(run, parameter, value.shape, value.dtype, None, written=True)
+
+
+def _in_gm(
+    run: Run, parameter: Parameter, shape: tuple[int, ...], dtype: DataType, data: Array | None, *, written: bool
+) -> Tensor:
+    direction = parameter.direction or "In"
+    buffer = run.gm.add(parameter.name, shape, dtype, data, origin="parameter", direction=direction, written=written)
     buffer.rows_at_run_time = parameter.rows_at_run_time
-    return Tensor(buffer, 0, value.shape, contiguous(value.shape))
+    return Tensor(buffer, 0, shape, contiguous(shape))
 
 
 def _number(value: Scalar, parameter: Parameter, where: str) -> Scalar:

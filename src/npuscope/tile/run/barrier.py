@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from npuscope.tile.fault import fault
+from npuscope.tile.fault import TileError, fault
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.state import current
 from npuscope.tile.run.strand import Strand
@@ -45,10 +45,7 @@ class Barrier:
             current().resume(block)
             return
         if block.first != self._blocks[0]:
-            raise fault(
-                f"pl.system.syncall: block {block.first} waits for block {self._blocks[0]}, which ended without it",
-                "Every block must reach every barrier.",
-            )
+            raise _missed(block.first, self._blocks[0])
         run = current()
         if (count := len(self._blocks)) > MOST:
             raise fault(
@@ -60,10 +57,7 @@ class Barrier:
         self._advance_all()
         late = [k for k, strand in self._strands.items() if strand.ended]
         if late:
-            raise fault(
-                f"pl.system.syncall: block {block.first} waits for block {late[0]}, which ended without it",
-                "Every block must reach every barrier.",
-            )
+            raise _missed(block.first, late[0])
         run.resume(block)
 
     def _advance_all(self) -> None:
@@ -74,7 +68,9 @@ class Barrier:
         self._advance_all()
         stuck = [k for k, strand in self._strands.items() if not strand.ended]
         if stuck:
-            raise fault(
-                f"pl.system.syncall: block {stuck[0]} waits for block {self._blocks[0]}, which ended without it",
-                "Every block must reach every barrier.",
-            )
+            raise _missed(stuck[0], self._blocks[0])
+
+
+def _missed(one: int, other: int) -> TileError:
+    what = f"pl.system.syncall: block {one} waits for block {other}, which ended without it"
+    return fault(what, "Every block must reach every barrier.")

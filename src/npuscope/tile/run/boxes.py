@@ -61,7 +61,7 @@ def load_box(
         return tile
     first = run.shapes.one_place(start)
     if not run.computes:
-        run.reads_numbers(tensor)
+        run.shapes.reads(tensor.buffer, run.block)
     if buffer.written is not None:
         _check_written(run, tensor, first, box, strides, op.name)
     view = strided(buffer, first, box, strides, tensor.dtype)

@@ -146,20 +146,6 @@ class Door:
         tensor.buffer.read_only = False  # said once
         tensor.buffer.own()
 
-    # --- whole numbers in GM that steer a program, in shapes mode
-
-    def reads_numbers(self, tensor: Tensor) -> None:
-        """Before kept numbers are read."""
-        self.shapes.reads(tensor.buffer, self._block)
-
-    def will_write_numbers(self, tensor: Tensor) -> None:
-        """Before kept numbers are written, or lost."""
-        self.shapes.will_write(tensor.buffer, self._block)
-
-    def write_number(self, tensor: Tensor, offset: Number, value: Number) -> None:
-        """Writes one kept number."""
-        self.shapes.write(tensor.buffer, offset, value, self._block)
-
     def is_new(self, tile: Tile) -> bool:
         """Whether a tile was made in this turn of the innermost loop."""
         block = self._block

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -81,8 +82,8 @@ class _Runs:
 
 
 @contextmanager
-def _asking(asked: _Asked) -> Iterator[None]:
-    before, _Runs.asked = _Runs.asked, asked
+def _asking(**more: Any) -> Iterator[None]:
+    before, _Runs.asked = _Runs.asked, replace(_Runs.asked, **more)
     try:
         yield
     finally:
@@ -93,36 +94,28 @@ def _asking(asked: _Asked) -> Iterator[None]:
 def collecting() -> Iterator[list[Finished]]:
     """Gathers every run of an entry function that happens inside."""
     found: list[Finished] = []
-    with _asking(replace(_Runs.asked, listeners=(*_Runs.asked.listeners, found.append))):
+    with _asking(listeners=(*_Runs.asked.listeners, found.append)):
         yield found
 
 
-@contextmanager
-def mode_of_runs(mode: Mode) -> Iterator[None]:
+def mode_of_runs(mode: Mode) -> AbstractContextManager[None]:
     """Entry functions called inside run in this mode."""
-    with _asking(replace(_Runs.asked, mode=mode)):
-        yield
+    return _asking(mode=mode)
 
 
-@contextmanager
-def repeatable() -> Iterator[None]:
+def repeatable() -> AbstractContextManager[None]:
     """Runs that happen inside can be run again: `Finished.again`. Keeps a copy of every parameter they may write."""
-    with _asking(replace(_Runs.asked, repeatable=True)):
-        yield
+    return _asking(repeatable=True)
 
 
-@contextmanager
-def every_task_in_its_turn() -> Iterator[None]:
+def every_task_in_its_turn() -> AbstractContextManager[None]:
     """Inside, `shapes` mode runs also tasks that could take the record of one like them. What is recorded is equal."""
-    with _asking(replace(_Runs.asked, reuses=False)):
-        yield
+    return _asking(reuses=False)
 
 
-@contextmanager
-def every_loop_turn_by_turn() -> Iterator[None]:
+def every_loop_turn_by_turn() -> AbstractContextManager[None]:
     """Inside, `shapes` mode runs also turns and blocks that count as one with others. What is recorded is equal."""
-    with _asking(replace(_Runs.asked, lanes=False)):
-        yield
+    return _asking(lanes=False)
 
 
 # --- runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from npuscope.errors import NpuscopeError
 from npuscope.tile.fault import fault
@@ -11,21 +12,14 @@ VARIABLE = "NPUSCOPE_MOST_TURNS"
 MOST_TURNS = 100_000  # no public program has such a loop of more than a few hundred
 
 
-class Turns:
-    """Counts the turns of one `while` loop."""
-
-    def __init__(self) -> None:
-        self.count, self.most = 0, most_turns()
-
-    def turn(self) -> int:
-        """The number of a turn that begins, from 0."""
-        self.count += 1
-        if self.count > self.most:
-            raise fault(
-                f"this loop has gone on for {self.most:,} turns and does not seem to end",
-                f"Mend its condition, or let it go on: {VARIABLE}={10 * self.most} npuscope …",
-            )
-        return self.count - 1
+def counted() -> Iterator[int]:
+    """The turns of one `while` loop, from 0, as many as it may have."""
+    most = most_turns()
+    yield from range(most)
+    raise fault(
+        f"this loop has gone on for {most:,} turns and does not seem to end",
+        f"Mend its condition, or let it go on: {VARIABLE}={10 * most} npuscope …",
+    )
 
 
 def most_turns() -> int:

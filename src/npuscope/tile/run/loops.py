@@ -11,7 +11,7 @@ from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
 from npuscope.tile.record.frames import Frame
 from npuscope.tile.run.block import Block
-from npuscope.tile.run.limits import Turns
+from npuscope.tile.run.limits import counted
 from npuscope.tile.run.optimizations import half_of
 from npuscope.tile.run.orchestration import Carry
 from npuscope.tile.run.state import Run, current
@@ -202,22 +202,17 @@ class While:
         run = current()
         carry = Carry(self.init_values, run.block is not None)
         with run.orchestration.carrying(carry):
-            yield from _in_orchestration(run, carry) if run.block is None else _in_task(run, run.block, carry)
-
-
-def _in_orchestration(run: Run, carry: Carry) -> Iterator[tuple[object, ...]]:
-    number, counted = run.orchestration.next_loop(), Turns()
-    while True:
-        turn = counted.turn()
-        with run.orchestration.turn(number, "while", turn):
-            yield carry.values
+            if run.block is not None:
+                yield from _in_task(run, run.block, carry)
+                return
+            for _ in run.orchestration.turns("while", counted()):
+                yield carry.values
 
 
 def _in_task(run: Run, block: Block, carry: Carry) -> Iterator[tuple[object, ...]]:
-    frame, counted = block.open_loop("while", 1), Turns()
+    frame = block.open_loop("while", 1)
     try:
-        while True:
-            counted.turn()
+        for _ in counted():
             run.shapes.axes.open(1)
             try:
                 yield carry.values

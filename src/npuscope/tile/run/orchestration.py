@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -80,11 +80,11 @@ class Orchestration:
         self.ranks: Ranks | None = None  # of a host function's run: those it calls
         self.cluster: OpenCluster | None = None
         self.draws: DrawsTasks | None = None
+        self.in_manual_scope = False
         self.reads_for_runtime = False  # an element is read for a predicate: by the runtime, which makes nobody wait
         self.barriers = 0  # that blocks came to
-        self._manual = False  # a manual scope is open
         self._loops = 0  # entered so far
-        self._carries: list[Carry] = []  # open loops with carried values, innermost last
+        self.carries: list[Carry] = []  # open loops with carried values, innermost last
         self._calls: dict[str, int] = {}
         self._unnamed: dict[int, str] = {}  # place of a region without a name -> what it is called
         self._opted_out: list[object] = []  # arguments of the call to come that pl.no_dep named
@@ -92,40 +92,28 @@ class Orchestration:
 
     # --- scopes
 
-    @property
-    def in_manual_scope(self) -> bool:
-        return self._manual
-
     def open_scope(self, manual: bool) -> None:
-        if self._manual:
+        if self.in_manual_scope:
             kind = "a manual scope" if manual else "an automatic scope"
             raise fault(f"{kind} inside a manual scope", "Close the manual scope first.")
         self._recorder.open_scope(manual)
-        self._manual = manual
+        self.in_manual_scope = manual
 
     def close_scope(self) -> None:
         self._recorder.scopes.pop()
-        self._manual = False  # no scope is open around a manual one that is manual, too
-
-    def open_cluster(self, name: str) -> None:
-        self.cluster = OpenCluster(name)
+        self.in_manual_scope = False  # no scope is open around a manual one that is manual, too
 
     def close_cluster(self) -> Block | None:
         """The block that is still open."""
         cluster, self.cluster = self.cluster, None
         return None if cluster is None else cluster.block
 
-    def draw_tasks(self, scope: DrawsTasks | None) -> None:
-        self.draws = scope
-
-    def serve(self, ranks: Ranks) -> None:
-        self.ranks = ranks
-
     # --- loops
 
-    def turns(self, kind: model.LoopKind, values: Sequence[int]) -> Iterator[int]:
+    def turns(self, kind: model.LoopKind, values: Iterable[int]) -> Iterator[int]:
         """Every turn of a loop, on record while it lasts."""
-        number, turns = self.next_loop(), self._recorder.turns
+        self._loops += 1
+        number, turns = self._loops, self._recorder.turns
         depth = len(turns)
         try:
             for turn, value in enumerate(values):
@@ -135,39 +123,20 @@ class Orchestration:
         finally:
             del turns[depth:]
 
-    def next_loop(self) -> int:
-        """The number of a loop that is entered."""
-        self._loops += 1
-        return self._loops
-
-    @contextmanager
-    def turn(self, loop: int, kind: model.LoopKind, turn: int) -> Iterator[None]:
-        turns = self._recorder.turns
-        depth = len(turns)
-        turns.append(model.Turn(loop, kind, turn))
-        try:
-            yield
-        finally:
-            del turns[depth:]
-
     @contextmanager
     def carrying(self, carry: Carry) -> Iterator[None]:
         """A loop with carried values."""
-        depth = len(self._carries)
-        self._carries.append(carry)
+        depth = len(self.carries)
+        self.carries.append(carry)
         try:
             yield
         finally:
-            del self._carries[depth:]
+            del self.carries[depth:]
 
     def tell(self, values: tuple[object, ...]) -> None:
         """`pl.yield_`: what the innermost loop carries on."""
-        if self._carries:
-            self._carries[-1].tell(values)
-
-    @property
-    def carries(self) -> bool:
-        return bool(self._carries)
+        if self.carries:
+            self.carries[-1].tell(values)
 
     # --- calls and tasks
 
@@ -222,5 +191,5 @@ class Orchestration:
         """Counts of all that a task can leave behind here."""
         recorder = self._recorder
         counted = (recorder.notes, recorder.host_reads, recorder.aliases)
-        carried = [id(carry.values) for carry in self._carries]  # what pl.yield_ told the loops around
+        carried = [id(carry.values) for carry in self.carries]  # what pl.yield_ told the loops around
         return (self.barriers, self._opt_outs, recorder.said, *(len(held) for held in counted), *carried)

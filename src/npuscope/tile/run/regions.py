@@ -54,7 +54,7 @@ def run_single(run: Run, task: TaskDraft, body: Callable[[], Result]) -> Result:
     enter(run, task)
     try:
         result = body()
-    except BaseException:
+    except BaseException:  # whatever ends the body, an interrupt too, ends the block: others may follow in this run
         run.leave()
         raise
     leave(run)
@@ -310,7 +310,7 @@ class Cluster:
         run = current()
         if run.block is not None or run.orchestration.cluster is not None:
             raise fault("pl.cluster inside a task or another cluster")
-        run.orchestration.open_cluster(self.name)
+        run.orchestration.cluster = OpenCluster(self.name)
 
     def __exit__(self, kind: object, *_: object) -> None:
         run = current()

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from npuscope.ops.dtypes import DataType
 from npuscope.ops.numeric import storage
 from npuscope.tile.fault import fault
 from npuscope.tile.record.drafts import TaskDraft
@@ -23,8 +22,7 @@ from npuscope.tile.shapes import Shapes
 from npuscope.tile.shapes.outside import Code
 from npuscope.tile.shapes.reuse import Execute, Names
 from npuscope.tile.values.checks import describe
-from npuscope.tile.values.lanes import Plain
-from npuscope.tile.values.tensors import Shape, Tensor, Tile
+from npuscope.tile.values.tensors import Tensor, Tile
 
 
 class Run(Door):
@@ -77,7 +75,7 @@ class Run(Door):
         reuse = self.shapes.reuse
         if reuse is None or not self.orchestration.tasks_stand_alone:
             return False, execute(values)
-        return reuse.perform(task, code, values, left, self._marks, self.orchestration.carries, execute)
+        return reuse.perform(task, code, values, left, self._marks, bool(self.orchestration.carries), execute)
 
     def _marks(self) -> tuple[int, ...]:
         return (len(self.gm.buffers), *self.orchestration.marks())
@@ -100,12 +98,6 @@ class Run(Door):
             self.shapes.meet(block)
 
     # --- values
-
-    def create(
-        self, name: str, shape: Shape, dtype: DataType, fill: Plain | None = None, *, manual_dep: bool = False
-    ) -> Tensor:
-        """A new GM tensor; without a fill it holds poison."""
-        return self.gm.create(name, shape, dtype, fill, manual_dep=manual_dep)
 
     def tile(self, value: object, op: str) -> Tile:
         """A value as a tile of this block: tensors are loaded whole, once; tiles of other tasks come through GM."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from operator import is_
 from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -107,86 +107,78 @@ class TurnState:
             return 1
         kept = axes.sizes[-1]
         for one, other in zip(self._entries, after._entries, strict=True):
-            kept = min(kept, one.lanes_like(other, kept, axes))
+            kept = min(kept, _lanes_like(one, other, kept, axes))
         return kept
 
 
 # --- what a name may hold
 
 
-class _Entry:
-    def lanes_like(self, other: _Entry, width: int, axes: Axes) -> int:
-        """How many of the lanes, from the first on, start from what this one says if the first leaves the other."""
-        return width if type(self) is type(other) and self.same(other) else 1
-
-    def same(self, other: _Entry) -> bool:
-        raise NotImplementedError
-
-
-class _Same(_Entry):
+class _Same(NamedTuple):
     """Anything that is only ever itself."""
 
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def same(self, other: _Entry) -> bool:
-        return isinstance(other, _Same) and self._value is other._value
+    value: object
 
 
-class _List(_Entry):
+class _List(NamedTuple):
     """Something that code may change in place."""
 
-    def __init__(self, held: Held) -> None:
-        self._held = held
-
-    def same(self, other: _Entry) -> bool:
-        return isinstance(other, _List) and unchanged(self._held, other._held)
+    held: Held
 
 
-class _Tile(_Entry):
+class _Tile(NamedTuple):
     """A tile by the op that made it and, where it is computed, by its elements; a tensor by where it lies."""
 
-    def __init__(self, key: tuple[object, ...], array: Array | None) -> None:
-        self._key, self._array = key, array
-
-    def same(self, other: _Entry) -> bool:
-        if not isinstance(other, _Tile) or self._key != other._key:
-            return False
-        one, two = self._array, other._array
-        return one is two or (one is not None and two is not None and np.array_equal(one, two))
+    key: tuple[object, ...]
+    array: Array | None
 
 
-class _Tuple(_Entry):
-    def __init__(self, entries: list[_Entry]) -> None:
-        self._entries = entries
-
-    def lanes_like(self, other: _Entry, width: int, axes: Axes) -> int:
-        if not isinstance(other, _Tuple) or len(self._entries) != len(other._entries):
-            return 1
-        pairs = zip(self._entries, other._entries, strict=True)
-        return min([width, *(one.lanes_like(two, width, axes) for one, two in pairs)])
+class _Tuple(NamedTuple):
+    entries: list[_Entry]
 
 
-class _Number(_Entry):
-    def __init__(self, value: Number) -> None:
-        self._value = value
+class _Number(NamedTuple):
+    value: Number
 
-    def lanes_like(self, other: _Entry, width: int, axes: Axes) -> int:
-        if not isinstance(other, _Number):
-            return 1
-        one, two = self._value, other._value
-        if isinstance(one, Lane):
-            apart = one - two
-        elif isinstance(two, Lane):
-            apart = two - one
-        else:
-            return width if type(one) is type(two) and one == two else 1
-        differs = np.asarray(lanes.of(apart) != 0)
-        if not np.any(differs):
-            return width
-        if differs.ndim < len(axes.sizes) or len(differs) < width:
-            return 1
-        return int(np.argmax(np.any(differs.reshape(len(differs), -1), axis=1))) + 1
+
+_Entry: TypeAlias = _Same | _List | _Tile | _Tuple | _Number
+
+
+def _lanes_like(one: _Entry, other: _Entry, width: int, axes: Axes) -> int:
+    """How many of the lanes, from the first on, start from what one says if the first leaves the other."""
+    same = False
+    if isinstance(one, _Number) and isinstance(other, _Number):
+        return _equal_lanes(one.value, other.value, width, axes)
+    if isinstance(one, _Tuple) and isinstance(other, _Tuple):
+        if len(one.entries) == len(other.entries):
+            pairs = zip(one.entries, other.entries, strict=True)
+            return min([width, *(_lanes_like(first, second, width, axes) for first, second in pairs)])
+    elif isinstance(one, _Tile) and isinstance(other, _Tile):
+        same = one.key == other.key and _equal(one.array, other.array)
+    elif isinstance(one, _Same) and isinstance(other, _Same):
+        same = one.value is other.value
+    elif isinstance(one, _List) and isinstance(other, _List):
+        same = unchanged(one.held, other.held)
+    return width if same else 1
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+def _equal_lanes(one: Number, other: Number, width: int, axes: Axes) -> int:
+    if isinstance(one, Lane):
+        apart = one - other
+    elif isinstance(other, Lane):
+        apart = other - one
+    else:
+        return width if type(one) is type(other) and one == other else 1
+    differs = np.asarray(lanes.of(apart) != 0)
+    if not np.any(differs):
+        return width
+    if differs.ndim < len(axes.sizes) or len(differs) < width:
+        return 1
+    return int(np.argmax(np.any(differs.reshape(len(differs), -1), axis=1))) + 1
 
 
 def lists_of(values: Iterable[object]) -> list[object]:

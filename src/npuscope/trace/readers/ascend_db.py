@@ -11,9 +11,9 @@ import polars as pl
 from npuscope import kernels
 from npuscope.errors import BadInput
 from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
 from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
-from npuscope.trace.meta import NEGATIVE, Ledger
+from npuscope.trace.meta import Ledger
+from npuscope.trace.placed_rows import NO_SAMPLES, NO_SLICES, numbered, on_lanes, sound_rows, sound_samples
 from npuscope.trace.readers.ascend_db_counters import SAMPLED, samples_of
 from npuscope.trace.readers.ascend_db_tables import FURTHER, NOT_READ, PRIVATE, TABLES, kind_of
 from npuscope.trace.sqlite_file import SqliteFile
@@ -45,20 +45,13 @@ class _Database:
             self._calls("PYTORCH_API", "Python"),
             self._calls("CANN_API", "CANN"),
         ]
-        slices = pl.concat([part for part in parts if part.height] or [_NO_SLICES], how="diagonal_relaxed")
+        slices = pl.concat([part for part in parts if part.height] or [NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
         slices = self._mark_schedulers(self._mark_parts(self._with_steps(slices)))
-        counters = self._samples()
-        place = ["place", "unit", "device"]
-        places = pl.concat([slices.select(place), counters.select(place)], how="vertical_relaxed")
-        lanes = places.unique(maintain_order=True).with_row_index("lane")
-        slices, counters = (
-            rows.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
-            for rows in (slices, counters)
-        )
+        slices, counters, lanes = on_lanes(slices, self._samples())
         edges = self._edges(slices)
         slices = with_depth(slices).drop("table", "opId", strict=False)
-        lanes = lanes.rename({"place": "name"}).with_columns(self._rank().alias("rank"))
+        lanes = lanes.with_columns(self._rank().alias("rank"))
         devices = self._rows("NPU_INFO")["name"].drop_nulls()
         device = str(devices[0]) if len(devices) else None
         self._count_tables_not_read()
@@ -95,15 +88,7 @@ class _Database:
     def _times(self, frame: pl.DataFrame, table: str) -> pl.DataFrame:
         """start and dur from startNs and endNs, which PYTORCH_API has as text."""
         self.ledger.records += frame.height
-        usable = [pl.col(c).is_between(0, LARGEST_US * 1000) for c in ("startNs", "endNs")]
-        sound = frame.filter(*usable, pl.col("endNs") - pl.col("startNs") <= LONGEST_US * 1000)
-        self.ledger.dropped["row without a usable time"] += frame.height - sound.height
-        self.ledger.repaired[NEGATIVE] += sound.filter(pl.col("endNs") < pl.col("startNs")).height
-        return sound.with_columns(
-            pl.col("startNs").alias("start"),
-            (pl.col("endNs") - pl.col("startNs")).clip(lower_bound=0).alias("dur"),
-            pl.lit(table).alias("table"),
-        ).drop("startNs", "endNs")
+        return sound_rows(frame, "startNs", "endNs", self.ledger).with_columns(pl.lit(table).alias("table"))
 
     def _tasks(self) -> pl.DataFrame:
         tasks = self._rows("TASK")
@@ -134,7 +119,7 @@ class _Database:
         return tasks.with_columns(
             pl.coalesce("computeName", "commName", "deviceTaskType", pl.lit("task")).alias("kernel"),
             kind.alias("kind"),
-            _place("stream", pl.col("streamId")).alias("place"),
+            numbered("stream", pl.col("streamId")).alias("place"),
             pl.lit("stream").alias("unit"),
             pl.col("deviceId").cast(pl.Int32, strict=False).alias("device"),
         ).drop("computeName", "commName", "deviceId")
@@ -168,20 +153,14 @@ class _Database:
         )
 
     def _samples(self) -> pl.DataFrame:
-        """Samples of all counters, by time; a number that is missing, or has no time, is left out and counted."""
+        """Samples of all counters."""
         parts = []
         for table in sorted(SAMPLED.keys() & self.tables):
             if missing := set(TABLES[table][0]) - set(self.file.columns(table)):
                 self.ledger.count_unknown(f"form of the table {table}, which lacks", min(missing))
             else:
                 parts.append(samples_of(table, self._rows(table)))
-        if not parts:
-            return _NO_SAMPLES
-        samples = pl.concat(parts)
-        sound = samples.drop_nulls(["time", "value"])
-        self.ledger.records += samples.height
-        self.ledger.dropped["sample without a usable time or number"] += samples.height - sound.height
-        return sound.with_columns(unit=pl.lit("counter")).sort("time", maintain_order=True)
+        return sound_samples(pl.concat(parts), self.ledger) if parts else NO_SAMPLES
 
     def _calls(self, table: str, process: str) -> pl.DataFrame:
         calls = self._rows(table)
@@ -192,7 +171,7 @@ class _Database:
             pl.col("name").fill_null("").alias("kernel"),
             pl.lit("host").alias("kind"),
             # globalTid is pid << 32 | tid
-            _place(f"{process} thread", pl.col("globalTid") % 2**32).alias("place"),
+            numbered(f"{process} thread", pl.col("globalTid") % 2**32).alias("place"),
             pl.lit("host").alias("unit"),
             pl.lit(None, dtype=pl.Int32).alias("device"),
         ).drop("name")
@@ -269,26 +248,3 @@ class _Database:
         ranks = self._rows("RANK_DEVICE_MAP")["rankId"].drop_nulls()
         number = int(ranks[0]) if len(ranks) and 0 <= ranks[0] < 2**31 else None
         return pl.lit(number, dtype=pl.Int32)
-
-
-_NO_SLICES = pl.DataFrame(
-    schema={
-        **dict.fromkeys(("start", "dur"), pl.Int64),
-        **dict.fromkeys(("kernel", "kind", "place", "unit", "table"), pl.String),
-        "device": pl.Int32,
-    }
-)
-
-_NO_SAMPLES = pl.DataFrame(
-    schema={
-        **dict.fromkeys(("place", "name", "unit"), pl.String),
-        "device": pl.Int32,
-        "time": pl.Int64,
-        "value": pl.Float64,
-    }
-)
-
-
-def _place(what: str, number: pl.Expr) -> pl.Expr:
-    """The name of a lane, also where the database does not tell its number."""
-    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))

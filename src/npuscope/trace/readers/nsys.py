@@ -10,8 +10,9 @@ import polars as pl
 
 from npuscope.kernels import kind_of
 from npuscope.trace.core import Trace, with_depth
-from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
-from npuscope.trace.meta import NEGATIVE, NEVER_ENDED, Ledger
+from npuscope.trace.decimal_time import LARGEST_US
+from npuscope.trace.meta import NEVER_ENDED, Ledger
+from npuscope.trace.placed_rows import NO_SAMPLES, NO_SLICES, numbered, on_lanes, sound_rows, sound_samples
 from npuscope.trace.sqlite_file import SqliteFile
 
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
@@ -70,21 +71,14 @@ class _Session:
 
     def trace(self) -> Trace:
         parts = [part for table in SLICES if table in self.file.tables and (part := self._slices(table)).height]
-        slices = pl.concat(parts or [_NO_SLICES], how="diagonal_relaxed")
+        slices = pl.concat(parts or [NO_SLICES], how="diagonal_relaxed")
         slices = slices.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("task"))
-        counters = self._counters()
-        place = ["place", "unit", "device"]
-        places = pl.concat([slices.select(place), counters.select(place)], how="vertical_relaxed")
-        lanes = places.unique(maintain_order=True).with_row_index("lane")
-        slices, counters = (
-            rows.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
-            for rows in (slices, counters)
-        )
+        slices, counters, lanes = on_lanes(slices, self._counters())
         edges = _launches(slices)
         slices = with_depth(slices).drop("table", "process", strict=False)
         self._note()
         meta = self.ledger.close("nsys", (str(self.file.path),), device=self._device(), clock="since the session began")
-        return Trace.of(slices, lanes.rename({"place": "name"}), meta, edges, counters)
+        return Trace.of(slices, lanes, meta, edges, counters)
 
     def _rows(self, table: str, text: set[str] | frozenset[str] = frozenset()) -> pl.DataFrame:
         """A table; `id` alone and without rows where it is absent."""
@@ -105,21 +99,17 @@ class _Session:
         for column in ("start", "end", "deviceId", "streamId", "globalTid", "globalPid", "correlationId"):
             if column not in rows.columns:
                 rows = rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(column))
-        usable = [pl.col(c).is_between(0, LARGEST_US * 1000) for c in ("start", "end")]
-        sound = rows.filter(*usable, pl.col("end") - pl.col("start") <= LONGEST_US * 1000)
-        self.ledger.dropped["row without a usable time"] += rows.height - sound.height
-        self.ledger.repaired[NEGATIVE] += sound.filter(pl.col("end") < pl.col("start")).height
+        sound = sound_rows(rows, "start", "end", self.ledger)
         kernel = self._named(sound, table)
         owner = pl.coalesce("globalPid", "globalTid") // THREAD
         dressed = sound.with_columns(
-            (pl.col("end") - pl.col("start")).clip(lower_bound=0).alias("dur"),
             kernel.alias("kernel"),
             self._kinds(kernel, table).alias("kind"),
             pl.lit(table).alias("table"),
             owner.alias("process"),
             *_place(table),
         )
-        return dressed.drop("end", *(c for c in NAMES if c in dressed.columns))
+        return dressed.drop(*(c for c in NAMES if c in dressed.columns))
 
     def _ranges(self, events: pl.DataFrame) -> pl.DataFrame:
         """Ranges of NVTX; one that never ended lasts to the last event, marks and definitions are no slices."""
@@ -169,29 +159,25 @@ class _Session:
     def _counters(self) -> pl.DataFrame:
         """GPU metrics, named by the table that lists them."""
         if METRICS not in self.file.tables:
-            return _NO_SAMPLES
+            return NO_SAMPLES
         samples = self._rows(METRICS)
         names = self._rows("TARGET_INFO_GPU_METRICS", {"metricName", "typeName", "sourceName"})
         needed = {"timestamp", "metricId", "value"}
         if not needed <= set(samples.columns) or not {"metricId", "metricName"} <= set(names.columns):
             self.ledger.count_unknown("form of the table", METRICS, samples.height)
-            return _NO_SAMPLES
+            return NO_SAMPLES
         key = [c for c in ("typeId", "metricId") if c in samples.columns and c in names.columns]
         named = samples.join(names.unique(key, keep="first"), on=key, how="left", maintain_order="left")
         place = pl.col("typeName") if "typeName" in named.columns else pl.lit(None, dtype=pl.String)
-        number = pl.concat_str(pl.lit("metric "), pl.col("metricId").cast(pl.String).fill_null("not told"))
+        number = numbered("metric", pl.col("metricId"))
         told = named.select(
             pl.concat_str(pl.lit("GPU metrics "), place.fill_null("")).str.strip_chars().alias("place"),
-            pl.lit("counter").alias("unit"),
             pl.lit(None, dtype=pl.Int32).alias("device"),
             pl.coalesce("metricName", number).alias("name"),
             pl.when(pl.col("timestamp").is_between(0, LARGEST_US * 1000)).then("timestamp").alias("time"),
             pl.col("value").cast(pl.Float64, strict=False),
         )
-        sound = told.drop_nulls(["time", "value"])
-        self.ledger.records += told.height
-        self.ledger.dropped["sample without a usable time or number"] += told.height - sound.height
-        return sound.sort("time", maintain_order=True)
+        return sound_samples(told, self.ledger)
 
     def _device(self) -> str | None:
         names = self._rows("TARGET_INFO_GPU", {"name"})
@@ -212,9 +198,9 @@ def _place(table: str) -> list[pl.Expr]:
     """Lane, unit and device. Ranges and calls into the system have lanes of their own beside their thread's."""
     device = pl.col("deviceId").cast(pl.Int32, strict=False).alias("device")
     if table in ON_DEVICE:
-        return [_numbered("stream", pl.col("streamId")).alias("place"), pl.lit("stream").alias("unit"), device]
+        return [numbered("stream", pl.col("streamId")).alias("place"), pl.lit("stream").alias("unit"), device]
     beside = {NVTX: " NVTX", OS_CALLS: " OS runtime", SYNCHRONIZATION: " synchronization"}.get(table, "")
-    where = _numbered("stream", pl.col("streamId")) if table == SYNCHRONIZATION else _thread(pl.col("globalTid"))
+    where = numbered("stream", pl.col("streamId")) if table == SYNCHRONIZATION else _thread(pl.col("globalTid"))
     none = pl.lit(None, dtype=pl.Int32).alias("device")
     return [
         pl.concat_str(where, pl.lit(beside)).alias("place"),
@@ -224,12 +210,7 @@ def _place(table: str) -> list[pl.Expr]:
 
 
 def _thread(id: pl.Expr) -> pl.Expr:
-    process, thread = (part.cast(pl.String).fill_null("not told") for part in (id // THREAD % THREAD, id % THREAD))
-    return pl.concat_str(pl.lit("process "), process, pl.lit(" thread "), thread)
-
-
-def _numbered(what: str, number: pl.Expr) -> pl.Expr:
-    return pl.concat_str(pl.lit(f"{what} "), number.cast(pl.String).fill_null("not told"))
+    return pl.concat_str(numbered("process", id // THREAD % THREAD), pl.lit(" "), numbered("thread", id % THREAD))
 
 
 def _number_kind(table: str, column: str) -> pl.DataType:
@@ -246,20 +227,3 @@ def _launches(slices: pl.DataFrame) -> pl.DataFrame | None:
     device = slices.filter(pl.col("table").is_in(ON_DEVICE)).select(*key, pl.col("task").alias("dst")).drop_nulls()
     met = calls.unique(key, keep="first", maintain_order=True).join(device, on=key)
     return met.select("src", "dst", pl.lit("flow").alias("source"), pl.lit("launch").alias("name"))
-
-
-_NO_SLICES = pl.DataFrame(
-    schema={
-        **dict.fromkeys(("start", "dur"), pl.Int64),
-        **dict.fromkeys(("kernel", "kind", "place", "unit", "table"), pl.String),
-        "device": pl.Int32,
-    }
-)
-_NO_SAMPLES = pl.DataFrame(
-    schema={
-        **dict.fromkeys(("place", "unit", "name"), pl.String),
-        "device": pl.Int32,
-        "time": pl.Int64,
-        "value": pl.Float64,
-    }
-)

@@ -18,6 +18,7 @@ from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US
 from npuscope.trace.json_file import WHOLE, decode_object
 from npuscope.trace.meta import NEGATIVE, Ledger
+from npuscope.trace.placed_rows import on_lanes
 
 KEY = b'"rocprofiler-sdk-tool"'
 WHAT = "readable as rocprofv3's JSON"
@@ -63,14 +64,12 @@ def read(path: Path) -> Trace:
     slices = pl.DataFrame(rows, schema=_ROWS, orient="row").with_columns(
         pl.int_range(pl.len(), dtype=pl.Int64).alias("task")
     )
-    place = ["place", "unit", "device"]
-    lanes = slices.select(place).unique(maintain_order=True).with_row_index("lane")
-    slices = slices.join(lanes, on=place, nulls_equal=True, maintain_order="left").drop(place)
+    slices, _, lanes = on_lanes(slices)
     edges = _launches(slices)
     devices = [str(name) for process in processes for agent in _gpus(process) if (name := agent.get("product_name"))]
     meta = ledger.close("rocprofv3", (str(path),), device=devices[0] if devices else None, clock="since boot")
     slices = with_depth(slices).drop("process", "launches")
-    return Trace.of(slices, lanes.rename({"place": "name"}), meta, edges)
+    return Trace.of(slices, lanes, meta, edges)
 
 
 class _Process:
