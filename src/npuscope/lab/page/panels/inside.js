@@ -92,8 +92,8 @@ class Inside {
   show(number) {
     const place = this.found.bodies.findIndex((/** @type {any} */ body) => body.body === number), missing = this.found.left_out.find((/** @type {any} */ body) => body.body === number);
     if (missing) { this.fetch(missing); return; }
+    if (place >= 0) this.note.textContent = "";
     if (place < 0 || place === this.current) return;
-    this.note.textContent = "";
     this.current = place;
     this.chosen = -1;
     this.picker.value = String(number);
