@@ -54,7 +54,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Pat
 def watched(browser: Any) -> Iterator[Watched]:
     with watched_page(browser, viewport=WIDE) as found:
         yield found
-        assert [one for one in found.errors if "ERR_" not in one] == []
+        assert [one for one in found.errors if "ERR_" not in one and "409" not in one] == []  # what was refused
 
 
 def opened(watched: Watched, running: Lab, link: str = "") -> Any:
@@ -132,18 +132,22 @@ def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
         # every change alone: the table of the command line
         page.get_by_role("button", name="try every change").click()
         page.locator("[data-panel=whatif] table").wait_for()
-        assert page.locator("[data-panel=whatif] .verdict").first.inner_text().startswith("Most to gain from copy:")
+        told = page.locator("[data-panel=whatif] .verdict").first.inner_text()
+        assert told.startswith("Most to gain from ")
+        assert (
+            "of the scheduler" in told or "the scheduler: " in told
+        )  # four blocks of a microsecond: it is what they wait for
         page.locator("[data-panel=whatif] tbody tr", has_text="copy").first.click()
         assert state(page, "selection") == {"kind": "kernel", "kernel": "copy"}
         # one change: without the kernel nothing is left
         page.get_by_label("Change", exact=True).select_option("remove")
-        page.get_by_role("button", name="ask").click()
+        page.get_by_role("button", name="ask", exact=True).click()
         page.locator(".answer .verdict").wait_for()
         assert page.locator(".answer .verdict").inner_text().startswith("What if: ")
         assert page.locator(".answer td", has_text="with the change").count() == 1
         # what cannot be tried is told in a sentence
         page.get_by_label("Change", exact=True).select_option("merge")
-        page.get_by_role("button", name="ask").click()
+        page.get_by_role("button", name="ask", exact=True).click()
         until(page, "document.querySelector('#panel [role=status]').textContent.includes('the same kernel')")
 
 
