@@ -24,6 +24,7 @@ ORDER = [
     "garbage",
     "toml_file",
     "own_folder",
+    "kept_files",
     "surroundings",
     "models",
     "plugins",

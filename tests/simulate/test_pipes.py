@@ -11,7 +11,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
 from npuscope.simulate.chip.prepare import prepare
-from npuscope.simulate.core.pipes import time_block
+from npuscope.simulate.core.pipes import time_block, time_ways
 from npuscope.simulate.core.stream import stream_of
 from npuscope.simulate.inside import inside
 from npuscope.simulate.run import simulate
@@ -31,6 +31,16 @@ def mixed(x: pl.Tensor, w: pl.Tensor, out: pl.Out[pl.Tensor]):
     return out
 
 
+@pl.jit
+def phased(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    """Blocks that meet between a load and another."""
+    for block in pl.spmd(2, name_hint="phased"):
+        tile = pl.sqrt(x[0:16, :])
+        pl.system.syncall(core_type="aiv_only", mode="soft")
+        out = pl.assemble(out, pl.add(tile, x[0:16, :]), [block * 16, 0])
+    return out
+
+
 @pytest.mark.parametrize("slow", [1.0, 3.5])
 def test_compiled_and_plain_agree(slow: float) -> None:
     program, found = lowered(mixed, tensor((16, K), "BF16"), tensor((K, N), "BF16"), tensor((16, N), "FP32"))
@@ -40,6 +50,22 @@ def test_compiled_and_plain_agree(slow: float) -> None:
     np.testing.assert_array_equal(compiled.busy, plain.busy)
     assert compiled.cube < compiled.vector  # the vector core stores what the cube hands it
     assert time_block(stream, slow * 2).duration > compiled.duration
+
+
+def test_ways_that_are_timed_at_once_take_what_each_takes_alone() -> None:
+    """To the last bit, and also where blocks meet at barriers."""
+    args = tensor((16, K), "BF16"), tensor((K, N), "BF16"), tensor((16, N), "FP32")
+    programs = [lowered(mixed, *args), lowered(phased, tensor((16, 64), "FP32"), tensor((32, 64), "FP32"))]
+    for program, found in programs:
+        stream = stream_of(found[0], program.device)
+        ways = [(slow, share) for slow in (1.0, 1.5, 16.0) for share in (0.0, 1 / 3, 1.0)]
+        together = time_ways(stream, np.array([slow for slow, _ in ways]), np.array([share for _, share in ways]))
+        for (slow, share), timing in zip(ways, together, strict=True):
+            alone = time_block(stream, slow, share=share)
+            assert (timing.duration, timing.cube, timing.vector) == (alone.duration, alone.cube, alone.vector)
+            np.testing.assert_array_equal(timing.busy, alone.busy)
+            np.testing.assert_array_equal(timing.met, alone.met)
+        assert len({timing.duration for timing in together}) > 3
 
 
 def test_a_pipe_works_or_waits_and_never_both() -> None:

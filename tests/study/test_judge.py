@@ -65,10 +65,8 @@ def test_every_planted_fault_is_named_and_costs_its_own_answer(tmp_path: Path, m
     planted = importlib.import_module("judging.mutants")
     made = list(planted.mutants(44, {"endless loop": 1, "memory hog": 2}))
     assert {one.kind for one in made} == set(planted.KINDS)
-    variants = []
-    for one in made:
-        (tmp_path / f"{one.name}.py").write_text(one.source)
-        variants.append(Variant(one.name, str(tmp_path / f"{one.name}.py")))
+    assert len({one.model for one in made}) == len(planted.MODELS)
+    variants = [one.written(tmp_path) for one in made]
     limits = Limits(60, 400 * 2**20)
     quick = [n for n, one in enumerate(made) if one.kind != "endless loop"]
     answers = dict(

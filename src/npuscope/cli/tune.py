@@ -79,8 +79,7 @@ def command(
 
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
-    if engine not in workers.ENGINES:
-        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(workers.ENGINES)}.")
+    workers.known(engine)
     if not Path(file).is_file():
         raise BadInput("no such file", path=file)
     check_outputs([file], results, html)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from npuscope.ops.spec import OpSpec, Plane
 from npuscope.ops.table import spec_of
@@ -22,8 +22,7 @@ RingWay = Literal["C2V", "V2C"]
 Items = tuple["Instruction | Repeat", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A tile on chip: `bytes` is what it takes there, padding included; `space` is "" until it is placed."""
 
     id: int
@@ -38,8 +37,7 @@ class Value:
     said: bool = False  # the program says its space
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """`operands` are the values it reads in the op's order, None where the op was given a number or nothing."""
 
     name: str
@@ -68,8 +66,7 @@ class Instruction:
         return dict(self.attributes).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(NamedTuple):
     """`value` is what a turn finds: `first` in the first turn, what the turn before left as `next` in the others."""
 
     value: int

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from npuscope.device.chip import Device
-from npuscope.lower.lowering import LoweringOptions, lower
-from npuscope.lower.memory.plan import MemoryPlan, SpacePlan, plan_memory
+from npuscope.lower.kept_bodies import Known, Lowerer
+from npuscope.lower.lowering import LoweringOptions
+from npuscope.lower.memory.plan import MemoryPlan, SpacePlan
 from npuscope.lower.model import Lowered, instructions
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.task_graph import task_graph
@@ -44,13 +45,14 @@ class PlannedBody:
     """One body of a kernel, lowered and planned; `task` is the first that has it.
 
     A mixed kernel is two functions, one per kind of core, named as the compiler names them: `gate_proj_aic`,
-    `gate_proj_aiv`.
+    `gate_proj_aiv`. `known`: its content, where what follows from it can be kept between runs.
     """
 
     kernel: str
     task: int
     lowered: Lowered
     plan: MemoryPlan
+    known: Known | None = None
 
     @property
     def mixed(self) -> bool:
@@ -95,12 +97,12 @@ class Program:
     def planned(self) -> dict[PlannedKey, PlannedBody]:
         """Every distinct body of every kernel, in order of the first task."""
         found: dict[PlannedKey, PlannedBody] = {}
+        lowerer = Lowerer(self.recording, self.device, self.lowering)
         for launch in self.launches:
             task = self.first_task(launch)
             for body, _ in launch.bodies:
                 if (key := planned_key(task, body)) not in found:
-                    lowered = lower(self.recording, task, body, self.device, self.lowering)
-                    found[key] = PlannedBody(task.kernel, task.id, lowered, plan_memory(lowered, self.device))
+                    found[key] = PlannedBody(task.kernel, task.id, *lowerer.planned(task, body))
         return found
 
     def site(self, number: int) -> Site:

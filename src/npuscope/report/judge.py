@@ -11,7 +11,7 @@ from npuscope.report.check_sarif import sarif, sarif_rule
 from npuscope.study.answer import MEANING, Answer, Reason
 
 SHOWN = 3  # reasons of a candidate in Markdown
-NUMBERS = "wrong-numbers"
+NUMBERS, DOES_NOT_RUN = "wrong-numbers", "does-not-run"  # beside the ids of rules
 
 
 def judge_text(answers: Sequence[Answer]) -> str:
@@ -128,13 +128,18 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
     """Reasons and races are errors, findings are notes; `files` are those of the answers."""
     from npuscope.check.rules import all_rules
 
-    about = {"text": "The numbers are not those of the golden."}
-    wrong: dict[str, object] = {
-        "id": NUMBERS, "name": "WrongNumbers", "shortDescription": about, "fullDescription": about, "help": about,
-        "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},
-    }  # fmt: skip
     told = [pair for answer, file in zip(answers, files, strict=True) for pair in _findings(answer, file)]
-    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), wrong])
+    own = (_rule(NUMBERS, "The numbers are not those of the golden."), _rule(DOES_NOT_RUN, "The program does not run."))
+    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), *own])
+
+
+def _rule(name: str, told: str) -> dict[str, object]:
+    """What the judge finds and no rule of `check`."""
+    about = {"text": told}
+    return {
+        "id": name, "name": name.title().replace("-", ""), "shortDescription": about, "fullDescription": about,
+        "help": about, "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},
+    }  # fmt: skip
 
 
 def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]:
@@ -147,6 +152,8 @@ def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]
         place = _absolute(answer.wrong.file) if answer.wrong.line else file
         message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"
         yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), None
+    elif not (answer.is_good or answer.reasons or answer.races):
+        yield Finding(DOES_NOT_RUN, "error", file, answer.line or 1, f"{answer.verdict}: {answer.told}", ""), None
 
 
 def _absolute(file: str) -> str:

@@ -56,7 +56,7 @@ class Owners:
 
     def memory(self, number: int) -> float:
         """The share of a block of a class that its busiest memory pipe works."""
-        timing = self.prepared.classes.timed[self.prepared.kind_of(number), 1.0]
+        timing = self.prepared.classes.timed[self.prepared.kind_of(number)][0]
         return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from npuscope import engine, progress
 from npuscope.analysis.work import Work
 from npuscope.errors import BadInput, CannotWrite, NpuscopeError
+from npuscope.kept_files import own_source
 from npuscope.statistics.history_folder import ORDER, Line, append_line, read_lines
 from npuscope.statistics.runs import run_of
-from npuscope.study.variant import Variant, own_source
+from npuscope.study.variant import Variant
 from npuscope.study.variants import simulated
 
 KEPT = "simulated.jsonl"

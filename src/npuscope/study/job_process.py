@@ -20,14 +20,24 @@ _SLACK = GIB  # of address space beyond the limit: threads and arenas reserve wh
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
+class Place(NamedTuple):
+    """Where a job believes to be: the folder and the environment of whoever wants its answer."""
+
+    folder: str
+    environment: dict[str, str]
+
+    @staticmethod
+    def here() -> Place:
+        return Place(os.getcwd(), dict(os.environ))
+
+
 class Order(NamedTuple):
     """A job as it travels: `call` is a pickled (function, argument), opened in the job's process alone."""
 
     number: int
     call: bytes
     limits: Limits
-    folder: str
-    environment: dict[str, str]
+    place: Place
 
 
 def run_job(order: Order, answer: int) -> NoReturn:
@@ -49,9 +59,9 @@ def _answer(order: Order) -> bytes:
     from npuscope.errors import NpuscopeError
 
     try:
-        os.chdir(order.folder)
+        os.chdir(order.place.folder)
         os.environ.clear()
-        os.environ.update(order.environment)
+        os.environ.update(order.place.environment)
         _set_memory(order.limits.bytes)
         function, argument = pickle.loads(order.call)
         return framed((None, function(argument)))
@@ -62,7 +72,7 @@ def _answer(order: Order) -> bytes:
     except SystemExit as error:
         kind, told = "exited", f"it left by itself (exit code {error.code})"
     except BaseException as error:
-        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")
+        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error)[:3000].split())[:300]}".removesuffix(": ")
     return framed((kind, told))
 
 
@@ -119,7 +129,10 @@ def failure(status: int, limits: Limits, peak: int) -> Failed:
 
 
 def _name(number: int) -> str:
+    """SIGSEGV (segmentation fault)."""
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+    told = signal.strsignal(number)
+    return f"{name} ({told.lower()})" if told else name

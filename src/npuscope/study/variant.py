@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import npuscope
+from npuscope.kept_files import own_source
 from npuscope.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -67,11 +67,3 @@ def _files_of_chip(name: str) -> tuple[bytes, ...]:
     if not file.is_file():
         return ()
     return tuple(other.read_bytes() for other in sorted(file.parent.glob("*.toml")))
-
-
-@cache
-def own_source() -> str:
-    """npuscope as it is here, be it a checkout between two versions: its source and its data."""
-    own = Path(npuscope.__file__).parent
-    files = sorted(path for kind in ("*.py", "*.toml", "*.csv") for path in own.rglob(kind))
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()

@@ -7,7 +7,6 @@ finds, and the Repeat says where that comes from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value, instructions
@@ -19,6 +18,11 @@ from npuscope.tile.record.model import Loop, Op, Recording, Site, Task
 from npuscope.tile.record.operands import Operand, Step, steps_of
 
 Carries = dict[tuple[tuple[int, ...], int], Carry]  # of a segment, by path and turns back
+
+
+def name_of_result(op: Op, sites: tuple[Site, ...], tensors: tuple[str, ...]) -> str:
+    """What the user calls the tile that an op makes; one that is loaded has its tensor's name."""
+    return tensors[op.accesses[0].argument] if op.accesses else name_of(sites[op.site], op.name)
 
 
 class _Builder:
@@ -35,12 +39,12 @@ class _Builder:
         tile = op.result
         assert tile is not None
         number = len(self.values)
-        name = self.tensors[op.accesses[0].argument] if op.accesses else name_of(self.sites[op.site], op.name)
+        name = name_of_result(op, self.sites, self.tensors)
         space = tile.space or ""
         value = Value(number, name, tile.shape, tile.dtype, op.site, number, space, said=bool(space))
         staged = dict(op.attributes).get("staged")  # a copy through the chip, piece by piece
         if isinstance(staged, tuple):
-            value = replace(value, bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
+            value = value._replace(bytes=prod(staged) * BY_NAME[tile.dtype].bytes)
         self.values.append(value)
         return number
 
@@ -91,7 +95,7 @@ class _Builder:
         own = carries[-1 - ref.up]
         if (ref.path, ref.back) not in own:
             number, following = len(self.values), self.made[again]
-            self.values.append(replace(self.values[following], id=number, storage=number))
+            self.values.append(self.values[following]._replace(id=number, storage=number))
             own[ref.path, ref.back] = Carry(number, first, following)
         return own[ref.path, ref.back].value
 
@@ -101,7 +105,7 @@ class _Builder:
 
 
 def build(recording: Recording, task: Task, number: int) -> Lowered:
-    """One of the bodies of a task before anything is decided. Tiles loaded from GM have their tensor's name."""
+    """One of the bodies of a task before anything is decided."""
     body = recording.bodies[number]
     tensors = tuple(recording.buffers[argument.buffer].name for argument in task.arguments)
     builder = _Builder(steps_of(body), recording.sites, tensors)

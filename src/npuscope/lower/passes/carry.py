@@ -35,10 +35,10 @@ def _begun(items: Items, values: list[Value], needs: Needs) -> Items:
         carries = []
         for carry in item.carries:
             if carry.first is not None and needs.after(carry.first, item):
-                value = replace(values[carry.first], id=len(values), storage=len(values))
+                value = values[carry.first]._replace(id=len(values), storage=len(values))
                 values.append(value)
                 made.append(Instruction(COPY.name, COPY.plane, item.site, (carry.first,), value.id))
-                carry = replace(carry, first=value.id)
+                carry = carry._replace(first=value.id)
             carries.append(carry)
         made.append(replace(item, items=_begun(item.items, values, needs), carries=tuple(carries)))
     return tuple(made)

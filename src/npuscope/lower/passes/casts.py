@@ -52,7 +52,7 @@ def _expanded(items: Items, values: list[Value], casts: Mapping[str, frozenset[s
             source, target = values[item.reads[0]].dtype.lower(), values[item.result].dtype.lower()
             for step in chain(source, target, casts)[:-1]:
                 number = len(values)
-                values.append(replace(values[item.result], id=number, storage=number, dtype=step.upper()))
-                yield replace(item, result=number)
-                item = replace(item, operands=(number,))
+                values.append(values[item.result]._replace(id=number, storage=number, dtype=step.upper()))
+                yield item._replace(result=number)
+                item = item._replace(operands=(number,))
         yield item

@@ -104,20 +104,20 @@ class _Streamer:
         left, right = self.values[product.operands[1]], self.values[load.result]  # type: ignore[index]
         deep = product_of(product, self.values, self.device).k
         shape = tuple(part if n == deep else n for n in right.shape)
-        piece = self._value(replace(right, shape=shape))
+        piece = self._value(right._replace(shape=shape))
         slice_shape = tuple(part if n == deep else n for n in left.shape)
-        view = self._value(replace(left, shape=slice_shape), storage=left.storage)
+        view = self._value(left._replace(shape=slice_shape), storage=left.storage)
         accesses = tuple(
             replace(access, shape=tuple(part if n == deep else n for n in access.shape)) for access in load.accesses
         )
         share = product.flops * part // deep
         return [
-            replace(load, result=piece, accesses=accesses),
+            load._replace(result=piece, accesses=accesses),
             Instruction(SLICE.name, "view", product.site, (left.id,), view),
-            replace(product, operands=(product.operands[0], view, piece, *product.operands[3:]), flops=share),
+            product._replace(operands=(product.operands[0], view, piece, *product.operands[3:]), flops=share),
         ]
 
     def _value(self, value: Value, storage: int | None = None) -> int:
         number = len(self.values)
-        self.values.append(replace(value, id=number, storage=number if storage is None else storage))
+        self.values.append(value._replace(id=number, storage=number if storage is None else storage))
         return number

@@ -32,9 +32,9 @@ def _kept(items: Items, values: list[Value], needs: Needs) -> Items:
         writes = item.spec.is_a(Role.WRITES_INTO) and item.result is not None and item.operands
         old = item.operands[0] if writes else None
         if old is not None and needs.after(old, item):
-            value = replace(values[old], id=len(values), storage=len(values))
+            value = values[old]._replace(id=len(values), storage=len(values))
             values.append(value)
             made.append(Instruction(COPY.name, COPY.plane, item.site, (old,), value.id))
-            item = replace(item, operands=(value.id, *item.operands[1:]))
+            item = item._replace(operands=(value.id, *item.operands[1:]))
         made.append(item)
     return tuple(made)

@@ -80,7 +80,7 @@ class _Tiler:
 
     def _cut_output(self, one: Instruction, cut: Cut) -> None:
         value = self.values[one.result]  # type: ignore[index]
-        self.values[value.id] = replace(value, bytes=tile_bytes((cut.m, cut.n), value.dtype, "Acc", self.device))
+        self.values[value.id] = value._replace(bytes=tile_bytes((cut.m, cut.n), value.dtype, "Acc", self.device))
 
     def _loop(self, one: Instruction, product: Product, cut: Cut) -> list[Instruction | Repeat]:
         grid = -(-product.m // cut.m) * -(-product.n // cut.n)
@@ -103,10 +103,10 @@ class _Tiler:
                 continue
             new = len(self.values)
             source = self.values[number]
-            self.values.append(replace(source, id=new, storage=new, space=space, shape=shape, in_ring=False, bytes=0))
+            self.values.append(source._replace(id=new, storage=new, space=space, shape=shape, in_ring=False, bytes=0))
             made.append(Instruction(MOVE.name, MOVE.plane, one.site, (number,), new))
             operands[place] = new
-        return [*made, replace(one, operands=tuple(operands), flops=flops)]
+        return [*made, one._replace(operands=tuple(operands), flops=flops)]
 
 
 def next_loop(items: Items) -> int:

@@ -20,8 +20,8 @@ def measure(lowered: Lowered, device: Device) -> Lowered:
 
 def _measured(value: Value, split: str, device: Device) -> Value:
     if value.in_ring:
-        return replace(value, bytes=0)
-    return replace(value, bytes=value.bytes or tile_bytes(_halved(value, split), value.dtype, value.space, device))
+        return value._replace(bytes=0)
+    return value._replace(bytes=value.bytes or tile_bytes(_halved(value, split), value.dtype, value.space, device))
 
 
 def _halved(value: Value, split: str) -> tuple[int, ...]:
@@ -45,6 +45,6 @@ def _with_scratch(items: Items, values: list[Value], split: str, device: Device)
             name = f"scratch of {item.name}"
             scratch = Value(number, name, shape, source.dtype, item.site, number, "Vec")
             values.append(_measured(scratch, split, device))
-            yield replace(item, scratch=(number,))
+            yield item._replace(scratch=(number,))
         else:
             yield item

@@ -23,7 +23,7 @@ def place(lowered: Lowered) -> Lowered:
     """Every value with its space, every reader with its operands where it needs them."""
     lowered = _without_zero_seeds(_twice_loaded(lowered))
     spaces = _spaces(lowered)
-    values = [replace(value, space=spaces[value.storage]) for value in lowered.values]
+    values = [value._replace(space=spaces[value.storage]) for value in lowered.values]
     return _Mover(lowered, values).moved()
 
 
@@ -121,18 +121,18 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
                 continue
             if item.result in both:
                 number = len(values)
-                values.append(replace(values[item.result], id=number, storage=number))
+                values.append(values[item.result]._replace(id=number, storage=number))
                 twins[item.result] = number
-                yield replace(item, result=number)
+                yield item._replace(result=number)
             elif item.plane == "view" and item.operands and item.operands[0] in twins and item.result is not None:
                 number = len(values)
                 source = twins[item.operands[0]]
-                values.append(replace(values[item.result], id=number, storage=values[source].storage))
+                values.append(values[item.result]._replace(id=number, storage=values[source].storage))
                 twins[item.result] = number
-                yield replace(item, operands=(source, *item.operands[1:]), result=number)
+                yield item._replace(operands=(source, *item.operands[1:]), result=number)
             elif item.plane == "cube":
                 swapped = tuple(twins.get(v, v) if v is not None and root(v) is not None else v for v in item.operands)
-                item = replace(item, operands=swapped)
+                item = item._replace(operands=swapped)
             yield item
 
     items = tuple(rewritten(lowered.items))
@@ -158,7 +158,7 @@ def _without_zero_seeds(lowered: Lowered) -> Lowered:
             if isinstance(item, Repeat):
                 yield replace(item, items=tuple(rewritten(item.items)))
             elif item.plane == "cube" and item.operands[0] in dropped:
-                yield replace(item, name=MATMUL.name, operands=(None, *item.operands[1:]))
+                yield item._replace(name=MATMUL.name, operands=(None, *item.operands[1:]))
             elif item.result not in dropped:
                 yield item
 
@@ -206,7 +206,7 @@ class _Mover:
                 if source.space == "Acc" and source.dtype == "FP32" and rint and wanted[result.storage] == {"Mat"}:
                     found.add(one.result)
         for number in found:
-            self.values[number] = replace(self.values[number], space="Mat")
+            self.values[number] = self.values[number]._replace(space="Mat")
         return found
 
     def _items(self, items: Items, path: LoopPath, known: dict[tuple[int, str], int]) -> Iterator[Instruction | Repeat]:
@@ -233,7 +233,7 @@ class _Mover:
             for k, number in enumerate(one.operands)
         )
         plane = "move" if one.result in self.folded or self._in_mat(one) else one.plane
-        return replace(one, operands=operands, plane=plane)
+        return one._replace(operands=operands, plane=plane)
 
     def _in_mat(self, one: Instruction) -> bool:
         return one.spec.is_a(Role.INHERITS_SPACE) and one.result is not None and self.values[one.result].space == "Mat"
@@ -248,7 +248,7 @@ class _Mover:
 
     def _moved_value(self, number: int, space: str) -> int:
         new = len(self.values)
-        self.values.append(replace(self.values[number], id=new, storage=new, space=space, said=False))
+        self.values.append(self.values[number]._replace(id=new, storage=new, space=space, said=False))
         return new
 
 

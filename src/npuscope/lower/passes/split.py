@@ -52,7 +52,7 @@ def _split(
             continue
         way = crossing(item, values)
         if way is None:
-            yield replace(item, unit=_unit(item, values) or scalar, pipe=_pipe(item, values))
+            yield item._replace(unit=_unit(item, values) or scalar, pipe=_pipe(item, values))
             continue
         source = values[item.reads[0]]
         assert item.result is not None
@@ -60,16 +60,16 @@ def _split(
         kept, tile = item.result, item.result
         if item.spec.is_a(Role.COPY):  # into a tile that stays: out of the ring again
             tile = len(values)
-            values.append(replace(values[kept], id=tile, storage=tile))
-        values[tile] = replace(values[tile], in_ring=True)
+            values.append(values[kept]._replace(id=tile, storage=tile))
+        values[tile] = values[tile]._replace(in_ring=True)
         attributes = (("way", way), ("tile", tile))
         unit, pipe = SENDER[way]
-        yield replace(item, name=PUSH.name, result=None, unit=unit, pipe=pipe, attributes=attributes)
+        yield item._replace(name=PUSH.name, result=None, unit=unit, pipe=pipe, attributes=attributes)
         unit, pipe, _ = RECEIVER[way]
-        yield replace(item, name=POP.name, operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
+        yield item._replace(name=POP.name, operands=(), result=tile, unit=unit, pipe=pipe, attributes=attributes)
         if tile != kept:
-            copied = replace(item, operands=(tile,))
-            yield replace(copied, unit=unit, pipe=_pipe(copied, values))
+            copied = item._replace(operands=(tile,))
+            yield copied._replace(unit=unit, pipe=_pipe(copied, values))
 
 
 def _unit(one: Instruction, values: list[Value]) -> CoreKind | None:

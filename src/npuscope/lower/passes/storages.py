@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from npuscope.lower.model import Value
 
@@ -28,4 +27,4 @@ class Storages:
         self._parent[second] = first
 
     def applied(self) -> tuple[Value, ...]:
-        return tuple(replace(value, storage=self.of(value.id)) for value in self._values)
+        return tuple(value._replace(storage=self.of(value.id)) for value in self._values)

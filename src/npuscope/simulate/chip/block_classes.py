@@ -6,7 +6,7 @@ per launch: a phase between two barriers takes as long as it takes the slowest o
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from math import prod
 
@@ -20,7 +20,8 @@ from npuscope.simulate.chip.gm_lines import distinct_lines
 from npuscope.simulate.chip.job import SLOW, Floats, Ints
 from npuscope.simulate.chip.l2 import SMALL, Cache
 from npuscope.simulate.core.costs import NS, line_bytes
-from npuscope.simulate.core.pipes import Timing, time_block
+from npuscope.simulate.core.kept_streams import KeptStreams
+from npuscope.simulate.core.pipes import Timing, time_ways
 from npuscope.simulate.core.scalar import fresh_lines
 from npuscope.simulate.core.stream import Stream, stream_of
 from npuscope.tile.record.model import Access, BlockGroup, Task
@@ -47,12 +48,13 @@ class BlockClasses:
     program: Program
     known: dict[tuple[BlockKind, Meeting], int] = field(default_factory=dict)  # -> class
     streams: list[Stream] = field(default_factory=list)
-    timed: dict[tuple[BlockKind, float], Timing] = field(default_factory=dict)
+    timed: dict[BlockKind, list[Timing]] = field(default_factory=dict)  # at every slow-down; the first is none
     entries: list[BlockKind] = field(default_factory=list)
     meetings: list[Meeting] = field(default_factory=list)  # of each entry
 
     def __post_init__(self) -> None:
         self.device: Device = self.program.device
+        self._kept = KeptStreams(self.device)
         self._numbers: dict[PlannedKey, int] = {}
         self._reads: list[tuple[Reads, ...]] = []
         self._fresh: list[dict[int, int]] = []
@@ -71,7 +73,7 @@ class BlockClasses:
             sizes = [BY_NAME[buffer.dtype].bytes for buffer in buffers]
             line = int(self.device.core["scalar_line"].value)
             self._fresh.append(fresh_lines(body.lowered, group.offsets, sizes, line))
-            self.streams.append(stream_of(body, self.device, self._fresh[-1]))
+            self.streams.append(self._kept.stream(body, self._fresh[-1]))
             self._reads.append(tuple(_reads(body, self.program)))
         return self._numbers[key]
 
@@ -138,15 +140,27 @@ class BlockClasses:
 
     def tables(self) -> tuple[Floats, Floats]:
         """`run` and `draws` of every class."""
+        self._time()
         start = self.device.timing["block_start"].value * NS
         run, draws = np.zeros((len(self.entries), len(SLOW))), np.zeros((len(self.entries), len(SLOW)))
         for number, (kind, meeting) in enumerate(zip(self.entries, self.meetings, strict=True)):
             stream, share = kind
-            for n, slow in enumerate(SLOW):
-                waited = self._waited(kind, meeting, slow) if meeting else 0.0
-                run[number, n] = self._timed(kind, slow).duration + waited + start
+            for n, timing in enumerate(self.timed[kind]):
+                waited = self._waited(kind, meeting, n) if meeting else 0.0
+                run[number, n] = timing.duration + waited + start
                 draws[number, n] = self.streams[stream].drawn * share / STEPS / run[number, n]
         return run, draws
+
+    def _time(self) -> None:
+        """Every kind at every slow-down of HBM, of which a block feels its share; all kinds of a stream at once."""
+        shares: dict[int, list[int]] = defaultdict(list)
+        for stream, share in dict.fromkeys(self.entries):
+            shares[stream].append(share)
+        for stream, found in shares.items():
+            share_of = np.repeat(np.array(found) / STEPS, len(SLOW))
+            timings = time_ways(self.streams[stream], np.tile(SLOW, len(found)), share_of)
+            for n, share in enumerate(found):
+                self.timed[stream, share] = timings[n * len(SLOW) : (n + 1) * len(SLOW)]
 
     def parts(self) -> Floats:
         """Of the run of every class, the share that the cube core and each of two vector cores work.
@@ -157,26 +171,18 @@ class BlockClasses:
         split = {number: bool(key[2]) for key, number in self._numbers.items()}
         found = np.ones((len(self.entries), 3))
         for number, kind in enumerate(self.entries):
-            timing = self._timed(kind, 1.0)
+            timing = self.timed[kind][0]
             second = timing.vector if split[kind[0]] else 0.0
             found[number] = [
                 (part + start) / (timing.duration + start) for part in (timing.cube, timing.vector, second)
             ]
         return found
 
-    def _waited(self, kind: BlockKind, meeting: Meeting, slow: float) -> float:
+    def _waited(self, kind: BlockKind, meeting: Meeting, slow: int) -> float:
         """How long a block waits at its barriers for the slowest of the launch, phase by phase."""
-        phases = [np.diff(self._timed(one, slow).met, prepend=0.0) for one in sorted(meeting)]
-        own = np.diff(self._timed(kind, slow).met, prepend=0.0)
+        phases = [np.diff(self.timed[one][slow].met, prepend=0.0) for one in sorted(meeting)]
+        own = np.diff(self.timed[kind][slow].met, prepend=0.0)
         return float(np.sum(np.max(phases, axis=0) - own))
-
-    def _timed(self, kind: BlockKind, slow: float) -> Timing:
-        """At a slow-down of HBM, of which a block feels its share."""
-        key = (kind, slow)
-        if key not in self.timed:
-            stream, share = kind
-            self.timed[key] = time_block(self.streams[stream], slow, share=share / STEPS)
-        return self.timed[key]
 
 
 def _places(offsets: tuple[Ints, ...], reads: Reads, blocks: int, line: int) -> list[int]:

@@ -90,7 +90,6 @@ class _Writer:
         self.access = device.timing["scalar_access"].value * cycle
         self.turn = device.timing["scalar_turn"].value * cycle
         self.barrier = device.timing["barrier"].value * cycle
-        self.known: dict[Instruction, Cost] = {}
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
         self.loops = self.nested = 0
 
@@ -157,9 +156,7 @@ class _Writer:
         if one.pipe is None or one.unit is None:
             self._row((VIEW, -1, result, 0), tuple(reads), one.site)
             return
-        cost = self.known.get(one)
-        if cost is None:
-            cost = self.known[one] = cost_of(one, self.lowered, self.device)
+        cost = cost_of(one, self.lowered, self.device)
         issue = self.step
         if one.pipe == "S":
             issue = self.access

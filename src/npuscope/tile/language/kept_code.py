@@ -1,15 +1,13 @@
 """Rewritten functions kept between runs, by their source: rewriting takes half as long as recording.
 
 A rewrite follows from the text of a function, its place, the names of its closure, and whether some names mean the
-language itself (`pl`): those are kept beside the code and asked again. Code that is loaded runs, so only a folder that
-is ours alone is used, one for each version of npuscope and of Python.
+language itself (`pl`): those are kept beside the code and asked again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import marshal
-import os
 import sys
 from collections.abc import Callable
 from hashlib import sha256
@@ -17,10 +15,12 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from npuscope.own_folder import first_own, user_caches
+from npuscope.kept_files import KeptFiles
 
-MOST = 4000  # files; the oldest half goes
-OFF = "NPUSCOPE_NO_REWRITE_CACHE"
+_FILES = KeptFiles("rewritten", 64 << 20)
+_VERSION = sha256(
+    sys.version.encode() + b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+)
 
 
 class KeptCode(NamedTuple):
@@ -31,24 +31,13 @@ class KeptCode(NamedTuple):
     rebound: dict[str, int]
 
 
-def _folder() -> Path | None:
-    if os.environ.get(OFF):
-        return None
-    own = Path(__file__).parent
-    told = sha256(sys.version.encode())
-    for file in sorted(own.glob("*.py")):
-        told.update(file.read_bytes())
-    return first_own([user_caches() / "npuscope" / f"rewritten-{told.hexdigest()[:16]}"])
-
-
-_FOLDER = _folder()  # now, and not while a script is watched for what it takes from around it
-
-
 class Kept:
     """The place of one function; `means` says whether a name means the language."""
 
     def __init__(self, key: object, means: Callable[[str], bool]) -> None:
-        self._file = None if _FOLDER is None else _FOLDER / sha256(repr(key).encode()).hexdigest()[:40]
+        hashed = _VERSION.copy()
+        hashed.update(repr(key).encode())
+        self._key = hashed.hexdigest()
         self._means = means
         self._asked: dict[str, bool] = {}
 
@@ -57,29 +46,17 @@ class Kept:
         return self._asked.setdefault(name, self._means(name))
 
     def found(self) -> KeptCode | None:
-        if self._file is None:
+        data = _FILES.read(self._key)
+        if data is None:
             return None
         try:
-            asked, inner, reads, rebound = marshal.loads(self._file.read_bytes())
-        except (OSError, ValueError, EOFError, TypeError):  # none, or half of one
+            asked, inner, reads, rebound = marshal.loads(data)
+        except (ValueError, EOFError, TypeError):  # half of one
             return None
         if any(self._means(name) != answer for name, answer in asked.items()):
             return None
         return KeptCode(inner, reads, rebound)
 
     def keep(self, code: KeptCode) -> None:
-        """A full disk keeps nothing, and stops nobody."""
-        if self._file is None:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            part = self._file.with_suffix(f".{os.getpid()}")
-            part.write_bytes(marshal.dumps((self._asked, *code)))
-            part.replace(self._file)
-            _prune(self._file.parent)
-
-
-def _prune(place: Path) -> None:
-    files = list(place.iterdir())
-    if len(files) > MOST:
-        for old in sorted(files, key=lambda file: file.stat().st_mtime)[: MOST // 2]:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(ValueError):  # a constant that cannot be written down
+            _FILES.write(self._key, marshal.dumps((self._asked, *code)))
