@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 from adds_up import check
-from click.testing import Result
 from command import npuscope as entry
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import npuscope
 from npuscope.cli import app

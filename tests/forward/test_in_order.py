@@ -69,7 +69,8 @@ def test_nothing_is_better_than_what_is_found(a, b, narrowest) -> None:
     # calls of which only one side has the kernel take part in nothing, breaks included
     symbols = {call[0] for call in a} & {call[0] for call in b}
     both = [[call for call in side if call[0] in symbols] for side in (a, b)]
-    again = align_calls(*map(calls, both))
+    first, second = map(calls, both)
+    again = align_calls(first, second)
     assert (worth(calls(a), calls(b), found), breaks(again, *map(len, both))) == plain(*both)
     assert len(again.a) == len(found.a)
     assert np.all(np.diff(found.a) > 0)

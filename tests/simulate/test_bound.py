@@ -26,7 +26,8 @@ def limit_at(moment: float, work: Job, chip: Machine, times: Times) -> str:
         return "cube"
     if sum({AIV: 1, MIX: 2}.get(kind, 0) for kind in shape) >= FULL * 2 * chip.clusters:
         return "vector"
-    ended, blocks = {}, [range(f, f + n) for f, n in zip(work.first_block, work.blocks, strict=True)]
+    ended: dict[int, float] = {}
+    blocks = [range(f, f + n) for f, n in zip(work.first_block, work.blocks, strict=True)]
     for task in range(len(work.shape)):
         producers = [p for p in range(task) if task in work.out[work.first_out[p] : work.first_out[p + 1]]]
         ended[task] = max((last_end(p, ended, work, times, blocks) for p in producers), default=0.0)

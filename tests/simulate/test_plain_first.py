@@ -65,7 +65,7 @@ def test_of_several_processes_one_compiles_and_says_so(tmp_path: Path, monkeypat
 
     started: list[list[str]] = []
     monkeypatch.setattr(compiled, "folder", lambda: tmp_path)
-    monkeypatch.setattr(compiled.subprocess, "Popen", lambda command, **_: started.append(command))
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command))
     with (tmp_path / "compiling").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)  # GIVEN another process at it THEN this one leaves it alone
         compiled._compile_in_background.__wrapped__()

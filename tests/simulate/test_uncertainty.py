@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_a_small_change_is_within_the_noise_whatever_the_misses_say() -> None:
 
 
 @pytest.mark.parametrize(("inside", "name"), [(ratio_inside, "ratio"), (time_inside, "time")])
-def test_left_out_commits_are_covered_as_often_as_the_interval_says(inside: object, name: str) -> None:
+def test_left_out_commits_are_covered_as_often_as_the_interval_says(inside: Any, name: str) -> None:
     """By itself a set of 40 commits may be off by chance; the mean over many sets may not."""
     shares = [left_out(drawn(40, 4, seed), inside).share for seed in range(25)]
     assert 0.77 < float(np.mean(shares)) < 0.83, name

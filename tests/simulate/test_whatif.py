@@ -15,8 +15,9 @@ from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import AIC, AIV, MIX
 from npuscope.simulate.priced import prices_of
 from npuscope.simulate.run import Simulated, simulate
-from npuscope.simulate.whatif import COSTS, THREADS, whatif_each
+from npuscope.simulate.whatif import THREADS, whatif_each
 from npuscope.simulate.without_finding import NO_PRICE, Owners, without
+from npuscope.simulate.without_limit import COSTS
 from npuscope.tile.script.run import run_script
 
 # 24 vector tasks of `long` side by side, then one `last` that reads what they wrote

@@ -66,7 +66,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, dict[str
     for name, (source, _, _) in CASES.items():
         (place / f"{name}.py").write_bytes(source.encode(errors="surrogateescape"))
     files = [place / f"{name}.py" for name in CASES]
-    limits = ("--seconds", 120, "--memory", 0.7, "--json", "--no-cache")
+    limits = ("--seconds", "120", "--memory", "0.7", "--json", "--no-cache")
     with chdir(place):
         done = command("judge", *files, *limits, "--md", "told.md", "--sarif", "told.sarif")
     told = json.loads(done.stdout)

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import npuscope as command
@@ -123,7 +124,7 @@ def test_an_answer_is_kept_until_something_that_decided_it_changes(
     helper.write_text("FACTOR = 1\n")
     data.write_text("32")
 
-    def asked(**other: bool) -> Answer:
+    def asked(**other: Any) -> Answer:
         return npuscope.judge(file, how=How(**other))
 
     first = asked()
@@ -186,7 +187,7 @@ def test_the_command_answers_scripts_people_and_reviews(tmp_path: Path) -> None:
     wrong, md, sarif = tmp_path / "wrong.py", tmp_path / "comment.md", tmp_path / "found.sarif"
     wrong.write_text(SOFTMAX.read_text().replace("ROW_TILE = 32", "ROW_TILE = 256"))
     home = {"XDG_CACHE_HOME": str(tmp_path / "home")}
-    done = command("judge", SOFTMAX, "--json", "--budget", 600, **home)
+    done = command("judge", SOFTMAX, "--json", "--budget", "600", **home)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["good"], told["of"]) == (1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 
@@ -22,5 +23,6 @@ def smallest_run() -> Program:
 
 
 def compile_now() -> None:
-    os.nice(5)
+    if sys.platform != "win32":
+        os.nice(5)
     simulate(smallest_run())

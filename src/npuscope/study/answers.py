@@ -96,7 +96,7 @@ def keep(variant: Variant, one: KeptAnswer) -> None:
     body = json.dumps([other.as_dict() for other in [*others, one][-STATES:]])
     with contextlib.suppress(OSError):
         part = file.with_suffix(f".{os.getpid()}-{get_ident()}")
-        part.write_text(body)
+        part.write_text(body, encoding="utf-8")
         part.replace(file)
         _prune(file.parent)
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import pickle
-import resource
 import selectors
 import signal
 import socket
@@ -38,6 +38,7 @@ QUIET = {  # read when a library is loaded, and taken out of the environment aga
     "_RJEM_MALLOC_CONF": "background_thread:false",
 }
 HARMLESS = frozenset({"polars-ooc-clea"})
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes in getrusage's unit
 LOOK_EVERY = 0.05  # seconds between looks at the memory of jobs
 MOST_PROCESSES = 256  # of a job: more is a program that starts itself again and again
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER
@@ -112,7 +113,9 @@ class Server:
         self.strangers: dict[int, set[int]] = {}  # by process: the jobs that were under way when it was first seen
         self.orders = Frames()
         self.events = selectors.DefaultSelector()
-        self.woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.woken, waker = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.events.register(self.woken, selectors.EVENT_READ)
@@ -216,7 +219,7 @@ class Server:
             job = self.jobs.pop(process)
             self._drain(job)
             _kill(process)  # what it started and left
-            peak = max(job.peak, usage.ru_maxrss * 1024 - job.base)
+            peak = max(job.peak, usage.ru_maxrss * RSS_UNIT - job.base)
             body = job.answer
             if body is None or job.failed is not None:
                 body = pickle.dumps(job.failed or failure(status, job.order.limits, peak))
@@ -296,7 +299,7 @@ def _resident(process: int) -> int:
     """Bytes of memory that a process holds; 0 where the system does not say."""
     try:
         with open(f"/proc/{process}/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except (OSError, ValueError, IndexError):
         return 0
 

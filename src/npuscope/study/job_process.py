@@ -99,10 +99,10 @@ def _set_streams(answer: int) -> None:
 
 def _set_memory(most: int) -> None:
     """A hard end far above the limit, for one huge allocation; the server watches the limit itself."""
-    import resource
-
     if sys.platform != "linux":
         return
+    import resource
+
     with open("/proc/self/statm") as file:
         held = int(file.read().split()[0]) * resource.getpagesize()
     room = held + most + _SLACK

@@ -97,7 +97,7 @@ def _file(candidate: str | Path, place: Path) -> Path:
     if isinstance(candidate, str) and "\n" in candidate:
         place.mkdir()
         file = place / "candidate.py"
-        file.write_text(candidate)
+        file.write_text(candidate, encoding="utf-8")
         return file
     file = Path(candidate)
     if not file.is_file():

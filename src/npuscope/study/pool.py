@@ -24,6 +24,7 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Generic, TypeVar, cast
 
+from npuscope.errors import NpuscopeError
 from npuscope.study.fork_server import QUIET
 from npuscope.study.frames import Frames, framed
 from npuscope.study.job_limits import Failed, Limits, Used
@@ -142,6 +143,11 @@ class Pool:
     """
 
     def __init__(self, workers: int | None = None, modules: Iterable[str] = WARM, *, forks: bool = True) -> None:
+        if sys.platform == "win32":
+            raise NpuscopeError(
+                "jobs in processes of their own (lab, judge, tune, mcp) need Linux or macOS",
+                remedy="On Windows use WSL. All other commands work without it.",
+            )
         self.workers = workers or os.cpu_count() or 1
         self.modules, self.forks = tuple(modules), forks
         self._numbers = count()

@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,7 @@ def planned(text: str, folder: Path, **constants: int) -> Fit:
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    arguments: tuple[Any, ...]
     if "w:" in text:
         rows = constants.get("TILE_M", 16)
         arguments = tensor((rows, 2048), "BF16"), tensor((2048, 4096), "BF16"), tensor((rows, 4096), "FP32")

@@ -60,7 +60,7 @@ def found(made: Recording) -> Found:
 
 
 @st.composite
-def accesses(draw: st.DrawFn) -> tuple[str, int, tuple[int, ...], tuple[int, ...], list[int]]:
+def accesses(draw: st.DrawFn) -> tuple[Any, int, tuple[int, ...], tuple[int, ...], list[int]]:
     """Mode, argument, and a few equal boxes of 64 elements: slices, transposed, flat, or with a step."""
     strides = draw(st.sampled_from([(8, 1), (16, 4, 1), (1, 8), (1,), (2,), (5, 2)]))
     shape = tuple(draw(st.integers(1, 4)) for _ in strides)
@@ -124,7 +124,7 @@ def launches(draw: st.DrawFn) -> Recording:
     bodies, groups = [], []
     for numbers in filter(len, (range(shared), range(shared, blocks))):
         items: list[Any] = []
-        offsets = []
+        offsets: list[Any] = []
         for _ in range(1 if looped else phases):
             for mode, argument, shape, strides, _places in draw(st.lists(accesses(), max_size=2)):
                 room = 64 - sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -159,6 +159,7 @@ def between_blocks(made: Recording) -> Found:
             for turn in range(turns):
                 number = 0
                 for op in items:
+                    assert isinstance(op, Op)
                     if op.name == "syncall":
                         phase += 1
                         continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -301,7 +302,7 @@ BUFFERS = [
 def arguments(draw: st.DrawFn) -> Argument:
     of = draw(st.sampled_from(BUFFERS))
     how = draw(st.sampled_from(["r", "w", "rw"]))
-    more = {"no_dep": draw(st.sampled_from([False, False, False, True]))}
+    more: dict[str, Any] = {"no_dep": draw(st.sampled_from([False, False, False, True]))}
     kind = draw(st.sampled_from(["whole", "slice", "rows"]))
     if kind == "whole":
         return whole(of, how, **more)
@@ -316,7 +317,8 @@ def arguments(draw: st.DrawFn) -> Argument:
 @st.composite
 def programs(draw: st.DrawFn) -> Recording:
     """Tasks in a loop nest that is walked in order: outer loops of any kind, inner ones entered anew in each turn."""
-    tasks, loops = [], 0
+    tasks: list[Any] = []
+    loops = 0
     for _ in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(["none", "parallel", "range", "unroll"]))
         outer, loops = loops, loops + 1

@@ -48,7 +48,7 @@ class Finished:
     """One run: its record, what it returned, its named tensors as they were at the end, how long it took."""
 
     recording: Recording
-    result: object
+    result: Any  # whatever the program returns
     seconds: float
     buffers: tuple[LiveBuffer, ...] = field(default=(), repr=False)
     again: RunAgain | None = field(default=None, repr=False)  # inside `repeatable`
