@@ -21,15 +21,14 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from palette import smaller
-
-sys.path.remove(str(Path(__file__).resolve().parent))  # which has a lab.py and a statistics.py, too
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # of tests.lab
 
 from browser import chromium, watched_page
-from lab.app import until
 from lab_server import Lab, lab
+from palette import smaller
 
 from npuscope.trace.example_run import HAND_OUT, write_decode_run
+from tests.lab.app import until
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYER, GEMM = Path("models/qwen3_14b/decode_layer.py"), Path("models/basics/gemm.py")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from browser import Watched, chromium, watched_page
-from lab.app import state, until
-from lab.test_live_page import PROGRAM, save, shown
 from lab_server import lab
+
+from tests.lab.app import state, until
+from tests.lab.test_live_page import PROGRAM, save, shown
 
 SIZES = "# of the program\nROWS = 64\n"
 TEXT = PROGRAM.replace("[64, TILE]", "[ROWS, TILE]").replace("COLS, TILE =", "from sizes import ROWS\n\nCOLS, TILE =")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from browser import Watched, chromium, watched_page
 from command import npuscope
-from lab.app import drawn, state, until
-from lab.test_live import children
-from lab.test_live_page import PROGRAM, save, shown
 from lab_server import Lab, lab
 
 from npuscope.lab.perfetto_ui import perfetto_files
+from tests.lab.app import drawn, state, until
+from tests.lab.test_live import children
+from tests.lab.test_live_page import PROGRAM, save, shown
 
 CONFIGURED = """from dataclasses import dataclass
 
