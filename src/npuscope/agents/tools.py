@@ -86,7 +86,7 @@ def what_if(asked: Asked) -> Told:
 
         base = _simulated(asked)
         found, diagnosis = whatif_program(base)
-        told = gains_dict(found, base.bound.name, diagnosis)
+        told = gains_dict(found, diagnosis)
     else:
         unchanged, gains = whatif_each(chosen(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}

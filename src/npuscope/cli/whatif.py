@@ -83,14 +83,14 @@ def command(
         parts: list[Part]
         if asked:
             result = whatif(trace, change)
-            versus = replay_against(result, simulated.bound.name) if simulated else None
+            versus = replay_against(result, simulated.bound.kind) if simulated else None
             told = result.as_dict() if versus is None else {**result.as_dict(), "against": versus.as_dict()}
             text = str(result) if versus is None else f"{result}\n{versus_told(versus)}"
             parts = [*asked_report(result, versus)]
         elif simulated:
             gains, diagnosis = whatif_program(simulated)
-            told = gains_dict(gains, simulated.bound.name, diagnosis)
-            parts = [*report(gains, simulated.bound.name, diagnosis)]
+            told = gains_dict(gains, diagnosis)
+            parts = [*report(gains, diagnosis)]
             text = as_text(parts)
         else:
             unchanged, gains = whatif_each(trace)

@@ -76,7 +76,7 @@ def perform(job: Job) -> Made:
         sources,
         trace=trace,
         cpu_s=cpu_s,
-        bound=simulated.bound.name,
+        bound=simulated.bound.kind,
         noticed=noticed,
     )
     if job.early:

@@ -33,7 +33,7 @@ def every_change(again: Again) -> bytes:
     """What every change of a program would buy, as `npuscope whatif PROGRAM` has it."""
     simulated = _again(again)
     found, diagnosis = whatif_program(simulated)
-    return as_json(parts(gains(found, simulated.bound.name, diagnosis)))
+    return as_json(parts(gains(found, diagnosis)))
 
 
 def replayed(order: Replay) -> bytes:

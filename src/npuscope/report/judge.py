@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npuscope.analysis.forms import duration, printable
+from npuscope.analysis.forms import TIMES, duration, fitting, many, printable, significant
 from npuscope.check.findings import Finding
 from npuscope.report.check_sarif import sarif, sarif_rule
 from npuscope.study.answer import MEANING, Answer, Reason
@@ -36,8 +36,9 @@ def _time(answer: Answer) -> str:
     if answer.time is None:
         return ""
     time = answer.time
-    interval = f"{time.coverage:.0%} {duration(time.low_ns)} to {duration(time.high_ns)}".replace("%", " %")
-    return f"{duration(time.wall_ns)} ({interval}), bound by {answer.bound}"
+    unit = fitting(time.wall_ns, TIMES)
+    low, high = (significant(ns / unit.worth) for ns in (time.low_ns, time.high_ns))
+    return f"{duration(time.wall_ns)} ({time.coverage:.0%}: {low} to {high}), limited by {answer.bound}"
 
 
 def _numbers(answer: Answer) -> str:
@@ -50,7 +51,7 @@ def _numbers(answer: Answer) -> str:
 def _size(answer: Answer) -> str:
     if answer.tasks is None or answer.blocks is None:
         return ""
-    return f"{answer.tasks:,} task{'s' * (answer.tasks != 1)}, {answer.blocks:,} block{'s' * (answer.blocks != 1)}"
+    return f"{many(answer.tasks, 'task')}, {many(answer.blocks, 'block')}"
 
 
 def _why_not(answer: Answer) -> str:
@@ -69,7 +70,8 @@ def _best(answer: Answer) -> str:
     if not answer.findings or not answer.is_good:
         return ""
     best = answer.findings[0]
-    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}"
+    all_of_them = "" if answer.together_ns is None else f", {duration(answer.together_ns)} by all findings together"
+    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}{all_of_them}"
 
 
 def _versus(answer: Answer) -> str:

@@ -112,6 +112,7 @@ class Answer:
     bound: str = ""
     bound_told: str = ""
     findings: tuple[Worth, ...] = ()
+    together_ns: int | None = None  # what all findings that save time save at once
     tasks: int | None = None
     blocks: int | None = None
     versus: Versus | None = None

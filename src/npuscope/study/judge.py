@@ -279,7 +279,7 @@ def _answer(
         return Answer(variant.name, ENDED[examined.kind], examined.told, device=variant.device), []
     answer = Answer(
         variant.name, examined.verdict, examined.told, None, None, examined.reasons, examined.races, examined.time,
-        examined.bound, examined.bound_told, examined.findings, examined.tasks, examined.blocks,
+        examined.bound, examined.bound_told, examined.findings, examined.together_ns, examined.tasks, examined.blocks,
         kernels=examined.kernels, device=variant.device, line=examined.line,
     )  # fmt: skip
     if numbers is None:
