@@ -226,7 +226,7 @@ def _fields(
 
 
 def _jit_options(file: OwnFile, found: _Found) -> None:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.FunctionDef) or not is_of_language(node):
             continue
         for decorator in node.decorator_list:
@@ -241,7 +241,7 @@ def _jit_options(file: OwnFile, found: _Found) -> None:
 def _outside(file: OwnFile, found: _Found) -> None:
     """Options of parsers and variables of the environment, and whether some names are made as the program runs."""
     literals: set[int] = set()
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called == "add_argument":
