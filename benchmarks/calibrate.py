@@ -6,7 +6,7 @@
                                              matrix products miss their bound of 8 % under cross-validation
     python benchmarks/calibrate.py --docs    also writes docs/understand/trust_forward.md
 
-Needs ../shared/data/measured_kernels_by_shape.csv.
+Needs measured_kernels_by_shape.csv of the real captures (tests/real_data.py).
 """
 
 from __future__ import annotations

@@ -6,22 +6,25 @@
     python benchmarks/explain.py --tracelens PYTHON     one that has AMD's TraceLens installed (it is not on PyPI)
     python benchmarks/explain.py --msprof-analyze BIN   msprof-analyze's command
 
-CPU seconds are of a fresh process and include imports. Real traces come from ../shared/data; without them only the
-made ones are measured.
+CPU seconds are of a fresh process and include imports. Real traces come from where tests/real_data.py says; without
+them only the made ones are measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import sys
 import tempfile
 from pathlib import Path
 
-from measure import Cost, cost, make, python_cost, table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu"
-T1 = DATA / "hta_t1_df_index_resolver.json.gz"
-PAIR = DATA / "hta_diff_control.json.gz", DATA / "hta_diff_test.json.gz"
+from measure import Cost, cost, make, python_cost, table
+from real_data import DATA
+
+T1 = DATA / "gpu" / "hta_t1_df_index_resolver.json.gz"
+PAIR = DATA / "gpu" / "hta_diff_control.json.gz", DATA / "gpu" / "hta_diff_test.json.gz"
 READ = "import npuscope; npuscope.read({path!r})"
 EXPLAIN = "import npuscope; from npuscope.analysis import explain; explain(npuscope.read({path!r})).as_dict()"
 PATH = "import npuscope; from npuscope.analysis import critical_path; critical_path(npuscope.read({path!r})).as_dict()"

@@ -2,9 +2,9 @@
 
     python benchmarks/forward.py              about three minutes on two cores
 
-The capture is the real one of ../shared/data/ascend/longcat_910c, repeated 1, 34 and 264 times (3,785, 128,690 and
-999,240 rows), with its steps and with none. The named peer (msmodeling's NPU Forward Inspector, measured by others,
-../shared/facts/forward_passes.md §5) took 0.17 s, 11.8 s and did not finish.
+The capture is longcat_910c of the real ones (tests/real_data.py), repeated 1, 34 and 264 times (3,785, 128,690 and
+999,240 rows), with its steps and with none. The named peer (msmodeling's NPU Forward Inspector, measured by others)
+took 0.17 s, 11.8 s and did not finish.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import Cost, cost, make, python_cost, table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from measure import Cost, cost, make, python_cost, table
+from real_data import DATA
+
 LONGCAT = DATA / "ascend" / "longcat_910c" / "kernel_details.csv"
 READ = "import npuscope; t = npuscope.read({path!r}); assert t.slices.height"
 PEER = {1: "0.17 s, 35 MB", 34: "11.8 s, 631 MB, 204 segments", 264: "not done after 273 s, 4.8 GB"}

@@ -12,14 +12,19 @@ program called good, a lost answer one that says neither its fault nor anything 
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
-from judging.mutants import KINDS, mutants
+from judging.models import MODELS
+from judging.mutants import KINDS, Mutant, mutants
 
+from npuscope.study.answer import Answer
 from npuscope.study.examine import examine, golden_of
 from npuscope.study.job_limits import GIB, Limits
 from npuscope.study.judge import MODULES, How, close_pools, judge_all
@@ -46,35 +51,80 @@ def answers(turns: int) -> None:
             print(f"{file.stem:<16} {least[0]:>10.3f} {f'{sum(least):.3f}' if len(least) > 1 else '–':>12}")
 
 
-def batch(many: int, seconds: float, memory: float, jobs: int | None) -> int:
-    made = list(mutants(many))
+def batch(many: int, seconds: float, memory: float, jobs: int | None, only: str) -> int:
+    made = [one for one in mutants(many) if only in one.name]
     with tempfile.TemporaryDirectory() as place:
-        variants = []
-        for one in made:
-            file = Path(place) / f"{one.name}.py"
-            file.write_text(one.source)
-            variants.append(Variant(one.name, str(file)))
+        variants = [one.written(Path(place)) for one in made]
+        how = How(limits=Limits(seconds, round(memory * GIB)), cache=False, jobs=jobs)
         began = time.monotonic()
-        found = judge_all(variants, how=How(limits=Limits(seconds, round(memory * GIB)), cache=False, jobs=jobs))
+        wanted = {one.name: one for one in made}
+
+        def tell(answer: Answer) -> None:
+            if not is_named(wanted[answer.candidate], answer):
+                ids = sorted({reason.id for reason in (*answer.reasons, *answer.races)})
+                print(f"  {answer.candidate}: {answer.verdict} {ids} {answer.told[:200]}", flush=True)
+
+        with watched() as held:
+            found = judge_all(variants, how=how, tell=tell)
         took = time.monotonic() - began
-    close_pools()  # so that what its processes held is counted
+    close_pools()
     total, named, passed, lost = (Counter[str]() for _ in range(4))
     for one, answer in zip(made, found, strict=True):
-        total[one.kind] += 1
-        ids = {reason.id for reason in (*answer.reasons, *answer.races)}
-        is_named = answer.verdict in one.verdicts and (not one.ids or bool(ids & {*one.ids}))
-        named[one.kind] += is_named
-        passed[one.kind] += answer.is_good and "good" not in one.verdicts
-        lost[one.kind] += not is_named
-        if not is_named:
-            print(f"  {one.name}: {answer.verdict} {sorted(ids)} {answer.told[:200]}")
-    print(f"\n{'planted':<16} {'programs':>9} {'named':>7} {'wrong pass':>11} {'lost':>6}")
-    for kind in KINDS:
-        print(f"{kind:<16} {total[kind]:>9} {named[kind]:>7} {passed[kind]:>11} {lost[kind]:>6}")
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 2**20
+        for key in (one.kind, one.model):
+            total[key] += 1
+            named[key] += is_named(one, answer)
+            passed[key] += answer.is_good and "good" not in one.verdicts
+            lost[key] += not is_named(one, answer)
+    for keys in (KINDS, [model.name for model in MODELS]):
+        print(f"\n{'':<16} {'programs':>9} {'named':>7} {'wrong pass':>11} {'lost':>6}")
+        for key in keys:
+            print(f"{key:<16} {total[key]:>9} {named[key]:>7} {passed[key]:>11} {lost[key]:>6}")
     cpu = sum(answer.cpu_seconds or 0 for answer in found) / max(len(found), 1)
-    print(f"{len(found)} answers in {took:.0f} s, {cpu:.3f} CPU-s each; the largest process held {peak:.2f} GiB")
-    return sum(lost.values()) + sum(passed.values())
+    print(f"{len(found)} answers in {took:.0f} s, {cpu:.3f} CPU-s each")
+    print(f"all processes together held at most {max(held) / GIB:.2f} GiB, {len(held)} times looked")
+    return sum(lost[kind] + passed[kind] for kind in KINDS)
+
+
+def is_named(mutant: Mutant, answer: Answer) -> bool:
+    ids = {reason.id for reason in (*answer.reasons, *answer.races)}
+    return answer.verdict in mutant.verdicts and (not mutant.ids or bool(ids & {*mutant.ids}))
+
+
+@contextmanager
+def watched(every: float = 0.2) -> Iterator[list[int]]:
+    """What this process and all that it started hold together, in bytes, looked at again and again.
+
+    Proportional sizes: a page that several share counts once.
+    """
+    held, end = [0], Event()
+
+    def look() -> None:
+        while not end.wait(every):
+            held.append(sum(map(_held, _with_children(os.getpid()))))
+
+    looking = Thread(target=look)
+    looking.start()
+    try:
+        yield held
+    finally:
+        end.set()
+        looking.join()
+
+
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    with suppress(OSError):
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                yield from _with_children(int(child))
+
+
+def _held(process: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def main() -> None:
@@ -84,11 +134,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--memory", type=float, default=1.0)
     parser.add_argument("--jobs", type=int)
+    parser.add_argument("--only", default="", help="mutants with this in their name")
     given = parser.parse_args()
     if given.turns:
         answers(given.turns)
     if given.many:
-        raise SystemExit(1 if batch(given.many, given.seconds, given.memory, given.jobs) else 0)
+        raise SystemExit(1 if batch(given.many, given.seconds, given.memory, given.jobs, given.only) else 0)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 """The public measurements that constants may be fitted to, as kernel calls with a mean time.
 
-The table is ../shared/data/measured_kernels_by_shape.csv; a few more means of the same captures stand in
-../shared/facts/measured.md §4 and are listed here with their place.
+The table is measured_kernels_by_shape.csv of the real captures (tests/real_data.py); a few more means of the same
+captures are listed here with their place.
 """
 
 from __future__ import annotations
 
 import csv
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from real_data import DATA
+
 from npuscope.forward.calls import Call, Tensor
 
-TABLE = Path(__file__).resolve().parents[2] / "shared" / "data" / "measured_kernels_by_shape.csv"
+TABLE = DATA / "measured_kernels_by_shape.csv"
 SECTION_4 = "measured.md §4"
 # outputs that the table does not have: one of q, k, v; half of a head; the rope part of a query
 ASSUMED_OUTPUTS = {

@@ -5,7 +5,7 @@
     python benchmarks/read.py --hta PYTHON          a Python that has HolisticTraceAnalysis installed
     python benchmarks/read.py --tracr-process BIN   TraCR's own post-processor, built
 
-The largest real trace comes from ../shared/data; without it the Kineto part is left out.
+The largest real trace comes from where tests/real_data.py says; without it the Kineto part is left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from measure import Cost, cost, make, python_cost, table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from measure import Cost, cost, make, python_cost, table
+from real_data import DATA
+
 T1 = DATA / "gpu" / "hta_t1_df_index_resolver.json.gz"
 READ = "import npuscope; t = npuscope.read({path!r}); assert t.slices.height"
 

@@ -200,7 +200,7 @@ def _by_role(prediction: Prediction) -> dict[str, tuple[str, int, float, str]]:
 def _held_out(device: Device, found: dict[str, Fitted]) -> list[str]:
     """Kernels of other captures that have a law of more than one point."""
     lines = [
-        "Medians per call of real captures in ../shared/data. *MatMul* is what the GE graph calls MatMulV2. Kernels with only one calibrated point are",
+        "Medians per call of real captures. *MatMul* is what the GE graph calls MatMulV2. Kernels with only one calibrated point are",
         "left out, as are all without calibration.\n",
     ]
     several = {kind for kind, fitted in found.items() if len({row.shape for row in fitted.rows}) > 1}

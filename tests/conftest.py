@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from real_data import DATA
 from small import SMALL
 
 os.environ.setdefault("NPUSCOPE_ENGINE", "compiled")  # no compiler in the background of a test
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 SLOW = [
     line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()

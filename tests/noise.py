@@ -6,13 +6,13 @@ Of a noise `draw(runs, count)` gives log times of so many runs, `count` times ov
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from real_data import DATA
 
-REPLAYS = Path(__file__).resolve().parents[2] / "shared" / "data" / "measured" / "csa_replay_noise.csv"
+REPLAYS = DATA / "measured" / "csa_replay_noise.csv"
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Floats]
 

@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         if text is None and file is None:
             self.send_error(404)
             return
-        body = text.encode() if text is not None or file is None else file.read_bytes()
+        body = text.encode() if text is not None else file.read_bytes() if file is not None else b""
         self.send_response(200)
         kind = {".js": "text/javascript", ".wasm": "application/wasm"}.get(Path(address).suffix)
         self.send_header("Content-Type", kind or mimetypes.guess_type(address or "x.html")[0] or "text/plain")

@@ -12,7 +12,8 @@ import numpy as np
 import npuscope.tile as pl
 
 CORE = pl.Level.CORE_GROUP
-X, Y = pl.Tensor[[32, 64], pl.FP32], pl.Out[pl.Tensor[[32, 64], pl.FP32]]
+X: Any = pl.Tensor[[32, 64], pl.FP32]
+Y: Any = pl.Out[X]
 
 
 def lost_war(safe: bool) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
-def buffer(id: int, *shape: int, origin: str = "created", dtype: str = "FP32", **more: Any) -> Buffer:
+def buffer(id: int, *shape: int, origin: Any = "created", dtype: str = "FP32", **more: Any) -> Buffer:
     return Buffer(id, f"t{id}", shape, dtype, origin, 0, **more)
 
 
@@ -41,7 +41,7 @@ def box(of: Buffer, at: list[int], size: list[int], how: str = "r", **more: Any)
     """A slice of a buffer as an argument."""
     strides = row_major(of.shape)
     offset = sum(a * s for a, s in zip(at, strides, strict=True))
-    return Argument(of.id, offset, tuple(size), strides, "r" in how, "w" in how, how[0] == "r", **more)
+    return Argument(of.id, offset, tuple(size), strides, "r" in how, "w" in how, **more)
 
 
 def task(id: int, *arguments: Argument, kernel: str = "k", deps: tuple[int, ...] = (), **more: Any) -> Task:
@@ -50,7 +50,7 @@ def task(id: int, *arguments: Argument, kernel: str = "k", deps: tuple[int, ...]
     return Task(id=id, kernel=kernel, site=0, arguments=arguments, deps=deps, **settings)
 
 
-def turns(*steps: tuple[int, str, int]) -> tuple[Turn, ...]:
+def turns(*steps: tuple[Any, ...]) -> tuple[Turn, ...]:
     return tuple(Turn(*step) for step in steps)
 
 
@@ -60,9 +60,11 @@ def recording(buffers: list[Buffer], tasks: list[Task], **more: Any) -> Recordin
 
 def touching(made: Recording) -> Recording:
     """The recording with blocks that touch each argument whole, once: reads first, then writes."""
-    bodies, tasks = [], []
+    modes: tuple[Literal["read"], Literal["write"]] = ("read", "write")
+    bodies: list[Body] = []
+    tasks: list[Task] = []
     for one in made.tasks:
-        wanted = [(n, mode, a) for mode in ("read", "write") for n, a in enumerate(one.arguments) if _does(a, mode)]
+        wanted = [(n, mode, a) for mode in modes for n, a in enumerate(one.arguments) if _does(a, mode)]
         ops = tuple(
             Op(mode, "load" if mode == "read" else "store", 0, accesses=(Access(n, mode, a.shape, a.strides),))
             for n, mode, a in wanted

@@ -26,10 +26,10 @@ def launches(draw: st.DrawFn) -> Trace:
             finish = free[lane] + draw(st.integers(0, 3))
             dispatch = draw(st.integers(ready, start))
             # times of a few nanoseconds, so that a slow version can look at each
-            times = (t / 1000 for t in (start, free[lane], dispatch, finish))
-            tasks.append(Task(number, f"k{number % 3}", lane, *times))
+            began, ended_at, given, seen = (t / 1000 for t in (start, free[lane], dispatch, finish))
+            tasks.append(Task(number, f"k{number % 3}", lane, began, ended_at, given, seen))
             ended[number] = max(ended.get(number, 0), finish)
-        if producers and draw(st.booleans()):
+        if draw(st.booleans()) and producers:
             edges += [*((p, 100 + number) for p in producers), (100 + number, number)]
         else:
             edges += [(p, number) for p in producers]

@@ -1,7 +1,7 @@
 """The `$ npuscope …` sessions of README, docs and stories: where they stand, where they run, what they print.
 
-A page's commands run in one folder that has what pages speak of: `models/`, `demo_out/`, the real captures where this
-machine has them, and the page's own programs. `...` stands for lines left out.
+A page's commands run in one folder that has what pages speak of: `models/`, `demo_out/` and the page's own
+programs. `...` stands for lines left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data"  # the real captures
 PROGRAM = (sys.executable, "-m", "npuscope")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -37,12 +36,6 @@ def prepare(folder: Path) -> Path:
     here = folder / "here"
     here.mkdir()
     shutil.copytree(ROOT / "models", here / "models", ignore=shutil.ignore_patterns("__pycache__"))
-    if DATA.is_dir():
-        for link, target in (("shared/data", DATA), ("ascend", DATA / "ascend")):
-            (folder / link).parent.mkdir(exist_ok=True)
-            (folder / link).symlink_to(target)
-        for capture in (DATA / "pypto").iterdir():
-            (here / capture.name).symlink_to(capture)
     printed("demo --keep demo_out", here)
     (here / "budget.toml").write_text(blocks((ROOT / "docs/howto/ci.md").read_text(), "toml")[0])
     return here

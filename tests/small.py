@@ -140,7 +140,7 @@ def tracr(folder: Path) -> Path:
         )
         for thread in (1, 2)
     }
-    labels = {"markerLabels": ["Phase1", "Running_Task_Single"], "num_channels": 5}
+    labels: dict[str, Any] = {"markerLabels": ["Phase1", "Running_Task_Single"], "num_channels": 5}
     names = ["AICPU_0", "AICPU_1", "AICube_0", "AIVector_0", "AIVector_1"]
     return write_bundle(folder / "tracr", points, channel_names=names, start_time=10**12, **labels)
 

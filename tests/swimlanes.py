@@ -22,7 +22,7 @@ PHASES = {
     0: [("dispatch", 930, 965, 1), ("complete", 1550, 1575, 1), ("dispatch", 1575, 1590, 1)],
     2: [("complete", 1940, 1960, 2)],
 }
-METRICS = {
+METRICS: dict[int, list[dict[str, Any]]] = {
     0: [
         {"record_index": 0, "pop_hit": 1, "pop_miss": 4, "shared_at_start": [2, 0, 0], "shared_at_end": [1, 0, 0]},
         {"record_index": 1, "shared_at_start": [1, 0, 0]},

@@ -24,7 +24,7 @@ from published_changes.score import Prediction, guessed, score, scores, spearman
 from published_changes.tables import row_lines
 
 from npuscope.errors import NpuscopeError
-from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.bound import KIND_OF
 
 HEAD = "id,commit,parent,file,entry,arguments,quantity,scopes_before,scopes_after,before,after,platform\n"
 
@@ -206,14 +206,14 @@ def test_misses_are_learnt_from_the_rows_that_ran(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(head + "".join(lines))
     rows = read_rows(tmp_path / "rows.csv")
     sides = {side: RUN for row in rows for side in row.sides.values()}
-    outcomes = {side: replace(RUN, bound="cube" if side.commit[0] == "p" else "memory") for side in sides}
+    outcomes = {side: replace(RUN, bound="core" if side.commit[0] == "p" else "bandwidth") for side in sides}
     said = [Prediction(row, 100e3, 80e3) for row in rows[:13]] + [Prediction(rows[13], reason="no such file")]
     # WHEN they are learnt from
     found = learn(said, outcomes, "made up", tmp_path / "misses.csv")
     # THEN a miss is the log of measured over predicted, of the ratio and of both times where their unit is known
     assert len(found.rows) == 13
     first, kernel = found.rows[0], found.rows[12]
-    assert (first.commit, first.quantity, first.bound_before, first.bound_after) == ("c0", "wall", "cube", "memory")
+    assert (first.commit, first.quantity, first.bound_before, first.bound_after) == ("c0", "wall", "core", "bandwidth")
     assert first.change == pytest.approx(math.log(0.8), abs=1e-4)
     assert first.ratio == pytest.approx(math.log(90 / 110 / 0.8), abs=1e-4)
     assert first.before == pytest.approx(math.log(1.1), abs=1e-4)
@@ -226,7 +226,7 @@ def test_misses_are_learnt_from_the_rows_that_ran(tmp_path: Path) -> None:
 
 
 def test_too_few_commits_teach_nothing_and_leave_the_file_as_it_is(rows: list[Row], tmp_path: Path) -> None:
-    outcomes = {side: replace(RUN, bound="cube") for row in rows for side in row.sides.values()}
+    outcomes = {side: replace(RUN, bound="core") for row in rows for side in row.sides.values()}
     with pytest.raises(NpuscopeError, match="fewer than 10 commits"):
         learn(predicted(rows, 0.5, 1.0, 1.2), outcomes, "too few", tmp_path / "misses.csv")
     assert not (tmp_path / "misses.csv").exists()
@@ -278,7 +278,7 @@ def test_both_sides_of_a_repository_are_run_kept_and_compared(tmp_path: Path) ->
     kept = sorted((tmp_path / "cache" / "results").rglob("*.json"))
     stamps = [file.stat().st_mtime_ns for file in kept]
     assert len(kept) == 2
-    assert all(json.loads(file.read_text())["bound"] in LIMITS for file in kept)
+    assert all(json.loads(file.read_text())["bound"] in KIND_OF.values() for file in kept)
     other = tmp_path / "other.json"
     other.write_text(json.dumps(first))
     command = [*command[:-1], "--compare", str(other), "--rows"]

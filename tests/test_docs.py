@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import subprocess
 import sys
@@ -18,6 +19,9 @@ DOCS = ROOT / "docs"
 MOST_WORDS = 28_000
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"_build", "generated"} & set(page.parts))
 TABLES = sorted((DOCS / "reference/tables").glob("*.csv"))
+MOST_IN_A_CELL = 20  # words beside names in backticks
+# pages of evidence quote: sentences and errors as they were printed, sources and misses in their authors' words
+QUOTES = re.compile(r"(compatibility|diagnoses|trust)\w*\.(md|csv)")
 SITE = ("sphinx", "myst_parser", "furo")
 # a command on a line of its own, as a step of a workflow, or between backticks; and what follows it
 CALL = re.compile(r"(?:^ *(?:\$ |- )?|(?:run|entry): |`)npuscope ([a-z]+)(?![\w.])([^`#\n]*)", re.MULTILINE)
@@ -33,6 +37,30 @@ def test_a_page_needs_no_file_that_only_its_authors_have(page: Path) -> None:
     assert not re.findall(
         r"\.\./shared\S*|shared/data\S*|(?<![\w/.])/(?:work|root)/\S*|(?<![\w/.])ascend/\S+", page.read_text()
     )
+
+
+def rows(page: Path) -> list[list[str]]:
+    """The cells of a page's tables, or of a table that a page shows."""
+    text = page.read_text()
+    if page.suffix == ".csv":
+        return list(csv.reader(text.splitlines()))
+    return [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
+
+
+def words_in(cell: str) -> int:
+    return len(re.sub(r"`[^`]*`|\]\([^)]*\)", "", cell).split())
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in (*PAGES, *TABLES) if not QUOTES.fullmatch(page.name)], ids=lambda page: page.name
+)
+def test_cells_of_tables_are_short(page: Path) -> None:
+    assert [cell for row in rows(page) for cell in row if words_in(cell) > MOST_IN_A_CELL] == []
+
+
+def test_a_long_cell_would_be_found() -> None:
+    assert words_in("`a b c` is " + "word " * 19) == 20
+    assert words_in("see [two words](page.md) and " + "word " * 19) == 23
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ ORDER = [
     "engine",
     "progress",
     "paint",
-    "garbage",
+    "process_memory",
     "toml_file",
     "own_folder",
+    "file_lock",
     "kept_files",
     "surroundings",
     "models",
@@ -124,7 +125,7 @@ def test_a_folder_imports_only_from_above(module: str) -> None:
 
 
 def test_every_sub_folder_that_imports_another_has_its_place() -> None:
-    met = defaultdict(set)
+    met: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for folder in ORDER:
         for module, others in inside(folder).items():
             met[folder] |= {(room_of(module), room_of(other)) for other in others}

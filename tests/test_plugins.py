@@ -1,4 +1,4 @@
-"""Another package brings a reader and a rule: the example of docs/reference/plugins.md, installed beside npuscope."""
+"""Another package brings a reader and a rule: the example of docs/howto/extend.md, installed beside npuscope."""
 
 from __future__ import annotations
 

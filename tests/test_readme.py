@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sessions import PROGRAM, ROOT, blocks, left_out, own_programs, prepare, printed, sessions
-
-README = (ROOT / "README.md").read_text()
+from sessions import ROOT, blocks, left_out, own_programs, prepare, printed, sessions
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare(tmp_path_factory.mktemp("readme"))
-
-
-def test_the_things_to_try_work(here: Path) -> None:
-    commands = next(block for block in blocks(README, "") if "npuscope demo --keep" in block)
-    for line in commands.splitlines():
-        words = shlex.split(line.partition("#")[0])
-        if words[1] == "lab":  # serves until it is ended: tests/lab has it
-            continue
-        # the simulator may have to compile first; check finds faults, which is exit code 1
-        run = subprocess.run([*PROGRAM, *words[1:]], cwd=here, capture_output=True, text=True, timeout=600)
-        assert run.returncode == (1 if words[1] == "check" else 0), run.stderr
 
 
 def test_the_python_of_the_docs_runs(here: Path) -> None:
@@ -63,6 +49,29 @@ def test_sessions_in_the_docs_are_true(page: str, console: str, here: Path) -> N
         lines = printed(command, here)
         for line in shown:
             assert left_out(line) or line in lines, line
+
+
+# a sentence of the README with a number, and where the page of evidence has that number
+TRUSTED = {
+    r"Held against (\d+) published changes": r"was said for \d+ of (\d+) published changes",
+    r"faster or slower is right for \*\*(\d+) %": (
+        r"each commit left out[^\n]*direction right of at least 92 % \(([\d.]+) %\)"
+    ),
+    r"half of the predicted ratios are off by less than \*\*(\d+) %": (
+        r"each commit left out[^\n]*median error at most 10 % \(([\d.]+) %\)"
+    ),
+    r"\*\*80 %\*\* intervals hold (\d+) % of the": r"intervals hold 75 to 85 % of ratios \(([\d.]+) %\)",
+    r"A predicted time is off by (\d+) % in the median": r"half of the times by less than ([\d.]+) %",
+}
+
+
+@pytest.mark.parametrize("sentence", TRUSTED)
+def test_the_readme_says_of_trust_what_the_evidence_says(sentence: str) -> None:
+    told = re.search(sentence, (ROOT / "README.md").read_text())
+    found = re.search(TRUSTED[sentence], (ROOT / "docs/understand/trust.md").read_text())
+    assert told is not None
+    assert found is not None
+    assert int(told[1]) == round(float(found[1]))
 
 
 def test_the_rules_shown_for_areas_are_rules(tmp_path: Path) -> None:

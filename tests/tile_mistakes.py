@@ -13,6 +13,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 X = pl.Tensor[[16, 32], pl.FP32]
@@ -46,7 +47,7 @@ class Mistakes(list[Mistake]):
         return [pytest.param(mistake, id=mistake.program.name) for mistake in self]
 
 
-def says(mistake: Mistake, mode: str) -> None:
+def says(mistake: Mistake, mode: Mode) -> None:
     """Runs a program of (x, y) and checks what it is told."""
     x = np.linspace(-1, 1, 16 * 32, dtype=np.float32).reshape(16, 32)
     with pytest.raises(TileError) as told:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from made import Task, made
@@ -13,7 +13,7 @@ from npuscope.trace import Trace
 Call = tuple[str, float] | tuple[str, float, str]
 
 
-def a_pass(calls: Sequence[Call], columns: dict[str, Sequence[Any]] | None = None, gap: float = 0.0) -> Trace:
+def a_pass(calls: Sequence[Call], columns: Mapping[str, Any] | None = None, gap: float = 0.0) -> Trace:
     """A trace of the calls, with a gap after each; `columns` has more facts, one per call."""
     now, tasks = 0.0, []
     for number, (kernel, us, *shapes) in enumerate(calls):
@@ -25,7 +25,7 @@ def a_pass(calls: Sequence[Call], columns: dict[str, Sequence[Any]] | None = Non
 
 
 # two layers of a model, measured in microseconds
-MEASURED = [
+MEASURED: list[Call] = [
     ("RmsNorm", 5.0, "16,512;512"),
     ("MatMulV2", 11.0, '"16,512;48,32,16,16"'),
     ("FusedInferAttentionScore", 60.0, "16,4,128"),
@@ -41,7 +41,7 @@ MEASURED = [
     ("ArgMaxV2", 18.0, "16,1000"),
 ]  # fmt: skip
 # the same by a model: other names, weights the other way round, no SwiGlu, no sampling, a transpose too many
-PREDICTED = [
+PREDICTED: list[Call] = [
     ("rms_norm", 2.0, "16,512;512"),
     ("aten.mm.default", 13.0, "16,512;512,768"),
     ("attention", 36.0, "16,4,128"),

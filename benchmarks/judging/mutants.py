@@ -1,7 +1,7 @@
-"""Programs of models/basics with one fault each, and what the judge must say of them.
+"""Programs of models/ with one fault each, and what the judge must say of them.
 
-A fault is planted as text: in the kernel's store, in a task of its own, in a constant, at the top of the file or in
-the golden. `mutants(many)` goes round models and faults; numbers in them differ, so that no two are equal.
+A fault is planted as text: in the kernels' own code (`Model.faults`), in a task of its own, at the top of the file or
+in the golden. `mutants(many)` goes round models and faults; numbers in them differ, so that no two are equal.
 """
 
 from __future__ import annotations
@@ -12,110 +12,71 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-BASICS = Path(__file__).resolve().parents[2] / "models" / "basics"
-AT = "    with pl.at(level=pl.Level.CORE_GROUP, name_hint={name!r}):\n"
+from judging.models import MODELS, TEXTS, Model, Replaced
+from npuscope.study.variant import Variant
+
+AT = "with pl.at(level=pl.Level.CORE_GROUP, name_hint={name!r}):"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`verdicts` that are right for it, and the rules of which one must be among the reasons."""
+    """`files` by name, of which `entry` is judged. `verdicts` that are right for it, and the rules of which one must
+    be among the reasons."""
 
     name: str
     kind: str
-    source: str
+    model: str
+    files: dict[str, str]
+    entry: str
+    argv: tuple[str, ...]
     verdicts: tuple[str, ...]
     ids: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class Model:
-    """`store`: what is left of the = of its last store. `large` and `fine`: a constant's line, other lines for it."""
-
-    name: str
-    store: str
-    constant: str
-    large: tuple[str, ...]
-    fine: tuple[str, ...]
-    cut: tuple[str, str]  # a loop, and the same without its last turn
-    vector: bool = True  # whether its store may have one more vector op, and still fits
+    def written(self, place: Path) -> Variant:
+        """In a folder of its own."""
+        for name, text in self.files.items():
+            file = place / self.name / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return Variant(self.name, str(place / self.name / self.entry), self.argv)
 
 
-MODELS = (
-    Model("softmax", "y[row : row + ROW_TILE, :]", "ROW_TILE = 32", ("ROW_TILE = 256", "ROW_TILE = 512"),
-          ("ROW_TILE = 8", "ROW_TILE = 16", "ROW_TILE = 64"),
-          ("pl.parallel(0, ROWS, ROW_TILE)", "pl.parallel(0, ROWS - ROW_TILE, ROW_TILE)")),
-    Model("layer_norm", "y[row : row + ROW_TILE, :]", "ROW_TILE = 16", ("ROW_TILE = 128", "ROW_TILE = 256"),
-          ("ROW_TILE = 8", "ROW_TILE = 32"),
-          ('pl.spmd(BLOCKS, name_hint="apply")', 'pl.spmd(BLOCKS - 1, name_hint="apply")')),
-    Model("rms_norm", "y[row : row + ROW_TILE, col : col + CHUNK]", "ROW_TILE, CHUNK = 16, 256",
-          ("ROW_TILE, CHUNK = 16, 2048", "ROW_TILE, CHUNK = 128, 512"),
-          ("ROW_TILE, CHUNK = 16, 128", "ROW_TILE, CHUNK = 8, 256"),
-          ("pl.parallel(0, ROWS, ROW_TILE)", "pl.parallel(0, ROWS - ROW_TILE, ROW_TILE)")),
-    Model("rope", "y[row : row + HEADS, :]", "TOKENS, HEADS, HEAD_DIM = 16, 8, 128",
-          ("TOKENS, HEADS, HEAD_DIM = 16, 256, 128", "TOKENS, HEADS, HEAD_DIM = 8, 512, 128"),
-          ("TOKENS, HEADS, HEAD_DIM = 16, 16, 128", "TOKENS, HEADS, HEAD_DIM = 8, 8, 128"),
-          ("pl.spmd(TOKENS,", "pl.spmd(TOKENS - 1,")),
-    Model("gemm", "c[m : m + TILE, n : n + TILE]", "TILE = 128", ("TILE = 512", "TILE = 256"),
-          ("TILE = 64", "TILE = 32"), ("pl.spmd(BLOCKS,", "pl.spmd(BLOCKS - 1,"), vector=False),
-    Model("topk", "values[row : row + 1, :]", "ROW_TILE = 8", (), ("ROW_TILE = 4", "ROW_TILE = 16"),
-          ("pl.spmd(ROWS // ROW_TILE,", "pl.spmd(ROWS // ROW_TILE - 1,")),
-)  # fmt: skip
-
-Plant = Callable[[Model, str, int], str]
-
-
-def _in_store(wrap: str) -> Plant:
-    """Wraps what the last store writes; {} stands for it, {n} for a number."""
-
-    def plant(model: Model, text: str, n: int) -> str:
-        if not model.vector:
-            return f"# {n}\n{_cut(model, text, n)}"
-        at = text.rindex(f"{model.store} = ")
-        end = text.index("\n", at)
-        value = text[at + len(model.store) + 3 : end]
-        return f"{text[:at]}{model.store} = {wrap.format(value, n=n)}{text[end:]}"
-
-    return plant
-
-
-def _cut(model: Model, text: str, n: int) -> str:
-    before, _, after = text.rpartition(model.cut[0])
-    return f"{before}{model.cut[1]}{after}\n# {n}\n"
+Plant = Callable[[Model, int], Replaced]  # the file that it changes, and its new text
 
 
 def _task(*lines: str) -> Plant:
     """Lines at the end of the entry; {n} stands for a number, TASK(name) opens a task."""
 
-    def plant(model: Model, text: str, n: int) -> str:
-        body = "".join(
-            AT.format(name=line[5:-1]) if line.startswith("TASK(") else f"    {line.replace('{n}', str(n))}\n"
-            for line in lines
-        )
-        at = text.index("    return ", text.index("@pl.jit"))
-        return text[:at] + body + text[at:]
+    def plant(model: Model, n: int) -> Replaced:
+        text = TEXTS[model.program]
+        last = re.compile(r"^( +)return .*$", re.MULTILINE).search(text, text.index("@pl.jit\n"))
+        assert last is not None, model
+        told = [AT.format(name=line[5:-1]) if line.startswith("TASK(") else line for line in lines]
+        body = "".join(f"{last[1]}{line.replace('{n}', str(n))}\n" for line in told)
+        return model.program, text[: last.start()] + body + text[last.start() :]
 
     return plant
 
 
 def _on_top(*lines: str) -> Plant:
-    def plant(model: Model, text: str, n: int) -> str:
-        return text.replace("@pl.jit", "\n".join(lines).replace("{n}", str(n)) + "\n\n\n@pl.jit", 1)
+    """Before anything runs."""
+
+    def plant(model: Model, n: int) -> Replaced:
+        text, start = TEXTS[model.entry], '\nif __name__ == "__main__":'
+        return model.entry, text.replace(start, "\n" + "\n".join(lines).replace("{n}", str(n)) + f"\n\n{start}", 1)
 
     return plant
 
 
 def _in_golden(*lines: str) -> Plant:
-    def plant(model: Model, text: str, n: int) -> str:
-        body = "".join(f"    {line.replace('{n}', str(n))}\n" for line in lines)
-        return re.sub(r"(def golden\(.*\n)", lambda found: found[1] + body, text, count=1)
-
-    return plant
-
-
-def _constant(which: str) -> Plant:
-    def plant(model: Model, text: str, n: int) -> str:
-        lines = getattr(model, which)
-        return f"{text.replace(model.constant, lines[n % len(lines)], 1)}\n# {n}\n" if lines else ""
+    def plant(model: Model, n: int) -> Replaced:
+        file = model.golden[0] or model.entry
+        text = TEXTS[file]
+        found = re.compile(model.golden[1], re.MULTILINE).search(text)
+        assert found is not None, model
+        inside = " " * (len(found[0]) - len(found[0].lstrip(" ")) + 4)
+        body = "".join(f"{inside}{line.replace('{n}', str(n))}\n" for line in lines)
+        return file, text[: found.end()] + body + text[found.end() :]
 
     return plant
 
@@ -123,14 +84,10 @@ def _constant(which: str) -> Plant:
 SPARE = "spare_m = pl.create_tensor([64, 64], dtype=pl.FP32)"
 FULL = "    spare_m = pl.assemble(spare_m, pl.full([64, 64], dtype=pl.FP32, value={n}.0), [0, 0])"
 KINDS: dict[str, tuple[tuple[Plant, ...], tuple[str, ...], tuple[str, ...], int]] = {  # plants, verdicts, rules, weight
-    "wrong numbers": (
-        (_in_store("pl.mul({}, {n}.5)"), _in_store("pl.add({}, {n}.25)"), _in_store("pl.sub(pl.abs({}), {n}.0)"), _cut),
-        ("wrong",), (), 6,
-    ),
+    "wrong numbers": ((), ("wrong",), (), 6),
     "too large tile": (
-        (_constant("large"),
-         _task(SPARE, "TASK(large_m)", "    wide_m = pl.full([512, 256], dtype=pl.FP32, value={n}.0)",
-               "    spare_m = pl.assemble(spare_m, wide_m[0:64, 0:64], [0, 0])")),
+        (_task(SPARE, "TASK(large_m)", "    wide_m = pl.full([512, 256], dtype=pl.FP32, value={n}.0)",
+               "    spare_m = pl.assemble(spare_m, wide_m[0:64, 0:64], [0, 0])"),),
         ("unfit",), ("buffer-overflow",), 3,
     ),
     "illegal cast": (
@@ -182,7 +139,7 @@ KINDS: dict[str, tuple[tuple[Plant, ...], tuple[str, ...], tuple[str, ...], int]
          _in_golden("held = []", "while True:", "    held.append(bytearray(b'{n}') * 10_000_000)")),
         ("memory",), (), 1,
     ),
-    "none": ((_constant("fine"), _on_top("# nothing is wrong with this one: {n}")), ("good",), (), 3),
+    "none": ((_on_top("# nothing is wrong with this one: {n}"),), ("good",), (), 3),
 }  # fmt: skip
 FEW = {"endless loop": 16, "memory hog": 24}  # at most: each takes as long, or as much, as it may
 
@@ -193,16 +150,17 @@ def mutants(many: int, few: dict[str, int] | None = None) -> Iterator[Mutant]:
 
 
 def _all(few: dict[str, int]) -> Iterator[Mutant]:
-    texts = {model.name: (BASICS / f"{model.name}.py").read_text() for model in MODELS}
     made = dict.fromkeys(KINDS, 0)
     for n in count(1):
-        for kind, (plants, verdicts, ids, weight) in KINDS.items():
+        for first, (kind, (plants, verdicts, ids, weight)) in enumerate(KINDS.items()):
             for turn in range(weight):
                 if made[kind] >= few.get(kind, 10**9):
                     continue
                 number = n * weight + turn
-                model = MODELS[(number * 5 + n) % len(MODELS)]
-                source = plants[number % len(plants)](model, texts[model.name], number)
-                if source:
-                    made[kind] += 1
-                    yield Mutant(f"{model.name}_{kind.replace(' ', '_')}_{number}", kind, source, verdicts, ids)
+                model = MODELS[(first + 4 * made[kind]) % len(MODELS)]  # small and large ones in turn
+                of_both = [*plants, *model.faults.get(kind, ())]
+                name, text = of_both[made[kind] // len(MODELS) % len(of_both)](model, number)
+                made[kind] += 1
+                files = {**model.files(), name: f"{text}\n# {number}\n"}
+                told = f"{model.name}_{kind.replace(' ', '_')}_{number}"
+                yield Mutant(told, kind, model.name, files, model.entry, model.argv, verdicts, ids)

@@ -84,7 +84,7 @@ def measured(recording: Recording, simulated: Simulated) -> Measured:
         wall,
         tuple(Scope(**one) for one in scopes),
         findings=found,
-        bound=simulated.bound.name,
+        bound=simulated.bound.kind,
     )
 
 

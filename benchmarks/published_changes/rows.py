@@ -95,8 +95,8 @@ def _row(cells: dict[str, str | None], place: str) -> Row:
 
     def side(which: SideName) -> Side:
         commit = cell("parent") if which == "before" else cell("commit")
-        parts = (_of_side(cell(name), which) for name in ("file", "arguments", "entry"))
-        return Side(commit, *parts, platform)
+        file, arguments, entry = (_of_side(cell(name), which) for name in ("file", "arguments", "entry"))
+        return Side(commit, file, arguments, entry, platform)
 
     scopes: dict[SideName, tuple[str, ...]] = {
         "before": _names(cell("scopes_before", EVERYTHING)),

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from published_changes.results import read_results
@@ -116,10 +116,10 @@ def _left_out(rows: Sequence[Row], told: Sequence[Mapping[str, str | float]]) ->
     ]
 
 
-def _ablated(told: Sequence[Mapping[str, object]]) -> list[Ablated]:
+def _ablated(told: Sequence[Mapping[str, Any]]) -> list[Ablated]:
     names = ("constants", "fixed", "cost")
     found = []
     for one in told:
-        constants, fixed, cost = (tuple(one.get(name, ())) for name in names)  # type: ignore[arg-type]
-        found.append(Ablated(str(one["mechanism"]), constants, dict(one["without"]), fixed, cost))  # type: ignore[call-overload]
+        constants, fixed, cost = (tuple[Any, ...](one.get(name, ())) for name in names)
+        found.append(Ablated(str(one["mechanism"]), constants, dict(one["without"]), fixed, cost))
     return found

@@ -1,12 +1,12 @@
-"""The intervals that npuscope states, by what bounds a run."""
+"""The intervals that npuscope states, by the kind of what limits a run."""
 
 from __future__ import annotations
 
 from validation.evidence import Evidence
 from validation.markdown import percent, table
 
-from npuscope.simulate.bound import LIMITS
-from npuscope.simulate.misses import QUANTITIES
+from npuscope.simulate.bound import KIND_OF
+from npuscope.simulate.misses import QUANTITIES, learnt_as
 from npuscope.simulate.uncertainty import COVERAGE, against, time_estimate
 
 SETS = {"wall": "walls", "kernel": "kernels", "any": "walls and kernels"}
@@ -17,12 +17,12 @@ def intervals_part(known: Evidence) -> list[str]:
     """Of each kind with enough commits to learn from, and of all kinds together."""
     rows = []
     for quantity in QUANTITIES:
-        for bound in (*LIMITS, ""):
+        for bound in (*dict.fromkeys(map(learnt_as, KIND_OF.values())), ""):
             time = time_estimate(1.0, quantity, bound, known.misses)
             ratio = against(1.0, CHANGE, bound, bound, known.misses, quantity).ratio
             if bound and time.basis.bound is None and ratio.basis.bound is None:
                 continue
-            name = f"{bound}-bound" if bound else "any"
+            name = f"limited by {bound}" if bound else "any"
             told = [f"{one.low:.2f} to {one.high:.2f}" for one in (time, ratio)]
             basis = f"{time.basis.rows} of {time.basis.commits} commits, {SETS[time.basis.quantity]}"
             rows.append((quantity, name, *told, basis))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "measured"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from real_data import DATA
+
+FOLDER = DATA / "measured"
 MAINLINE, SHAPES, SECOND = "qwen3_mainline_blocks.csv", "qwen3_leaves_blocks.csv", "qwen3_32b_decode_blocks.csv"
 PHASES = "qwen3_scheduler_phases.csv"
 

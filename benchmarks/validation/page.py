@@ -77,7 +77,7 @@ def page(known: Evidence) -> str:
         "\n## Rows\n",
         _versions(known),
         "\n### Intervals\n",
-        "Of a predicted time and of a predicted ratio; a kind of bound that too few commits have takes the interval of any.\n",
+        "Of a predicted time and of a predicted ratio; a kind of cause that too few commits have takes the interval of any.\n",
         *intervals_part(known),
         "\n### Published changes that are missed\n",
         *misses_part(known, notes["changes"]),

@@ -79,7 +79,7 @@ def changes_part(known: Evidence) -> list[str]:
         "80 % interval",
         "commit left out",
         "off by",
-        "bound by",
+        "limited by",
     )
     return table(head, rows)
 

@@ -42,7 +42,7 @@ def change_lines(known: Evidence, used: Mapping[str, str]) -> list[Line]:
     number = f"{len(rows)} of {commits} commits"
     lines = [_changes("**published changes, ratio after/before**", number, used["changes"], known.changes)]
     if known.left_out is None:
-        lines.append((LEFT_OUT, number, NOT_RUN, *[DASH] * 6))
+        lines.append((LEFT_OUT, number, NOT_RUN, DASH, DASH, DASH, DASH, DASH, DASH))
     else:
         lines.append(_changes(LEFT_OUT, number, HELD, known.left_out))
     lines.append(_changes('… said of all: "always −10 %"', number, "a guess", guessed(rows, 0.9)))
@@ -72,8 +72,8 @@ def _changes(
         percent(whole.median_error),
         percent(whole.within_15),
         correlation(whole.rho),
-        percent(neutral and neutral.direction),
-        percent(large and large.median_error),
+        percent(None if neutral is None else neutral.direction),
+        percent(None if large is None else large.median_error),
     )
 
 

@@ -1,6 +1,6 @@
 """Many independent pieces of work: in processes of this machine, or on a Ray cluster. One function, same results.
 
-The function and its pieces must pickle; results come back in the order of the pieces.
+The function and its pieces must pickle.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,19 +29,43 @@ class _Failure(NamedTuple):
 
 def run(work: Callable[[A], B], pieces: Sequence[A], engine: str = "processes", jobs: int | None = None) -> Iterator[B]:
     """The result of each piece, as soon as it and those before it are done; raises the first piece's error."""
-    if engine not in ENGINES:
-        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(ENGINES)}.")
+    early: dict[int, B | _Failure] = {}
+    following = 0
+    for number, result in _each(work, pieces, engine, jobs):
+        early[number] = result
+        while following in early:
+            yield _value(early.pop(following))
+            following += 1
+
+
+def as_they_end(work: Callable[[A], B], pieces: Sequence[A], engine: str, jobs: int | None = None) -> Iterator[B]:
+    """The result of each piece as soon as it is done, in no order."""
+    for _, result in _each(work, pieces, engine, jobs):
+        yield _value(result)
+
+
+def _value(result: B | _Failure) -> B:
+    if isinstance(result, _Failure):
+        raise result.kind(**result.told)
+    return result
+
+
+def _each(
+    work: Callable[[A], B], pieces: Sequence[A], engine: str, jobs: int | None
+) -> Iterator[tuple[int, B | _Failure]]:
+    known(engine)
     jobs = min(jobs or os.cpu_count() or 1, max(len(pieces), 1))
     if engine == "ray":
-        results = _on_ray(work, pieces, jobs)
-    elif jobs == 1:
-        results = (_guarded(work, piece) for piece in pieces)
-    else:
-        results = _in_processes(work, pieces, jobs)
-    for result in results:
-        if isinstance(result, _Failure):
-            raise result.kind(**result.told)
-        yield result
+        return _on_ray(work, pieces, jobs)
+    if jobs == 1:
+        return ((number, _guarded(work, piece)) for number, piece in enumerate(pieces))
+    return _in_processes(work, pieces, jobs)
+
+
+def known(engine: str) -> None:
+    """Refuses an engine that there is not."""
+    if engine not in ENGINES:
+        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(ENGINES)}.")
 
 
 def _guarded(work: Callable[[A], B], piece: A) -> B | _Failure:
@@ -51,17 +76,17 @@ def _guarded(work: Callable[[A], B], piece: A) -> B | _Failure:
         return _Failure(type(error), {word: getattr(error, word) for word in words})
 
 
-def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
-    from concurrent.futures import ProcessPoolExecutor
+def _in_processes(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[tuple[int, B | _Failure]]:
+    from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
     # a fork would copy the locks of Polars' threads in whatever state they are
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:  # not by pool.map: it cancels what is left, which a pool whose workers are killed stumbles over
-            waiting = [pool.submit(_guarded, work, piece) for piece in pieces][::-1]
-            while waiting:
-                yield waiting.pop().result()
+            numbers = {pool.submit(_guarded, work, piece): number for number, piece in enumerate(pieces)}
+            for done in as_completed(numbers):
+                yield numbers.pop(done), done.result()
         except BrokenProcessPool as error:
             remedy = "It may have run out of memory: try fewer --jobs."
             raise NpuscopeError("a worker process died", remedy=remedy) from error
@@ -87,23 +112,41 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[B | _Failure]:
+def _on_ray(work: Callable[[A], B], pieces: Sequence[A], jobs: int) -> Iterator[tuple[int, B | _Failure]]:
+    with cluster("ray", jobs):
+        import ray
+
+        remote: Any = ray.remote(max_retries=0)(_guarded)  # what ended a worker would end the next one, too
+        numbers = {remote.remote(work, piece): number for number, piece in enumerate(pieces)}
+        while numbers:
+            (done,), _ = ray.wait([*numbers], num_returns=1)
+            try:
+                yield numbers.pop(done), ray.get(done)
+            except ray.exceptions.RayError as error:
+                told = " ".join(str(error).split())[:300]
+                raise NpuscopeError(f"a worker on Ray ended without an answer: {told}") from error
+
+
+@contextmanager
+def cluster(engine: str, jobs: int | None = None) -> Iterator[None]:
+    """Keeps one Ray cluster for all that is run within; processes of this machine need none."""
+    if engine != "ray":
+        yield
+        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing leaves this machine
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:
         raise NpuscopeError("Ray is not installed", remedy="pip install 'npuscope[ray]'.") from error
-    started = not ray.is_initialized()
-    if started:
-        _start(ray, jobs)
+    if ray.is_initialized():
+        yield
+        return
+    _start(ray, jobs or os.cpu_count() or 1)
     try:
-        remote: Any = ray.remote(_guarded)
-        for result in [remote.remote(work, piece) for piece in pieces]:
-            yield ray.get(result)
+        yield
     finally:
-        if started:
-            ray.shutdown()
+        ray.shutdown()
 
 
 def _probe(address: str) -> None:

@@ -46,6 +46,7 @@ def _near(path: str | Path) -> str:
 
 def _plain(text: str) -> str:
     """One short paragraph that cannot move a terminal's cursor, whatever a cell or a parser's message contained."""
+    text = text[: 10 * LONGEST]  # some are as long as a file
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

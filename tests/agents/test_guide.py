@@ -6,16 +6,20 @@ import re
 
 from command import npuscope
 
-from npuscope.agents.guide import MOST_WORDS, guide
+from npuscope.agents.guide import MOST_WORDS, REMEDY, guide
 from npuscope.check.rules import own_rules
 from npuscope.ops import table
+from npuscope.report.ops_page import first_call
+from npuscope.simulate.bound import LIMITS
 
 
 def test_it_has_every_op_every_rule_and_the_chips_memories_in_few_words() -> None:
     text = guide()
     assert len(text.split()) < MOST_WORDS
     for spec in table.BY_NAME.values():
-        assert f"`{spec.name}`" in text
+        assert not spec.names or f"`{first_call(spec)}`" in text
+    for limit in LIMITS:  # the words that an answer's `bound` has
+        assert f"**{limit}**: {REMEDY[limit]}" in text
     for rule in own_rules():
         assert f"`{rule.id}`" in text
     assert "Vec: 188,416 bytes" in text

@@ -101,5 +101,6 @@ def test_kernels_named_by_type_against_kernels_named_by_name(shared: Path) -> No
         folder / level / "rank0_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
         for level in ("level0", "level2")
     ]
-    found = analysis.compare(*(npuscope.read(file) for file in files))
+    before, after = (npuscope.read(file) for file in files)
+    found = analysis.compare(before, after)
     assert any(line.startswith("kernels have their operator types in one") for line in found.not_like_for_like)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made import US, Task, made
@@ -75,7 +76,7 @@ def test_the_median_gap_of_the_qwen3_pair_is_named(shared: Path) -> None:
 # what lies outside of the run
 
 
-def late_pass(**stamps: float) -> Trace:
+def late_pass(**stamps: Any) -> Trace:
     """A stray kernel, 463 ms of nothing, then a pass of 10 ms that is 93 % busy."""
     stray = Task(1, "arange", "stream_2", 0, 4)
     run = [Task(2 + n, "gemm", "stream_1", 463_000 + 100 * n, 463_093 + 100 * n, **stamps) for n in range(100)]

@@ -9,6 +9,7 @@ AIV_1                                                                           
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -111,7 +112,7 @@ def test_critical_path(trace: Trace) -> None:
 
 
 def test_the_end_can_fall_by_what_lies_on_the_path_at_most(trace: Trace) -> None:
-    bound = analysis.critical_path(trace).as_dict()["bound"]
+    bound: Any = analysis.critical_path(trace).as_dict()["bound"]
     assert bound["kernels"]["down"] == 14 * US
     assert "gate" not in bound["kernels"]  # off the path: making it free saves nothing
     assert bound["reasons"]["FIN"] == 7 * US

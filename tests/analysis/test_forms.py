@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,6 +19,7 @@ from npuscope.analysis.forms import (
     TIME,
     TIMES,
     TRAFFIC,
+    Form,
     Unit,
     arithmetic,
     capacity,
@@ -92,14 +94,14 @@ def test_figures_keep_three_digits_and_their_zeros(value: float) -> None:
     assert len(digits) == 3 or (abs(value) >= 999.5 and "." not in text)
 
 
-def table(**columns: tuple[object, list[object]]) -> Table:
+def table(**columns: tuple[Form, list[Any]]) -> Table:
     declared = tuple(Column(key, form, "what it is") for key, (form, _) in columns.items())
     return Table(Columns("", "", declared), pl.DataFrame({key: values for key, (_, values) in columns.items()}))
 
 
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=20))
 def test_a_column_of_times_has_one_unit_that_fits_its_largest_cell(values: list[int]) -> None:
-    (shown,) = table(spent_ns=(TIME, values)).shown()
+    (shown,) = table(spent_ns=(TIME, list(values))).shown()
     assert shown.unit is not None
     assert shown.heading == f"spent {shown.unit.name}"
     largest = max(values) / shown.unit.worth

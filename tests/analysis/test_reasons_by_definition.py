@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from runs import launches
 
@@ -25,7 +27,7 @@ class ByDefinition:
 
     def producers(self, task: int) -> list[dict[str, int]]:
         """Slices of what a task waits for; a barrier stands for what it waits for."""
-        found = []
+        found: list[Any] = []
         for src, dst in self.edges:
             if dst == task:
                 found += [s for s in self.slices if s["task"] == src] if src in self.ran else self.producers(src)

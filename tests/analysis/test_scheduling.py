@@ -102,8 +102,8 @@ def test_verdicts(tasks: list[Task], bound: str) -> None:
 def test_counters_tell_bandwidth_from_compute() -> None:
     # GIVEN busy cores whose counters say that data moved in for 80 % of the time and the cube ran for 30 %
     def run(moving: float, computing: float) -> Trace:
-        ratios = (("aic_mte2_ratio", str(moving)), ("aic_mac_ratio", str(computing)))
-        ratios += (("aiv_mte2_ratio", "0"), ("aiv_vec_ratio", "0"))
+        cube = (("aic_mte2_ratio", str(moving)), ("aic_mac_ratio", str(computing)))
+        ratios = (*cube, ("aiv_mte2_ratio", "0"), ("aiv_vec_ratio", "0"))
         return made([Task(n, "MatMul", "stream_0", 10 * n, 10 * n + 9, more=ratios) for n in range(5)])
 
     assert analysis.explain(run(0.8, 0.3)).diagnosis.bound == "bandwidth"
@@ -153,5 +153,6 @@ def test_stamps_that_contradict_themselves_are_left_out_and_counted() -> None:
         Task(3, "a", "AIC_0", 40, 50, 39, 45),
     ]
     s = analysis.scheduling(made(tasks))
-    assert (s.stamped, s.mean_dispatch_to_finish_ns, s.overhead) == (1, 12 * US, pytest.approx(2 / 12))
+    assert (s.stamped, s.mean_dispatch_to_finish_ns) == (1, 12 * US)
+    assert s.overhead == pytest.approx(2 / 12)
     assert any(note.startswith("2 tasks were dispatched after their start") for note in s.notes)

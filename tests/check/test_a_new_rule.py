@@ -13,6 +13,7 @@ from linted import program
 import npuscope.tile as pl
 from npuscope.check import rules
 from npuscope.check.checked import CheckOptions, check, rules_of
+from npuscope.check.rule import Rule
 from npuscope.report.rules_page import rule_text, rules_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
@@ -72,5 +73,5 @@ def test_without_the_file_there_is_no_such_rule() -> None:
 
 
 @pytest.mark.parametrize("rule", rules.all_rules(), ids=lambda rule: rule.id)
-def test_a_rule_is_called_as_its_file(rule: rules.Rule) -> None:
+def test_a_rule_is_called_as_its_file(rule: Rule) -> None:
     assert rule.check.__module__ == f"{rules.__name__}.{rule.id.replace('-', '_')}"

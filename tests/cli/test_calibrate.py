@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from other_chips import LAYER, other, program_on
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from npuscope.cli import app
 from npuscope.device import load

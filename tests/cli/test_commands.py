@@ -71,8 +71,8 @@ def test_the_version_and_the_module_entry() -> None:
 
 
 def test_a_wrong_output_is_told_before_the_work(table: Path, tmp_path: Path) -> None:
-    for arguments in (["info", table, "-o", "x.xlsx"], ["convert", table, tmp_path / "x", "--format", "sketch"]):
-        run = npuscope(*arguments)
+    for arguments in (f"info {table} -o x.xlsx", f"convert {table} {tmp_path}/x --format sketch"):
+        run = npuscope(*arguments.split())
         assert run.returncode == 2
         assert run.stdout == ""
 

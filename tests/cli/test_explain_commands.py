@@ -44,7 +44,7 @@ def test_report_says_the_verdict_first_in_half_a_screen(run: Path) -> None:
     told = npuscope("report", run)
     assert (told.returncode, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
-    assert lines[1].startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
+    assert lines[0].startswith("Tasks wait for the scheduler for 25 µs (25.0% of the time)")
     assert len(lines) <= 45
     assert "`silu` waited 10 µs for `up` in 1 gap" in told.stdout
     assert "dispatch→finish 12.9 µs, overhead 16.8%; 1.6 in flight on 4 cores" in told.stdout
@@ -157,12 +157,17 @@ def test_gate_passes_fails_and_posts_a_table(run: Path, tmp_path: Path) -> None:
     budget.write_text('[[limit]]\nmetric = "wall_us"\nmax = 120\n')
     told = npuscope("gate", run, "--budget", budget)
     assert (told.returncode, told.stderr) == (0, "")
-    assert "| wall_us | 100 | at most 120 | – | – | 5.0% | ok |" in told.stdout
+    headline, _, head, row = told.stdout.splitlines()
+    assert headline == "Gate passed: 1 limit (1 capture)"
+    assert head.split() == ["limit", "value", "allowed", "baseline", "change", "noise", "status"]
+    assert row.split() == ["wall_us", "100", "at", "most", "120", "–", "–", "5.0%", "ok"]
     budget.write_text('[[limit]]\nmetric = "core_us"\nkernel = "down"\nmax_increase = 0.1\n')
     slower = write_run(tmp_path / "slower", stretch=1.5)
     told = npuscope("gate", slower, "--budget", budget, "--baseline", run, "--md", tmp_path / "gate.md")
     assert told.returncode == 1
-    assert "### gate FAILED: 1 of 1 limits" in told.stdout
+    assert told.stdout.startswith("Gate FAILED: 1 of 1 limit (1 capture, 1 of the baseline)\n")
+    assert "|" not in told.stdout  # Markdown is for the file
+    assert (tmp_path / "gate.md").read_text().startswith("### gate FAILED: 1 of 1 limit")
     assert "| core_us of down | 21 | at most +10.0% | 14 | +50.0% | 7.3% | FAIL |" in (tmp_path / "gate.md").read_text()
     assert json.loads(npuscope("gate", run, "--budget", budget, "--baseline", run, "--json").stdout)["passed"] is True
 

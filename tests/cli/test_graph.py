@@ -35,7 +35,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return told
 
     stand_in = ModuleType("npuscope.tile.script.run")
-    stand_in.run_script = run_script
+    monkeypatch.setattr(stand_in, "run_script", run_script, raising=False)
     monkeypatch.setitem(sys.modules, "npuscope.tile.script.run", stand_in)
     return told
 

@@ -15,7 +15,7 @@ def test_a_program_that_fits(tmp_path: Path) -> None:
     done = npuscope("memory", written(tmp_path / "layer.py"))
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()[:2]
-    assert first == "fits: the fullest memory is Right 100.0% (gate_aic)"
+    assert first == "Fits: the fullest memory is Right 100.0% (gate_aic)"
     assert second == f"{tmp_path / 'layer.py'}: layer on ascend910b1, 3 functions with memory on chip"
 
 

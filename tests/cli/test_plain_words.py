@@ -72,12 +72,7 @@ def test_no_line_has_a_private_word_and_the_whole_fits_about_a_screen(demo: Path
     assert len(text.splitlines()) <= SCREEN
     assert "\x1b" not in text  # a pipe gets plain text
     # times have a unit that fits: nobody reads 1,234.567 µs
-    assert (
-        re.findall(
-            r"\d{4,}(?:\.\d+)? (?:ns|µs|ms)\b|\d,\d{3}\.\d+ (?:ns|µs|ms)\b", text.replace(" ns of its clock", "")
-        )
-        == []
-    )
+    assert re.findall(r"\d{4,}(?:\.\d+)? (?:ns|µs|ms)\b|\d,\d{3}\.\d+ (?:ns|µs|ms)\b", text) == []
 
 
 def test_the_first_line_is_the_answer(demo: Path) -> None:

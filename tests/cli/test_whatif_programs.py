@@ -29,7 +29,7 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
     gains = data["gains"]
     assert all(0 <= gain["against"]["probability_faster"] <= 1 for gain in gains)
     assert all(gain["against"]["low"] <= gain["against"]["ratio"] <= gain["against"]["high"] for gain in gains)
-    assert {gain["kind"] for gain in gains} == {"kernel", "dependency", "scheduler", "memory", "finding"}
+    assert {gain["kind"] for gain in gains} == {"kernel", "dependency", "dispatch", "bandwidth", "finding"}
     assert all(gain["gain_ns"] == data["wall_ns"] - gain["nothing_ns"] for gain in gains)
     assert [gain["gain_ns"] for gain in gains] == sorted((gain["gain_ns"] for gain in gains), reverse=True)
 

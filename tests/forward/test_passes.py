@@ -97,7 +97,7 @@ def test_layers_begin_where_the_first_one_does(tmp_path: Path) -> None:
 
 
 def test_two_attentions_make_one_layer_where_they_take_turns(shared: Path) -> None:
-    """LongCat: 28 attentions, 14 layers; the sequence is the one that ../shared/facts lists, begun at the prologue."""
+    """LongCat: 28 attentions, 14 layers; the sequence is the published one, begun at the prologue."""
     found = passes(read(shared / "ascend" / "longcat_910c" / "kernel_details.csv"))
     assert found.table["layers"].to_list() == [14] * 5
     assert found.table["attentions"].to_list() == [28] * 5
@@ -113,9 +113,9 @@ def test_two_attentions_make_one_layer_where_they_take_turns(shared: Path) -> No
     assert list(kinds[0].kernels) == facts[2:] + facts[:2]
 
 
-LONGCAT_DEVICE_US = (21_779.816, 7_972.781, 7_890.975, 8_421.250, 7_737.831)  # shared/data/README.md
+LONGCAT_DEVICE_US = (21_779.816, 7_972.781, 7_890.975, 8_421.250, 7_737.831)
 LONGCAT_SPAN_US = (25_626.192, 10_665.893, 10_718.174, 11_124.982, 10_402.628)
-LONGCAT_EXCLUDED = (0.682, 0.142, 0.129, 0.176, 0.116)  # shared/facts/forward_passes.md §1
+LONGCAT_EXCLUDED = (0.682, 0.142, 0.129, 0.176, 0.116)
 
 
 @pytest.mark.parametrize("steps", [True, False])
@@ -150,7 +150,7 @@ def test_steps_without_attention_are_passes_without_layers(shared: Path) -> None
     path = shared / "ascend/msinsight_cnn/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
     found = passes(read(path))
     assert found.table.select("step", "attentions", "layers").rows() == [(50, 0, 0)]
-    assert found.excluded(0)["anchor"] is None
+    assert found.table["excluded_anchor"][0] is None
 
 
 def test_nothing_to_find_is_said(tmp_path: Path) -> None:

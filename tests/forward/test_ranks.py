@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planted import QWEN, Plan, plant
@@ -34,7 +35,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_processes_and_ray_give_the_same(root: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'npuscope[ray]'")
     wanted = Wanted(statistics=True)
-    here = forward(root, wanted, jobs=1).as_dict()
+    here: Any = forward(root, wanted, jobs=1).as_dict()
     assert [rank["rank"] for rank in here["ranks"]] == [0, 1, 2]
     assert forward(root, wanted, "processes", jobs=2).as_dict() == here
     assert forward(root, wanted, "ray", jobs=2).as_dict() == here

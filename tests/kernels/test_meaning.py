@@ -1,6 +1,6 @@
 """What names of real kernels mean: family, area, kind, landmark and the name by which predictions meet captures.
 
-Names are from the captures of ../shared/data, from ../shared/facts, and from public traces of GPUs.
+Names are from real captures of Ascend chips and from public traces of GPUs.
 """
 
 from __future__ import annotations

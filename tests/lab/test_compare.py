@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from browser import chromium, watched_page
-from lab.app import opened
 
 from npuscope.analysis import explain
 from npuscope.analysis.comparison import compare_explained
@@ -14,6 +13,7 @@ from npuscope.device.chip import load
 from npuscope.lab.runs import compare_document
 from npuscope.simulate.programs import program_of
 from npuscope.simulate.run import simulate
+from tests.lab.app import opened
 from tests.report.memory_programs import written
 
 

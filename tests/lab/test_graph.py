@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import chromium, watched_page
-from lab.app import opened, state
 from planted_races import lost_war
 
 import npuscope.tile as pl
@@ -25,6 +24,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.graph.counts import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording
+from tests.lab.app import opened, state
 from tests.tile.graph.test_by_kernel import diamond
 
 NASTY = '<script>alert("k")</script>'

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from browser import chromium, watched_page
-from lab.app import drawn, opened, state
-from lab.test_source import layer, page_of
 
 from npuscope.lab.payload import inside as module
 from npuscope.lab.payload.inside import inside
 from npuscope.simulate.by_line import kinds_of
+from tests.lab.app import drawn, opened, state
+from tests.lab.test_source import layer, page_of
 
 WIDE = {"width": 1400, "height": 900}
 BODY = "npuscope.shell.mounted.made"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from browser import chromium, watched_page
-from lab.app import opened, state
 from made import Task, made
 
 from npuscope import analysis
 from npuscope.lab.runs import report_document
+from tests.lab.app import opened, state
 
 
 @pytest.fixture(scope="module")

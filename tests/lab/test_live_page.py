@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from browser import chromium, watched_page
-from lab.app import state, until
 from lab_server import lab
+
+from tests.lab.app import state, until
 
 PROGRAM = """import numpy as np
 import npuscope.tile as pl

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from browser import chromium, watched_page
-from lab.app import opened as drawn_app
-from lab.test_source import page_of
 
 from npuscope.check.fit import fits_of
 from npuscope.lab.report_pages import memory_page
 from npuscope.lower.chip import chip_to_lower_for
+from tests.lab.app import opened as drawn_app
+from tests.lab.test_source import page_of
 from tests.report.memory_programs import written
 
 CHIP = chip_to_lower_for("910b1")

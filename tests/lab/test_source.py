@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from browser import chromium, watched_page
-from lab.app import drawn, opened, state
 
 from npuscope.analysis import explain
 from npuscope.check.checked import check
@@ -21,6 +20,7 @@ from npuscope.lab.runs import run_of
 from npuscope.simulate.by_line import line_times
 from npuscope.simulate.programs import program_of
 from npuscope.simulate.run import Simulated, simulate
+from tests.lab.app import drawn, opened, state
 from tests.report.memory_programs import written
 
 NASTY = "</script><img src=x onerror=alert(1)>"

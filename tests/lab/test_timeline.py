@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 from browser import chromium, watched_page
-from lab.app import click, drawn, hover, opened, point, state, until
 from made import DEPENDS, DOZEN, Task, dozen, made
 
 from npuscope import analysis
@@ -19,6 +18,7 @@ from npuscope.lab.document import document
 from npuscope.lab.payload import timeline as payload
 from npuscope.lab.runs import compare_document, ranks_document, report_document, run_of
 from npuscope.trace import Meta, Trace
+from tests.lab.app import click, drawn, hover, opened, point, state, until
 
 NASTY = '<script>alert("k")</script><img src=x onerror=alert(1)>'
 
@@ -60,7 +60,12 @@ def test_names_from_a_trace_are_text(browser: Any, tmp_path: Path) -> None:
     tasks = [Task(1, NASTY, "AIC_0", 0, 10, 0, 11), Task(2, "</script>", "AIC_0", 20, 30, 18, 31)]
     with watched_page(browser) as watched:
         dialogs: list[str] = []
-        watched.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+        def dismissed(dialog: Any) -> None:
+            dialogs.append(dialog.message)
+            dialog.dismiss()
+
+        watched.page.on("dialog", dismissed)
         page = opened(watched.page, tmp_path, report(made(tasks, [(1, 2)]), NASTY))
         assert NASTY in hover(page, 5, "AIC_0")
         click(page, 5, "AIC_0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -48,7 +49,7 @@ def test_qwen3_32b_decode_is_close_to_the_measured_kernels() -> None:
 
 def test_sources_add_up_and_unknown_kernels_have_no_time() -> None:
     result = predicted("deepseek_v3", batch=5, context=4096, tp=8, dp=2, quant="w8a8")
-    told = result.as_dict()
+    told: Any = result.as_dict()
     assert sum(s["ns"] for s in told["sources"].values()) == told["total_ns"]
     assert sum(s["calls"] for s in told["sources"].values()) == told["calls"] == len(result.kernels)
     assert told["sources"]["UNKNOWN"] == {"calls": 3, "ns": 0}

@@ -45,7 +45,7 @@ def test_measures_are_linear_between_simulated_steps() -> None:
 
 
 def step(length: int, ms: float, tasks: int) -> Step:
-    return Step(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "memory")
+    return Step(length, ms, tasks, tasks, tasks, 1.0, 2.0, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
 
 
 def test_a_step_s_measures_agree_with_its_trace() -> None:

@@ -13,19 +13,20 @@ from npuscope.errors import NpuscopeError
 from npuscope.lab.payload.parts import parts
 from npuscope.llm.decode_step import Step
 from npuscope.llm.tpot import Decoding, Tpot
-from npuscope.llm.tpot_history import append, check_place, commit_of, entry_of, read_history
+from npuscope.llm.tpot_history import check_place, entry_of, read_history
 from npuscope.report.tpot import history, since
+from npuscope.statistics.git import commit_of
+from npuscope.statistics.json_lines import append_line
 
-RESULT = Tpot(
-    "m", ("--dual",), "chip", Decoding(16, 1, 1), (Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1, "memory"),), 4, {"MLP": 3}
-)
+STEP = Step(2, 8.0, 9, 9, 9, 1, 2, 0.5, 0.1, 0.1, "bandwidth", "HBM is at its limit.")
+RESULT = Tpot("m", ("--dual",), "chip", Decoding(16, 1, 1), (STEP,), 4, {"MLP": 3})
 
 
 def test_a_history_grows_by_lines_and_reads_back(tmp_path: Path) -> None:
     file = tmp_path / "h.jsonl"
     assert read_history(file) == []
     for _ in range(2):
-        append(file, entry_of(RESULT, str(tmp_path / "m.py")))
+        append_line(file, entry_of(RESULT, str(tmp_path / "m.py")))
     first, second = read_history(file)
     assert first["ms_per_token"] == second["ms_per_token"] == 8.0
     assert (first["model"], first["arguments"], first["batch"], first["layers"]) == ("m", ["--dual"], 16, 4)
@@ -52,13 +53,28 @@ def test_the_commit_is_that_of_the_program_s_project(tmp_path: Path) -> None:
 def test_a_last_line_without_an_end_stays_a_line_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "h.jsonl"
     file.write_text('{"ms_per_token": 1.0}')
-    append(file, entry_of(RESULT, str(tmp_path / "m.py")))
+    append_line(file, entry_of(RESULT, str(tmp_path / "m.py")))
     assert [entry["ms_per_token"] for entry in read_history(file)] == [1.0, 8.0]
+
+
+def test_a_line_that_was_cut_off_makes_room_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    file = tmp_path / "h.jsonl"
+    file.write_text('{"ms_per_token": 1.0}\n{"ms_per_to')
+    assert [entry["ms_per_token"] for entry in read_history(file)] == [1.0]
+    append_line(file, entry_of(RESULT, str(tmp_path / "m.py")))
+    assert [entry["ms_per_token"] for entry in read_history(file)] == [1.0, 8.0]
+    file.write_text("a thesis")
+    with pytest.raises(NpuscopeError, match=r"h.jsonl, line 1: not a history of times per token"):
+        read_history(file)
+    append_line(file, {})
+    assert file.read_text() == "a thesis\n{}\n"
 
 
 def test_a_run_is_told_beside_those_before_it() -> None:
     before = [entry("aaa", 10.0), entry("bbb", 5.0, batch=32)]
-    assert since(before, entry("ccc", 8.0)) == "Since aaa: 10 → 8 ms/token (-20.0%); runs so far █▇"
+    told = since(before, entry("ccc", 8.0))
+    assert told.startswith("Since aaa: 10 → 8 ms/token (-20.0%), faster with a probability of ")
+    assert told.endswith("; runs so far █▇")
     assert since(before, entry("ccc", 8.0, batch=64)) == "The history has no earlier run with these settings."
 
 

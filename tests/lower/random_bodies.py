@@ -97,7 +97,7 @@ class Maker:
             operand = self.new((16, k), "BF16")
             made.append(Instruction("exp", "vector", 0, (left.result,), operand))
         sums = [v for v in own if self.values[v].space == "Acc" and self.values[v].shape == (16, n)]
-        old = self.draw(st.sampled_from(sums)) if sums and self.draw(st.booleans()) else None
+        old = self.draw(st.sampled_from(sums)) if self.draw(st.booleans()) and sums else None
         result = self.new((16, n), "FP32", "Acc")
         if old is not None:
             self.same.append((old, result))
@@ -111,7 +111,7 @@ class Maker:
         kind = self.draw(st.sampled_from(KINDS))
         stage = self.draw(st.integers(2, 3)) if kind == "pipeline" else 1
         loop = self.loops
-        first = self.draw(st.sampled_from(scope)) if scope and self.draw(st.booleans()) else None
+        first = self.draw(st.sampled_from(scope)) if self.draw(st.booleans()) and scope else None
         if first is not None and self.values[first].space:
             first = None
         inside = list(scope)

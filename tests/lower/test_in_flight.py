@@ -13,7 +13,7 @@ from tests.lower.kernels import lowered, tensor, usage, used
 from tests.lower.memory_model import Memory
 
 CORE = pl.Level.CORE_GROUP
-T = pl.Tensor
+T: Any = pl.Tensor
 
 
 def buffers(kernel: PlannedBody, space: str, name: str) -> int:

@@ -142,9 +142,10 @@ def test_a_layer_that_forgets_a_page_fails() -> None:
 
 def test_a_cache_row_written_beside_its_slot_is_seen() -> None:
     model = sized(SMALL, layers=1)
-    tensors = {spec.name: spec.create_tensor() for spec in decode_layer.specs(model)}
+    tensors: dict[str, Any] = {spec.name: spec.create_tensor() for spec in decode_layer.specs(model)}
     compare = decode_layer.tolerances(model)["k_cache"]
-    mine, others = tensors["k_cache"].copy(), {"rtol": 0.0, "atol": 0.0, "actual_outputs": {}, "expected_outputs": {}}
+    mine = tensors["k_cache"].copy()
+    others: dict[str, Any] = {"rtol": 0.0, "atol": 0.0, "actual_outputs": {}, "expected_outputs": {}}
     assert compare(mine, tensors["k_cache"], inputs=tensors, **others)[0]
     page, offset = divmod(int(tensors["slot_mapping"][0]), 128)
     mine.reshape(model.pages, model.kv_heads, 128, model.head_dim)[page, 0, offset - 1, 0] += 1  # the token before
@@ -155,7 +156,7 @@ def test_a_cache_row_written_beside_its_slot_is_seen() -> None:
 def test_sampling_takes_the_first_of_equal_logits_and_never_the_padding() -> None:
     model = sized(SMALL, layers=1, storage="fp32")
     specs = decode.specs(model)
-    tensors = {spec.name: spec.create_tensor() for spec in specs}
+    tensors: dict[str, Any] = {spec.name: spec.create_tensor() for spec in specs}
     tensors["lm_head"][: model.vocab] = 0
     tensors["lm_head"][
         : model.vocab, 0

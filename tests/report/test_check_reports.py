@@ -99,7 +99,9 @@ def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Pat
     assert "<b>" not in review
     assert "a ''' b   # c" in review
     sarif = json.loads(
-        check_sarif([checked(nasty)], [*all_rules(), Rule("x", "hint", "t", "w", list, Example("a", "b"))])
+        check_sarif(
+            [checked(nasty)], [*all_rules(), Rule("x", "hint", "t", "w", lambda program: [], Example("a", "b"))]
+        )
     )
     place = sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert place.startswith("file:///")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -77,7 +78,8 @@ def test_every_output_has_the_same_columns_but_those_that_say_why_not(columns: C
     assert split(as_text([Rows(table, wide=True)]).splitlines()[0]) == headings
     assert split(as_text([Rows(table)]).splitlines()[0]) == [s.heading for s in table.shown(wide=False)]
     assert as_markdown([Rows(table)]).splitlines()[0] == f"| {' | '.join(headings)} |"
-    (part,) = parts([Rows(table)])["parts"]  # type: ignore[attr-defined]
+    shown: Any = parts([Rows(table)])
+    (part,) = shown["parts"]
     assert [head["title"] for head in part["columns"]] == headings
     assert [cell["text"] for cell in part["rows"][0].values()] == table.cells()[0]
     # a cell is there for every heading, and it is not the value as Python writes it

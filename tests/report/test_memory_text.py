@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_ring_at_the_head_of_a_memory_is_told(tmp_path: Path) -> None:
 
 def test_the_same_as_data(tmp_path: Path) -> None:
     path = written(tmp_path / "layer.py")
-    told = memory_dict(str(path), CHIP.name, planned(path), tiles=True)
+    told: Any = memory_dict(str(path), CHIP.name, planned(path), tiles=True)
     assert (told["fits"], told["errors"], told["programs"]) == (True, [], ["layer"])
     mat = next(row for row in told["memory"] if (row["kernel"], row["space"]) == ("gate_aic", "Mat"))
     assert (mat["used"], mat["limit"], mat["launched_as"]) == (139_264, 524_288, "gate")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -85,5 +86,6 @@ def job(random: Random, tasks: int, classes: int = 4) -> Job:
 
 
 def equal(a: Job, b: Job) -> bool:
-    ours, theirs = ([*one._replace(rings=one.shape), *one.rings] for one in (a, b))
-    return all(np.array_equal(x, y) for x, y in zip(ours, theirs, strict=True))
+    fields = [name for name in Job._fields if name != "rings"]
+    pairs: list[tuple[Any, Any]] = [(getattr(a, name), getattr(b, name)) for name in fields]
+    return all(np.array_equal(x, y) for x, y in [*pairs, *zip(a.rings, b.rings, strict=True)])

@@ -83,7 +83,7 @@ def test_longer_instructions_of_the_chain_make_the_block_longer_by_just_that() -
 @pytest.mark.parametrize(
     "make", [mixed_program, lambda: lowered(phases, tensor((16, 64), "FP32"), tensor((32, 64), "FP32"))[0]]
 )
-def test_lines_add_up_to_the_core_time(make) -> None:  # type: ignore[no-untyped-def]
+def test_lines_add_up_to_the_core_time(make) -> None:
     simulated = simulate(make())
     explained = explain(simulated.trace)
     found = line_times(simulated, explained)

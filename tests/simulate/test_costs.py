@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -65,7 +67,7 @@ def copied(x: pl.Tensor[[128, 128], pl.FP32], y: pl.Out[pl.Tensor[[128, 128], pl
     return y
 
 
-def certainty(program: object, result: type) -> Certainty:
+def certainty(program: Any, result: type) -> Certainty:
     finished = program.record(np.zeros((128, 128), np.float32), np.zeros((128, 128), result), mode="shapes")
     return certainty_of(simulate(Program(finished.recording, CHIP)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace as changed
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -172,7 +173,7 @@ def test_every_constant_of_the_chip_every_option_and_npuscope_itself_decide(
     found = {"as it is": content(recording)}
     for where, chip in constants(CHIP):
         assert isinstance(chip, Device)
-        found[where] = kept_bodies.sha256(kept_bodies.device_content(chip)).hexdigest()
+        found[where] = sha256(kept_bodies.device_content(chip)).hexdigest()
     assert len(found) > 200
     assert len(set(found.values())) == len(found), "two chips are taken for one"
     for where in (".timing.load_fixed", ".core.fractal", ".space.Mat.size", ".op.vexp.slope"):

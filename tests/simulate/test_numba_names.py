@@ -15,7 +15,7 @@ def twice(x: int) -> int:
 
 def test_a_function_compiles_without_numbas_runtime() -> None:
     try:
-        made = numba.njit(_nrt=False, forceinline=True)(twice)
+        made = numba.njit(_nrt=False, forceinline=True)(twice)  # type: ignore[call-overload]
         assert made(21) == 42
     except Exception as error:
         pytest.fail(f"Numba {numba.__version__} has no `_nrt=False` any more ({error}): see simulate/compiled.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -56,3 +57,18 @@ def test_without_machine_code_the_answer_does_not_wait_for_the_compiler(
     assert (first, second) == ("function", "CPUDispatcher")
     assert wall == again
     assert done.stderr.count("compiled in the background") == 1
+
+
+def test_of_several_processes_one_compiles_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command starts several that simulate: its own process, warm ones, those that check numbers."""
+    from npuscope.simulate import compiled
+
+    started: list[list[str]] = []
+    monkeypatch.setattr(compiled, "folder", lambda: tmp_path)
+    monkeypatch.setattr("subprocess.Popen", lambda command, **_: started.append(command))
+    with (tmp_path / "compiling").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # GIVEN another process at it THEN this one leaves it alone
+        compiled._compile_in_background.__wrapped__()
+        assert not started
+    compiled._compile_in_background.__wrapped__()  # WHEN that one has ended THEN this one takes over
+    assert len(started) == 1

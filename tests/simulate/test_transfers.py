@@ -28,7 +28,7 @@ def product(width: int, stride: int):
 
 def loads(stream: Stream, unit: str) -> list[tuple[float, float]]:
     """Out of L2 and out of HBM, in ns."""
-    rows = (stream.code[:, 0] == RUN) & (stream.code[:, 1] == PLACE[unit, "MTE2"])  # type: ignore[index]
+    rows = (stream.code[:, 0] == RUN) & (stream.code[:, 1] == PLACE[unit, "MTE2"])
     return [(float(cost[NEAR]), float(cost[FAR])) for cost in stream.costs[rows]]
 
 

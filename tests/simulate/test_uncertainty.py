@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.errors import BadInput
-from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.bound import KIND_OF
 from npuscope.simulate.misses import LEAST, SHIFTED, Miss, Misses, Spread, left_out, read_misses, write_misses
 from npuscope.simulate.uncertainty import (
     against,
@@ -22,7 +23,7 @@ from npuscope.simulate.uncertainty import (
 )
 
 walls = st.floats(1, 1e9)
-bounds = st.sampled_from(LIMITS)
+bounds = st.sampled_from(sorted(set(KIND_OF.values())))
 
 
 def drawn(commits: int, rows: int, seed: int, growth: float = 0.3) -> Misses:
@@ -36,7 +37,9 @@ def drawn(commits: int, rows: int, seed: int, growth: float = 0.3) -> Misses:
             z = (common + random.standard_normal()) / math.sqrt(2)
             before, after = random.normal(0.2, 0.3, 2)
             miss = float(z * (0.05 + growth * abs(change)))
-            found.append(Miss(f"c{commit}", "wall", "memory", "memory", change, miss, float(before), float(after)))
+            found.append(
+                Miss(f"c{commit}", "wall", "bandwidth", "bandwidth", change, miss, float(before), float(after))
+            )
     return Misses(tuple(found))
 
 
@@ -80,13 +83,13 @@ def test_what_is_decided_is_outside_the_noise_and_has_an_interval_without_one(ra
 
 
 def test_a_small_change_is_within_the_noise_whatever_the_misses_say() -> None:
-    exact = Misses(tuple(Miss(f"c{n}", "wall", "cube", "cube", -0.3, 0.0, 0.0, 0.0) for n in range(20)))
-    assert against(100, 98, "cube", "cube", exact).verdict == "undecided"
-    assert against(100, 80, "cube", "cube", exact).verdict == "faster"
+    exact = Misses(tuple(Miss(f"c{n}", "wall", "core", "core", -0.3, 0.0, 0.0, 0.0) for n in range(20)))
+    assert against(100, 98, "core", "core", exact).verdict == "undecided"
+    assert against(100, 80, "core", "core", exact).verdict == "faster"
 
 
 @pytest.mark.parametrize(("inside", "name"), [(ratio_inside, "ratio"), (time_inside, "time")])
-def test_left_out_commits_are_covered_as_often_as_the_interval_says(inside: object, name: str) -> None:
+def test_left_out_commits_are_covered_as_often_as_the_interval_says(inside: Any, name: str) -> None:
     """By itself a set of 40 commits may be off by chance; the mean over many sets may not."""
     shares = [left_out(drawn(40, 4, seed), inside).share for seed in range(25)]
     assert 0.77 < float(np.mean(shares)) < 0.83, name
@@ -105,7 +108,7 @@ def test_larger_changes_have_wider_intervals_where_they_are_missed_by_more() -> 
     assert growth == pytest.approx(0.3 * 0.67, abs=0.12)
 
     def width(ratio: float) -> float:
-        found = against(1, ratio, "memory", "memory", misses).ratio
+        found = against(1, ratio, "bandwidth", "bandwidth", misses).ratio
         return math.log(found.high / found.low)
 
     assert width(0.4) > 1.5 * width(0.98)
@@ -119,17 +122,25 @@ def test_a_commit_counts_as_one_however_many_rows_it_has() -> None:
 
 
 def test_a_kind_with_few_commits_takes_all_and_says_so() -> None:
-    many = [Miss(f"m{n}", "wall", "memory", "memory", -0.1, 0.1, 0.1, 0.1) for n in range(LEAST)]
-    few = [Miss(f"f{n}", "wall", "cube", "cube", -0.1, 0.5, 0.5, 0.5) for n in range(LEAST - 1)]
+    many = [Miss(f"m{n}", "wall", "bandwidth", "bandwidth", -0.1, 0.1, 0.1, 0.1) for n in range(LEAST)]
+    few = [Miss(f"f{n}", "wall", "core", "core", -0.1, 0.5, 0.5, 0.5) for n in range(LEAST - 1)]
     misses = Misses((*many, *few))
-    known, poor = (time_estimate(1.0, "wall", bound, misses).basis for bound in ("memory", "cube"))
-    assert (known.bound, known.rows, known.commits) == ("memory", 2 * LEAST, LEAST)
+    known, poor = (time_estimate(1.0, "wall", bound, misses).basis for bound in ("bandwidth", "core"))
+    assert (known.bound, known.rows, known.commits) == ("bandwidth", 2 * LEAST, LEAST)
     assert (poor.bound, poor.commits) == (None, 2 * LEAST - 1)
-    shifted = against(1.0, 0.9, "memory", "cube", misses).ratio.basis
+    shifted = against(1.0, 0.9, "bandwidth", "core", misses).ratio.basis
     assert shifted.bound is None  # no row is like that either
-    assert misses.rows[0].kind == "memory"
-    assert Miss("c", "wall", "memory", "cube", 0, 0).kind == SHIFTED
-    assert time_estimate(1.0, "kernel", "cube", misses).basis.quantity == "any"
+    assert misses.rows[0].kind == "bandwidth"
+    assert Miss("c", "wall", "bandwidth", "core", 0, 0).kind == SHIFTED
+    assert time_estimate(1.0, "kernel", "core", misses).basis.quantity == "any"
+
+
+def test_a_tail_is_as_sure_as_a_dependency() -> None:
+    waits = [Miss(f"m{n}", "wall", "dependency", "tail", -0.1, 0.1, 0.1, 0.1) for n in range(LEAST)]
+    misses = Misses((*waits, *(Miss(f"f{n}", "wall", "core", "core", -0.1, 0.5, 0.5, 0.5) for n in range(LEAST))))
+    assert time_estimate(1.0, "wall", "tail", misses) == time_estimate(1.0, "wall", "dependency", misses)
+    assert time_estimate(1.0, "wall", "tail", misses).basis.bound == "dependency"
+    assert against(1.0, 0.9, "tail", "dependency", misses).ratio.basis.commits == LEAST
 
 
 def test_the_file_that_comes_with_npuscope_is_whole_and_survives_a_round_trip() -> None:
@@ -150,10 +161,10 @@ HEAD = "commit,quantity,bound_before,bound_after,change,ratio,before,after\n"
         ("commit,miss\n", "its columns must be commit, quantity"),
         (HEAD, "fewer than 10 commits"),
         (HEAD + "a,span,cube,cube,0,0,,\n", "row 1 of the misses: the quantity is 'span'"),
-        (HEAD + "a,wall,cube,luck,0,0,,\n", "bound_after is 'luck'"),
-        (HEAD + "a,wall,cube,cube,0,soon,,\n", "row 1 of the misses"),
-        (HEAD + "a,wall,cube,cube,,0,,\n", "must be numbers"),
-        (HEAD + "a,wall,cube,cube,0,nan,,\n", "must be numbers"),
+        (HEAD + "a,wall,core,luck,0,0,,\n", "bound_after is 'luck'"),
+        (HEAD + "a,wall,core,core,0,soon,,\n", "row 1 of the misses"),
+        (HEAD + "a,wall,core,core,,0,,\n", "must be numbers"),
+        (HEAD + "a,wall,core,core,0,nan,,\n", "must be numbers"),
     ],
 )
 def test_a_file_that_cannot_be_right_is_refused(text: str, said: str) -> None:

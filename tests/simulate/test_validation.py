@@ -62,11 +62,12 @@ def test_the_page_has_every_row_and_the_plot_a_point_for_each_with_its_miss(know
     plot = (tmp_path / "trust.svg").read_text()
     for one in known.public:
         assert f"| {one.row.what} |" in told
-    for one in known.changes:
-        assert f"| [{one.row.id}]" in told
-        assert f"<title>{one.row.id}, {one.row.quantity_name}: measured {one.row.ratio:.2f}" in plot
-        if one.error > page.LABELLED:
-            assert f"| {one.row.id} | {one.row.ratio:.2f} |" in told  # among those that are missed
+    for change in known.changes:
+        row = change.row
+        assert f"| [{row.id}]" in told
+        assert f"<title>{row.id}, {row.quantity_name}: measured {row.ratio:.2f}" in plot
+        if change.error > page.LABELLED:
+            assert f"| {row.id} | {row.ratio:.2f} |" in told  # among those that are missed
     for name in ("q_proj, AIC", "down_proj_residual__windowed_aic, AIC"):
         assert f"| {name} |" in told
 

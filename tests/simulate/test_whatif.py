@@ -12,11 +12,13 @@ from npuscope.check.checked import CheckOptions, check
 from npuscope.check.findings import Finding, Waste
 from npuscope.device.chip import load
 from npuscope.lower.program import Program
-from npuscope.simulate.chip.job import AIC, AIV, MIX
+from npuscope.simulate.chip.job import AIC, AIV, MIX, Job
+from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.priced import prices_of
 from npuscope.simulate.run import Simulated, simulate
-from npuscope.simulate.whatif import COSTS, THREADS, whatif_each
-from npuscope.simulate.without_finding import NO_PRICE, Owners, without
+from npuscope.simulate.whatif import THREADS, whatif_each
+from npuscope.simulate.without_finding import NO_PRICE, Owners, removal_of, without
+from npuscope.simulate.without_limit import COSTS
 from npuscope.tile.script.run import run_script
 
 # 24 vector tasks of `long` side by side, then one `last` that reads what they wrote
@@ -81,6 +83,15 @@ def finding(kernel: str, id: str = "many-tasks", **cost: int) -> Finding:
     return Finding(id, "hint", "dir/layer.py", 9, "", "", kernel, waste=Waste(**cost))
 
 
+def taken(finding: Finding, owner: Owners) -> tuple[str, Job]:
+    """How a finding is taken away, and the job then."""
+    removal = removal_of(finding, owner)
+    assert removal is not None
+    job = without([removal], owner)
+    assert job is not None
+    return "; ".join(removal.how), job
+
+
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base)
     by_name = found(gains)
@@ -105,9 +116,8 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
 
 
 def test_equal_tasks_become_blocks_of_one_launch(base: Simulated) -> None:
-    how, job = without(finding("long", tasks=23), Owners(base.prepared))
+    how, job = taken(finding("long", tasks=23), Owners(base.prepared))
     assert how == "24 tasks of long as blocks of 1 launch"
-    assert job is not None
     assert sorted(job.blocks.tolist()) == [1, 24]
 
 
@@ -115,22 +125,19 @@ def test_bytes_and_flops_shorten_blocks_and_zeros_are_gone(base: Simulated) -> N
     owner = Owners(base.prepared)
     moved = 2 * 24 * 16 * 256 * 4  # read once and written once, whole lines of 512 B
     assert owner.bytes["long"] == moved
-    how, job = without(finding("long", "shared-load", bytes=moved // 4), owner)
+    how, job = taken(finding("long", "shared-load", bytes=moved // 4), owner)
     assert how == "25.0% of the bytes of long taken away"
-    assert job is not None
     (number,) = owner.classes["long"].tolist()[:1]
     assert 0 < job.run[number, 0] < base.prepared.job.run[number, 0]
-    assert without(finding("long", "tile-size", flops=10**9), owner)[0].endswith("µs of each block of long taken away")
-    how, job = without(finding("long", "zero-fill", tasks=24), owner)
-    assert job is not None
-    assert (how, len(job.block_class)) == ("the 24 tasks of long taken away", 1)
+    assert taken(finding("long", "tile-size", flops=10**9), owner)[0].endswith("µs of each block of long taken away")
+    how, job = taken(finding("long", "zero-fill", tasks=24), owner)
+    assert (how, len(job.block_class)) == ("24 tasks of long taken away", 1)
 
 
 def test_false_waits_are_taken_away_and_true_ones_kept(base: Simulated) -> None:
     """`last` reads the first 16 rows, which one task of 24 wrote; the runtime makes it wait for all."""
-    how, job = without(finding("last", "false-serialisation", waits=1), Owners(base.prepared))
+    how, job = taken(finding("last", "false-serialisation", waits=1), Owners(base.prepared))
     assert how == "tasks of last wait for nothing but what they touch"
-    assert job is not None
     assert base.prepared.job.producers.tolist() == [0] * 24 + [24]
     assert job.producers.tolist() == [0] * 24 + [1]
 
@@ -161,8 +168,7 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     assert base.prepared.job.shape.tolist() == [AIC, AIV] * 8
     found = check(base.prepared.program, CheckOptions(races=False)).findings
     (halves,) = (one.finding for one in found if one.finding.id == "split-halves")
-    how, job = without(halves, Owners(base.prepared))
-    assert job is not None
+    how, job = taken(halves, Owners(base.prepared))
     assert how.endswith("taken away; 16 tasks as 8")
     assert job.shape.tolist() == [MIX] * 8
     assert len(job.out) == 0, "what they waited for is inside them now"
@@ -170,3 +176,54 @@ def test_a_chain_of_every_turn_becomes_one_task(tmp_path: Path) -> None:
     product, total = (base.prepared.job.run[base.prepared.job.block_class[n], 0] for n in (0, 1))
     assert 0.5 * (product + total) < job.run[job.block_class[0], 0] < product + total
     assert whatif_each(base, prices_of(base, [halves])).gains[0].nothing_ns < base.wall_ns
+
+
+def test_all_that_saves_time_is_also_taken_away_together(base: Simulated) -> None:
+    # GIVEN three findings that save time, one that has no price
+    told = [
+        finding("long", tasks=23),
+        finding("last", "tile-size", flops=10**8),
+        finding("last", "false-serialisation", waits=1),
+        finding("long", "rounding-mode"),
+    ]
+    prices = prices_of(base, told)
+    assert [price.finding for price in prices.savers()] == told[:3]
+    # THEN all of them together are simulated once, and save more than the best alone
+    alone = [price.wall_ns for price in prices.savers()]
+    assert prices.together_ns is not None
+    assert prices.together_ns < min(wall for wall in alone if wall is not None)
+    together = diagnosis_of(base, prices).together
+    assert together is not None
+    assert (together.findings, together.gain.ns) == (3, base.wall_ns - prices.together_ns)
+    assert together.gain.low_ns <= together.gain.ns <= together.gain.high_ns
+    # AND of one there is no together
+    assert prices_of(base, told[:1]).together_ns is None
+    assert diagnosis_of(base, prices_of(base, told[:1])).together is None
+
+
+def test_findings_that_share_tasks_go_together(tmp_path: Path) -> None:
+    """Eight turns of two tasks: each turn as one task, and the eight as blocks of one, are a task of 8 blocks."""
+    base = simulated(CHAIN, tmp_path / "chain.py")
+    owner = Owners(base.prepared)
+    found = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
+    (halves,) = (one for one in found if one.id == "split-halves")
+    equal = finding(base.prepared.program.recording.tasks[0].kernel, tasks=7)
+    removals = [removal_of(one, owner) for one in (halves, equal)]
+    job = without([one for one in removals if one is not None], owner)
+    assert job is not None
+    assert (job.shape.tolist(), job.blocks.tolist(), len(job.out)) == ([MIX], [8], 0)
+    _, chained = taken(halves, owner)
+    assert job.run[job.block_class].tolist() == chained.run[chained.block_class].tolist()
+
+
+def test_a_cause_is_worth_at_least_what_its_remedy_saves(base: Simulated) -> None:
+    told = [one.finding for one in check(base.prepared.program, CheckOptions(races=False)).findings]
+    prices = prices_of(base, told)
+    for cause in diagnosis_of(base, prices).causes:
+        for price in prices.savers():
+            if price.name in cause.remedy:
+                gain = prices.gain_ns(price)
+                assert cause.gain is not None
+                assert gain is not None
+                assert cause.gain.ns >= gain
+                assert (": " in cause.remedy.rpartition(price.name)[2]) == (cause.gain.ns > gain)

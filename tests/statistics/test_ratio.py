@@ -40,7 +40,7 @@ def test_a_single_run_is_held_against_the_noise_of_the_others(name: str) -> None
 def test_it_is_yuens_interval() -> None:
     rng = np.random.default_rng(1)
     a, b = np.exp(0.1 * rng.normal(size=15)), np.exp(0.2 * rng.normal(size=11))
-    found = ratio_of(a, b)
+    found = ratio_of(a.tolist(), b.tolist())
     theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False, trim=0.2)
     assert isclose(found.p, theirs.pvalue, rel_tol=1e-9)
     ends = theirs.confidence_interval(0.95)
@@ -81,13 +81,13 @@ def test_as_many_more_runs_as_it_asks_for_decide_it(difference: float) -> None:
     rng = np.random.default_rng(3)
     asked, decided = [], 0
     for _ in range(400):
-        a, b = (np.exp(0.03 * rng.normal(size=3) + shift) for shift in (0, log(1 + difference)))
+        a, b = (np.exp(0.03 * rng.normal(size=3) + shift).tolist() for shift in (0, log(1 + difference)))
         if isclose(ratio_of(a, b).value, 1 + difference, rel_tol=0.004):  # the difference is as large as it looks
             asked.append(ratio_of(a, b).more_runs or 0)
     # WHEN so many more are run as is asked for in the middle
     more = int(np.median(asked))
     for _ in range(400):
-        a, b = (np.exp(0.03 * rng.normal(size=3 + more) + shift) for shift in (0, log(1 + difference)))
+        a, b = (np.exp(0.03 * rng.normal(size=3 + more) + shift).tolist() for shift in (0, log(1 + difference)))
         decided += ratio_of(a, b).verdict == "slower"
     # THEN that decides about four times in five
     assert 0.65 < decided / 400 < 0.95

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import npuscope as command
@@ -65,10 +66,8 @@ def test_every_planted_fault_is_named_and_costs_its_own_answer(tmp_path: Path, m
     planted = importlib.import_module("judging.mutants")
     made = list(planted.mutants(44, {"endless loop": 1, "memory hog": 2}))
     assert {one.kind for one in made} == set(planted.KINDS)
-    variants = []
-    for one in made:
-        (tmp_path / f"{one.name}.py").write_text(one.source)
-        variants.append(Variant(one.name, str(tmp_path / f"{one.name}.py")))
+    assert len({one.model for one in made}) == len(planted.MODELS)
+    variants = [one.written(tmp_path) for one in made]
     limits = Limits(60, 400 * 2**20)
     quick = [n for n, one in enumerate(made) if one.kind != "endless loop"]
     answers = dict(
@@ -125,7 +124,7 @@ def test_an_answer_is_kept_until_something_that_decided_it_changes(
     helper.write_text("FACTOR = 1\n")
     data.write_text("32")
 
-    def asked(**other: bool) -> Answer:
+    def asked(**other: Any) -> Answer:
         return npuscope.judge(file, how=How(**other))
 
     first = asked()
@@ -188,7 +187,7 @@ def test_the_command_answers_scripts_people_and_reviews(tmp_path: Path) -> None:
     wrong, md, sarif = tmp_path / "wrong.py", tmp_path / "comment.md", tmp_path / "found.sarif"
     wrong.write_text(SOFTMAX.read_text().replace("ROW_TILE = 32", "ROW_TILE = 256"))
     home = {"XDG_CACHE_HOME": str(tmp_path / "home")}
-    done = command("judge", SOFTMAX, "--json", "--budget", 600, **home)
+    done = command("judge", SOFTMAX, "--json", "--budget", "600", **home)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["good"], told["of"]) == (1, 1)

@@ -39,8 +39,9 @@ def test_a_tenth_of_the_trials_comes_within_two_per_cent_of_the_best(chip: tuple
     for _ in range(SPACE.size // 10):
         point = search.ask()
         assert point is not None
-        search.tell(point, None if times[point] is None else (times[point],))
-        found.append(times[point])
+        time = times[point]
+        search.tell(point, None if time is None else (time,))
+        found.append(time)
     assert min(time for time in found if time is not None) <= 1.02 * best
 
 
@@ -69,5 +70,10 @@ def test_the_same_seed_and_answers_give_the_same_points() -> None:
 
 
 def test_the_front_has_what_nothing_beats_in_both() -> None:
-    told = {(0,): (1.0, 9.0), (1,): (2.0, 2.0), (2,): (3.0, 3.0), (3,): (9.0, 1.0)}
+    told: dict[tuple[int, ...], tuple[float, ...]] = {
+        (0,): (1.0, 9.0),
+        (1,): (2.0, 2.0),
+        (2,): (3.0, 3.0),
+        (3,): (9.0, 1.0),
+    }
     assert sorted(front(told)) == [(0,), (1,), (3,)]

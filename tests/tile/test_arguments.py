@@ -8,6 +8,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
@@ -133,7 +134,7 @@ def counted(x: pl.Tensor[[2, COLS], pl.FP32], n: pl.Scalar[pl.INT32]):
     ],
 )
 @pytest.mark.parametrize("mode", ["values", "shapes"])
-def test_a_scalar_is_a_value_of_its_type(value, part: str, mode: str) -> None:
+def test_a_scalar_is_a_value_of_its_type(value, part: str, mode: Mode) -> None:
     with pytest.raises(TileError, match=part):
         record(counted, array(2), value, mode=mode)
     assert len(record(counted, array(2), np.int32(2), mode=mode).recording.tasks) == 2

@@ -10,6 +10,7 @@ from tile_mistakes import Mistake, Mistakes, X, Y, says
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
@@ -195,7 +196,7 @@ def an_array_element_that_is_not_there(x: X, y: Y):
 
 @pytest.mark.parametrize("mode", ["values", "shapes"])
 @pytest.mark.parametrize("mistake", mistakes.rows())
-def test_a_mistake_is_named_at_its_line(mistake: Mistake, mode: str) -> None:
+def test_a_mistake_is_named_at_its_line(mistake: Mistake, mode: Mode) -> None:
     says(mistake, mode)
 
 
@@ -211,7 +212,7 @@ def calls_backwards(x: X, y: Y):
 
 
 @pytest.mark.parametrize("mode", ["values", "shapes"])
-def test_a_kernel_cannot_write_to_its_input(mode: str) -> None:
+def test_a_kernel_cannot_write_to_its_input(mode: Mode) -> None:
     x = np.ones((16, 32), np.float32)
     with pytest.raises(TileError, match=r"pl.store writes to x \[16, 32\] FP32, an input of the kernel backwards"):
         record(calls_backwards, x, np.zeros_like(x), mode=mode)

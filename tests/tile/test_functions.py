@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
 from npuscope.tile.golden import TensorSpec, run_jit
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])
-X = pl.Tensor[[4, 16], pl.FP32]
+X: Any = pl.Tensor[[4, 16], pl.FP32]
 
 
 def ones(*shape: int) -> np.ndarray:
@@ -41,7 +44,7 @@ def two_scales(x: X, y: pl.Out[X], z: pl.Out[X]):
 
 
 @MODES
-def test_inline_parameters_alias_the_callers_variables(mode: str) -> None:
+def test_inline_parameters_alias_the_callers_variables(mode: Mode) -> None:
     finished = record(two_scales, ones(4, 16), ones(4, 16), ones(4, 16), mode=mode)
     tasks = finished.recording.tasks
     assert [(t.kernel, t.layer, t.deps) for t in tasks] == [
@@ -98,7 +101,7 @@ def by_call(x: X, y: pl.Out[X]):
 
 
 @MODES
-def test_each_call_of_a_kernel_is_a_task_with_its_declared_directions(mode: str) -> None:
+def test_each_call_of_a_kernel_is_a_task_with_its_declared_directions(mode: Mode) -> None:
     finished = record(by_call, ones(4, 16), ones(4, 16), mode=mode)
     tasks = finished.recording.tasks
     assert [(t.kernel, t.form) for t in tasks] == [("add_one", "call"), ("add_one", "call"), (tasks[2].kernel, "at")]
@@ -123,7 +126,7 @@ def row_kernel(x: X, y: pl.Out[X]):
 
 @pl.jit
 def by_submit(x: X, y: pl.Out[X]):
-    out, tid = pl.spmd_submit(self.row_kernel, x, y, core_num=4, sync_start=True)  # noqa: F821, as PyPTO writes it
+    out, tid = pl.spmd_submit(self.row_kernel, x, y, core_num=4, sync_start=True)  # type: ignore[name-defined] # noqa: F821, as in PyPTO
     with pl.at(level=CORE, deps=[tid]):
         y[:] = pl.add(out, 1.0)
     return y
@@ -131,7 +134,7 @@ def by_submit(x: X, y: pl.Out[X]):
 
 @MODES
 @pytest.mark.parametrize(("program", "want"), [(by_launch, 1.0), (by_submit, 2.0)])
-def test_a_launch_dispatches_a_kernel_on_every_block(program, want: float, mode: str) -> None:
+def test_a_launch_dispatches_a_kernel_on_every_block(program, want: float, mode: Mode) -> None:
     finished = record(program, ones(4, 16), np.zeros((4, 16), np.float32), mode=mode)
     first = finished.recording.tasks[0]
     assert (first.kernel, first.form, first.blocks) == ("row_kernel", "spmd", 4)
@@ -168,7 +171,7 @@ class Softmax:
 
 
 @MODES
-def test_a_program_is_a_class_whose_methods_are_functions(mode: str) -> None:
+def test_a_program_is_a_class_whose_methods_are_functions(mode: Mode) -> None:
     finished = record(Softmax, ones(4, 16), np.zeros((4, 16), np.float32), mode=mode)
     assert [t.kernel for t in finished.recording.tasks] == ["half", "half"]
     if mode == "values":
@@ -254,8 +257,8 @@ def test_a_failed_golden_says_what_the_run_noticed() -> None:
 
     result = run_jit(fn=reads_nothing, specs=[TensorSpec("y", [4, 16], pl.FP32, is_output=True)], golden_fn=golden)
     assert not result.passed
-    assert "reads [4, 16] of scratch [4, 16], of which nothing was ever written" in result.error
-    assert f"{__file__}, line " in result.error
+    assert "reads [4, 16] of scratch [4, 16], of which nothing was ever written" in (result.error or "")
+    assert f"{__file__}, line " in (result.error or "")
 
 
 def test_a_helper_does_not_run_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
 from npuscope.tile.language.history import HISTORY, renamed, renamed_keywords
-from npuscope.tile.record.model import Recording
+from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.run.execute import record
 from npuscope.tile.script.run import run_script
 
@@ -34,7 +34,7 @@ def old_region(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_incore_is_a_task_and_says_nothing_for_nothing_is_different(mode: str) -> None:
+def test_incore_is_a_task_and_says_nothing_for_nothing_is_different(mode: Mode) -> None:
     finished = record(old_region, X, np.zeros_like(X), mode=mode)
     assert [(t.kernel, t.form) for t in finished.recording.tasks] == [("old_region_incore_0", "at")]
     assert finished.recording.notes == ()
@@ -69,7 +69,7 @@ def drawn_by_the_compiler(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_auto_incore_cuts_tasks_at_chunks(mode: str) -> None:
+def test_auto_incore_cuts_tasks_at_chunks(mode: Mode) -> None:
     finished = record(drawn_by_the_compiler, X, np.zeros_like(X), mode=mode)
     assert len(finished.recording.tasks) == 1 + 3 + 1
     assert [task.turns[-1].kind for task in finished.recording.tasks[1:4]] == ["parallel"] * 3
@@ -122,7 +122,7 @@ def by_option(scope: str) -> object:
     ("scope", "count", "split"),
     [("optimizer", 4, ""), ("listed", 4, "up_down"), ("called", 4, "up_down"), ("plain", 1, "")],
 )
-def test_every_spelling_of_such_a_scope_draws_the_same_tasks(scope: str, count: int, split: str, mode: str) -> None:
+def test_every_spelling_of_such_a_scope_draws_the_same_tasks(scope: str, count: int, split: str, mode: Mode) -> None:
     finished = record(by_option(scope), X, np.zeros_like(X), mode=mode)
     assert tasks(finished.recording) == ["rows"] * count
     assert {task.split for task in finished.recording.tasks} == {split}
@@ -149,7 +149,7 @@ def around(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP3
 
 
 @MODES
-def test_statements_between_chunks_are_grouped_as_the_compiler_did(mode: str) -> None:
+def test_statements_between_chunks_are_grouped_as_the_compiler_did(mode: Mode) -> None:
     finished = record(around, X, np.zeros_like(X), mode=mode)
     assert len(finished.recording.tasks) == 2 + 2 * (1 + 2)
     if mode == "values":
@@ -169,7 +169,7 @@ def sequential_chunks(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_chunks_in_order_stay_in_one_task(mode: str) -> None:
+def test_chunks_in_order_stay_in_one_task(mode: Mode) -> None:
     assert len(record(sequential_chunks, X, np.zeros_like(X), mode=mode).recording.tasks) == 1
 
 
@@ -183,7 +183,7 @@ def nested_chunks(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_chunks_in_chunks_share_the_outer_task(mode: str) -> None:
+def test_chunks_in_chunks_share_the_outer_task(mode: Mode) -> None:
     assert len(record(nested_chunks, X, np.zeros_like(X), mode=mode).recording.tasks) == 2
 
 
@@ -276,7 +276,7 @@ def looped(bound: str) -> object:
 
 @MODES
 @pytest.mark.parametrize(("bound", "around"), [("known", ["parallel"]), ("asked", ["range", "parallel"])])
-def test_a_loop_of_one_turn_known_beforehand_is_none(bound: str, around: list[str], mode: str) -> None:
+def test_a_loop_of_one_turn_known_beforehand_is_none(bound: str, around: list[str], mode: Mode) -> None:
     """Under a sequential loop the writers of a tensor wait for each other; the compiler folds such a loop."""
     recording = record(looped(bound), X, np.zeros_like(X), mode=mode).recording
     assert [[turn.kind for turn in task.turns] for task in recording.tasks] == [around] * 2
@@ -320,7 +320,7 @@ LATE_APRIL = (
 
 @MODES
 @pytest.mark.parametrize("text", [APRIL, LATE_APRIL], ids=["april", "late april"])
-def test_a_script_of_april_runs_and_is_checked(text: str, mode: str, tmp_path: Path) -> None:
+def test_a_script_of_april_runs_and_is_checked(text: str, mode: Mode, tmp_path: Path) -> None:
     file = tmp_path / "old.py"
     file.write_text(text.replace("{added}", "1"))
     ran = run_script(file, mode=mode)

@@ -12,6 +12,7 @@ import npuscope.tile as pl
 from npuscope.errors import NpuscopeError
 from npuscope.tile.fault import TileError
 from npuscope.tile.record import recorder
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
@@ -56,7 +57,7 @@ def halved(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 @pytest.mark.parametrize(("n", "steps"), [(1, 0), (2, 1), (40, 5)])
 @MODES
-def test_a_while_loop_goes_on_as_long_as_its_condition_holds(n: int, steps: int, mode: str) -> None:
+def test_a_while_loop_goes_on_as_long_as_its_condition_holds(n: int, steps: int, mode: Mode) -> None:
     x, y = np.array([n], np.int32), np.zeros(2, np.int32)
     finished = record(halved, x, y, mode=mode)
     np.testing.assert_array_equal(finished.named["y"], [1, steps])
@@ -130,7 +131,7 @@ def steps(y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_bounds_count_up_and_down(mode: str) -> None:
+def test_bounds_count_up_and_down(mode: Mode) -> None:
     finished = record(steps, np.zeros(12, np.int32), mode=mode)
     np.testing.assert_array_equal(np.flatnonzero(finished.named["y"] == 1), [4, 7, 10])
     np.testing.assert_array_equal(np.flatnonzero(finished.named["y"] == 2), [0, 1])
@@ -204,7 +205,7 @@ def ends(x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]
     ("program", "line"), [(waits_for_ever, "while rows > 0:  # never"), (counts_for_ever, "while_(")]
 )
 def test_an_endless_loop_is_stopped_at_its_line(
-    program: Any, line: str, mode: str, monkeypatch: pytest.MonkeyPatch
+    program: Any, line: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NPUSCOPE_MOST_TURNS", "200")
     x = np.zeros((16, 16), np.float32)

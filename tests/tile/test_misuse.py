@@ -9,6 +9,7 @@ from tile_mistakes import Mistake, Mistakes, X, Y, says
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.model import Mode
 
 CORE = pl.Level.CORE_GROUP
 NAN = float("nan")
@@ -156,7 +157,7 @@ def a_tile_below_a_number(x: X, y: Y):
 
 @pytest.mark.parametrize("mode", ["values", "shapes"])
 @pytest.mark.parametrize("mistake", mistakes.rows())
-def test_misuse_is_named_at_its_line(mistake: Mistake, mode: str) -> None:
+def test_misuse_is_named_at_its_line(mistake: Mistake, mode: Mode) -> None:
     says(mistake, mode)
 
 

@@ -44,7 +44,7 @@ OTHER = replace(LARGE, kind="other")
 """
 SCRIPT = """import numpy as np
 import npuscope.tile as pl
-import sizes
+import sizes  # type: ignore[import-not-found]
 from sizes import LARGE, ROWS, Plain
 
 
@@ -106,7 +106,7 @@ def test_modules_that_were_imported_before_take_part_and_are_as_they_were_afterw
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(script.parent))
-    import sizes
+    import sizes  # type: ignore[import-not-found]
 
     assert told(script, ROWS="8").split("_")[4] == "8"
     assert sys.modules["sizes"] is sizes

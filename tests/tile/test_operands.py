@@ -9,6 +9,7 @@ import pytest
 from tile_mistakes import Mistake, Mistakes, X, Y, says
 
 import npuscope.tile as pl
+from npuscope.tile.record.model import Mode
 
 CORE = pl.Level.CORE_GROUP
 NAN = float("nan")
@@ -324,5 +325,5 @@ def a_number_among_task_ids(x: X, y: Y):
 
 @pytest.mark.parametrize("mode", ["values", "shapes"])
 @pytest.mark.parametrize("mistake", mistakes.rows())
-def test_a_wrong_operand_is_named_at_its_line(mistake: Mistake, mode: str) -> None:
+def test_a_wrong_operand_is_named_at_its_line(mistake: Mistake, mode: Mode) -> None:
     says(mistake, mode)

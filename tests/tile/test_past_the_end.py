@@ -10,6 +10,7 @@ from scripts import checked
 
 import npuscope.tile as pl
 from npuscope.tile.fault import TileError
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import record
 
 MODES = pytest.mark.parametrize("mode", ["values", "shapes"])
@@ -25,7 +26,7 @@ def over_the_end(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[40, 32], 
 
 
 @MODES
-def test_what_lies_past_the_end_is_left_out_and_counted(mode: str) -> None:
+def test_what_lies_past_the_end_is_left_out_and_counted(mode: Mode) -> None:
     finished = record(over_the_end, X, np.zeros((40, 32), np.float32), mode=mode)
     [found] = finished.recording.notices
     assert (found.kind, found.count, found.bytes) == ("past_the_end", 1, 8 * 32 * 4)
@@ -44,7 +45,7 @@ def in_a_loop(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[40, 32], pl.
 
 
 @MODES
-def test_turns_inside_and_outside_are_told_apart(mode: str) -> None:
+def test_turns_inside_and_outside_are_told_apart(mode: Mode) -> None:
     [found] = record(in_a_loop, X, np.zeros((40, 32), np.float32), mode=mode).recording.notices
     assert (found.count, found.bytes) == (1, 8 * 32 * 4)
 
@@ -58,7 +59,7 @@ def two_axes_into_four(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[2, 
 
 
 @MODES
-def test_a_tile_of_two_axes_goes_into_the_last_two_of_a_tensor(mode: str) -> None:
+def test_a_tile_of_two_axes_goes_into_the_last_two_of_a_tensor(mode: Mode) -> None:
     finished = record(two_axes_into_four, X, np.zeros((2, 1, 24, 32), np.float32), mode=mode)
     assert [found.bytes for found in finished.recording.notices] == [8 * 32 * 4]
     if mode == "values":
@@ -74,7 +75,7 @@ def nowhere_near(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[40, 32], 
 
 
 @MODES
-def test_a_store_that_begins_outside_is_refused(mode: str) -> None:
+def test_a_store_that_begins_outside_is_refused(mode: Mode) -> None:
     with pytest.raises(TileError, match="lie outside y"):
         record(nowhere_near, X, np.zeros((40, 32), np.float32), mode=mode)
 

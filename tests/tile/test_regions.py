@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.record.model import Op
+from npuscope.tile.record.model import Mode, Op
 from npuscope.tile.run.execute import record
 
 CORE = pl.Level.CORE_GROUP
@@ -43,7 +43,7 @@ def forms(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_each_region_is_one_task(mode: str) -> None:
+def test_each_region_is_one_task(mode: Mode) -> None:
     x = np.arange(128, dtype=np.float32).reshape(8, 16)
     finished = record(forms, x, np.zeros_like(x), mode=mode)
     tasks = finished.recording.tasks
@@ -88,7 +88,7 @@ def empty(y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_a_launch_of_no_blocks_is_a_task_and_changes_nothing(mode: str) -> None:
+def test_a_launch_of_no_blocks_is_a_task_and_changes_nothing(mode: Mode) -> None:
     finished = record(empty, np.zeros(1, np.int32), mode=mode)
     assert finished.recording.tasks[0].blocks == 0
     assert finished.recording.tasks[1].deps == (0,)
@@ -108,7 +108,7 @@ def handed_over(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_a_tile_used_by_another_task_goes_through_memory(mode: str) -> None:
+def test_a_tile_used_by_another_task_goes_through_memory(mode: Mode) -> None:
     finished = record(handed_over, ones(4, 16), np.zeros((4, 16), np.float32), mode=mode)
     promoted = [b for b in finished.recording.buffers if b.origin == "promoted"]
     assert [b.shape for b in promoted] == [(4, 16)]
@@ -154,7 +154,7 @@ def seen_otherwise(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_views_of_a_tensor_share_its_memory(mode: str) -> None:
+def test_views_of_a_tensor_share_its_memory(mode: Mode) -> None:
     x = np.arange(128, dtype=np.float32).reshape(8, 16)
     finished = record(seen_otherwise, x, np.zeros_like(x), mode=mode)
     assert [b.name for b in finished.recording.buffers] == ["x", "y"]
@@ -191,7 +191,7 @@ def added(x: pl.Tensor, y: pl.InOut[pl.Tensor]):
 
 
 @MODES
-def test_an_atomic_add_reads_and_writes(mode: str) -> None:
+def test_an_atomic_add_reads_and_writes(mode: Mode) -> None:
     y = np.full((1, 16), 10, np.float32)
     finished = record(added, ones(4, 16), y, mode=mode)
     target = finished.recording.tasks[0].arguments[1]
@@ -232,7 +232,7 @@ def asked(n: pl.Tensor, x: pl.Tensor, y: pl.InOut[pl.Tensor]):
 
 @pytest.mark.parametrize("n", [0, 1])
 @MODES
-def test_a_predicate_decides_at_dispatch_and_stalls_nobody(n: int, mode: str) -> None:
+def test_a_predicate_decides_at_dispatch_and_stalls_nobody(n: int, mode: Mode) -> None:
     y = np.zeros((3, 16), np.float32)
     finished = record(asked, np.array([n], np.int32), ones(3, 16), y, mode=mode)
     first = finished.recording.tasks[0]
@@ -253,7 +253,7 @@ def host_read(n: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_a_read_in_orchestration_waits_for_the_writer(mode: str) -> None:
+def test_a_read_in_orchestration_waits_for_the_writer(mode: Mode) -> None:
     finished = record(host_read, np.array([3], np.int32), np.zeros(8, np.int32), mode=mode)
     (read,) = finished.recording.host_reads
     assert (read.buffer, read.offset, read.before_task) == (1, 0, 1)
@@ -275,7 +275,7 @@ def together(x: pl.Tensor, y: pl.Out[pl.Tensor], z: pl.Out[pl.Tensor]):
 
 
 @MODES
-def test_a_cluster_is_one_task(mode: str) -> None:
+def test_a_cluster_is_one_task(mode: Mode) -> None:
     x = ones(16, 16)
     finished = record(together, x, np.zeros_like(x), np.zeros_like(x), mode=mode)
     assert [(t.kernel, t.core, t.blocks) for t in finished.recording.tasks] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -29,8 +30,16 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: Elements = defaultdict(set)
         load, store = storage.load, storage.store
-        monkeypatch.setattr(storage, "load", lambda view, *more: (self.note(view, False), load(view, *more))[1])
-        monkeypatch.setattr(storage, "store", lambda view, *more: (self.note(view, True), store(view, *more))[1])
+
+        def noted(does: Callable[..., Any], writes: bool) -> Callable[..., Any]:
+            def call(view: Any, *more: Any) -> Any:
+                self.note(view, writes)
+                return does(view, *more)
+
+            return call
+
+        monkeypatch.setattr(storage, "load", noted(load, False))
+        monkeypatch.setattr(storage, "store", noted(store, True))
 
     def note(self, view: Any, writes: bool) -> None:
         run = state.current()

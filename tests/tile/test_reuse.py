@@ -203,7 +203,7 @@ def test_a_sum_carried_from_task_to_task() -> None:
         for i in pl.range(4):
             with pl.at(level=CORE):
                 row = pl.load(x, [i, 0], [1, 64])
-                total = row if i == 0 else pl.add(total, row)  # noqa: F821
+                total = row if i == 0 else pl.add(total, row)  # type: ignore[has-type] # noqa: F821
         with pl.at(level=CORE):
             out = pl.store(total, [0, 0], out)
         return out

@@ -30,6 +30,7 @@ KEPT: list = []
 def loaded(path: Path, text: str) -> ModuleType:
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -139,7 +140,7 @@ def module_add(x: pl.Tensor, y: pl.Out[pl.Tensor]):
 
 def test_a_mode_that_is_none_is_named() -> None:
     with pytest.raises(TileError, match="no mode 'shape'"):
-        record(module_add, ones(), ones(), mode="shape")
+        record(module_add, ones(), ones(), mode="shape")  # type: ignore[arg-type]
 
 
 def variant(wrong: float):
@@ -160,8 +161,10 @@ def test_the_tensor_at_fault_comes_before_what_was_computed_from_it() -> None:
     # t's first differing element in memory is written last; the one that u was computed from is written first
     told = diff_runs(variant(0.0), variant(0.5), ones(64), ones(32))
     assert [d.name for d in told.differing] == ["t", "u"]
-    assert told.differing[0].index[0] >= 32
-    assert "lower" in told.differing[0].written_a
+    index, written = told.differing[0].index, told.differing[0].written_a
+    assert index is not None
+    assert index[0] >= 32
+    assert "lower" in (written or "")
 
 
 @pl.jit

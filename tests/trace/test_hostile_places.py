@@ -104,7 +104,8 @@ def test_an_input_is_never_overwritten(tmp_path: Path, how: str) -> None:
         out.symlink_to(capture)
     if how == "hard link":
         os.link(capture, out)
-    for command in (["convert", capture, out], ["info", capture, "-o", out]):
+    commands: list[list[str | Path]] = [["convert", capture, out], ["info", capture, "-o", out]]
+    for command in commands:
         told = run(*command)
         assert is_refused(told)
         assert "input" in str(told.exception)

@@ -11,10 +11,19 @@ from npuscope.device.chip import Device, load
 from npuscope.device.listing import listed
 from npuscope.models import FOLDER
 from npuscope.ops import table
-from npuscope.report.ops_page import unit
+from npuscope.report.ops_page import first_call, unit
+from npuscope.simulate.bound import LIMITS
 from npuscope.study.answer import MEANING
 
 MOST_WORDS = 6000
+REMEDY = {  # by what limits a run
+    "memory": "move fewer bytes, in longer rows",
+    "cube": "multiply less, or fill more cube cores",
+    "vector": "compute less per element, or fill more vector cores",
+    "scheduler": "fewer, larger tasks; blocks of one launch instead of tasks",
+    "orchestrator": "submit fewer tasks",
+    "dependency": "shorter chains, more that runs side by side, even blocks",
+}
 EXAMPLE = FOLDER / "basics" / "gemm.py"
 SPACES = {
     "Vec": "tiles of the vector core",
@@ -48,9 +57,17 @@ Inside a region:
 - a product: `acc = pl.matmul(a, b)` starts a sum, `acc = pl.matmul_acc(acc, a, b)` adds to it. Sums stay in Acc and are FP32 (INT32 for INT8).
 - rows: `pl.row_max(t)`, `pl.row_sum(t)` give a column `[rows, 1]`; `pl.row_expand_mul(t, column)` spreads it again.
 - types: `pl.cast(t, target_type=pl.BF16, mode="rint")`.
+- numbers out of memory: `n = pl.cast(pl.read(lengths, [row]), pl.INDEX)`, for offsets and ends of loops.
+- tiles that are partly filled: `pl.slice(x, [64, 128], [r, 0], valid_shape=[rows, 128])`. Stores write the valid part only;
+  `pl.fillpad(t, pad_value=pl.PadValue.min)` gives the rest a value, which a maximum or a sum over it needs.
+- a name that a loop carries keeps its shape and type from turn to turn.
+- products and vector ops may stand in one region: the compiler hands tiles over between the cube core and its vector cores.
+  `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]` gives each of the two vector cores half of the rows.
+- a sum over several tasks: zero the result in a task of its own, then `pl.assemble(y, acc, [r, c], atomic=pl.AtomicType.Add)`.
 
 Dependencies: the runtime makes a reader wait for earlier writers of the same *whole* tensor, and writers for writers. It makes NO writer wait for
-readers. Use `deps=[...]` where a task overwrites what another one still reads. Slice a tensor before the region to depend on the slice alone.
+readers. `with pl.at(...) as first:` names a task, and `deps=[first]` of a later `pl.at` or `pl.spmd` waits for it: needed where a task overwrites what
+another one still reads. Slice a tensor before the region to depend on the slice alone.
 
 A whole program, with the golden reference that says what is right:
 
@@ -80,6 +97,7 @@ def _chip(chip: Device) -> str:
             lines.append(f"- {name}: {row.value:,.0f} bytes; {about}.")
     lines.append(f"- global memory (GM): {chip.bandwidth / 1e12:.3g} TB/s for all cores together. A line is 512 bytes.")
     lines.append(
+        "- A memory holds all tiles that are alive at once; `row_sum` and other reductions of rows take another tile of their operand's size while they run.\n"
         "- Tiles of the cube are multiples of 16 in each direction. `pl.pipeline(stage=n)` needs room for n turns' tiles.\n"
         "- A product's operands go GM → Mat → Left/Right, its sum Acc → GM, or through the ring to Vec. There is no way from Acc to Acc, "
         "and none from Vec to Left or Right but through Mat.\n"
@@ -117,15 +135,15 @@ def _verdicts() -> str:
         "## How to read a verdict\n\n`npuscope judge FILE --json` answers in a second:\n\n" + "\n".join(rows) + "\n\n"
         "`time` is predicted: four in five measured times lie between `low_ns` and `high_ns`. Trust a ratio more than a time: with `--baseline` "
         "the answer is faster, slower or undecided, with a probability. *Undecided* means: keep the simpler one, or measure. `bound` says what "
-        "limits the run: **bandwidth** (move fewer bytes), **core** (compute less, fill all cores), **dispatch** (fewer, larger launches), "
-        "**dependency** (shorter chains, more in parallel), **tail** (even out the last blocks).\n\n"
+        f"limits the run: {'; '.join(f'**{name}**: {REMEDY[name]}' for name in LIMITS)}. `findings` are what is worth mending, the one worth "
+        "most first, each with its line, its fix and `gain_ns`, what the run would take less without it.\n\n"
     )
 
 
 def _ops() -> str:
-    parts = ["## Ops\n\nUnit in brackets. `npuscope ops NAME` has signature, types and cost.\n"]
+    parts = ["## Ops\n\nUnit in brackets. `npuscope ops NAME` has other spellings, types and cost.\n"]
     for family, specs in table.FAMILIES.items():
         parts.append(f"**{family}**\n")
-        parts += [f"- `{spec.name}` [{unit(spec)}]: {spec.doc}" for spec in specs]
+        parts += [f"- `{first_call(spec)}` [{unit(spec)}]: {spec.doc}" for spec in specs if spec.names]
         parts.append("")
     return "\n".join(parts).rstrip()

@@ -98,7 +98,7 @@ class Found(BaseModel):
 def server() -> MCPServer[Any]:
     """The server with its tools; `server().run()` serves standard input and output."""
     made: MCPServer[Any] = MCPServer("npuscope", instructions=INSTRUCTIONS, version=__version__, log_level="ERROR")
-    pool, judging = Pool(), anyio.Lock()
+    pool = Pool()
 
     async def told(name: str, arguments: Sequence[Any], budget: int, seconds: float = 300.0) -> dict[str, Any]:
         handle = pool.ask(tools.run, (name, tuple(arguments)), Limits(seconds=seconds))
@@ -126,11 +126,17 @@ def server() -> MCPServer[Any]:
         """Does each tile program run, is it right, fit and safe, how long does it take, and what is worth changing."""
         stop = Event()
 
+        told_last = -1
+
         def listener(what: str, done: int, total: int) -> None:
+            """Hears twice a second how far it is; raising here ends the candidates that are under way."""
+            nonlocal told_last
             if stop.is_set():
                 raise NpuscopeError("cancelled")
-            with suppress(RuntimeError):  # the client has left
-                from_thread.run(context.report_progress, float(done), float(total), what)
+            if done > told_last:  # the protocol wants progress that grows
+                told_last = done
+                with suppress(RuntimeError):  # the client has left
+                    from_thread.run(context.report_progress, float(done), float(total), what)
 
         def work() -> list[dict[str, Any]]:
             how = How(golden, Limits(seconds=seconds))
@@ -141,14 +147,13 @@ def server() -> MCPServer[Any]:
                 )  # fmt: skip
             return [answer.as_dict(max(budget // len(answers), LEAST)) for answer in answers]
 
-        async with judging:  # one at a time: they share a pool
-            try:
-                found = await to_thread.run_sync(work, abandon_on_cancel=True)
-            except NpuscopeError as error:
-                raise ToolError(str(error)) from error
-            except anyio.get_cancelled_exc_class():
-                stop.set()
-                raise
+        try:
+            found = await to_thread.run_sync(work, abandon_on_cancel=True)
+        except NpuscopeError as error:
+            raise ToolError(str(error)) from error
+        except anyio.get_cancelled_exc_class():
+            stop.set()
+            raise
         return Judged(good=sum(one["verdict"] == "good" for one in found), of=len(found), answers=found)
 
     @made.tool()

@@ -90,7 +90,7 @@ def what_if(asked: Asked) -> Told:
         base = _simulated(asked)
         found = check(base.prepared.program, CheckOptions(races=False)).findings
         prices = prices_of(base, [one.finding for one in found], halves=True)
-        told = gains_dict(simulated_each(base, prices), base.bound.name, diagnosis_of(base, prices))
+        told = gains_dict(simulated_each(base, prices), diagnosis_of(base, prices))
     else:
         unchanged, gains = whatif_each(chosen(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}

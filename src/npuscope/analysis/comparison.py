@@ -76,7 +76,7 @@ TREND = Columns(
         Column("tasks", COUNT, "task records"),
         Column("overhead", SHARE, "1 − run / (dispatch → finish)"),
         Column("in_flight", NUMBER, "tasks in flight"),
-        Column("bound", TEXT, "what bounds the run"),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
         Column("wall to first", NUMBER, "its wall over the first one's"),
     ),
 )
@@ -105,7 +105,7 @@ class Comparison(Tabular):
         told = {
             "core_ns": f"core time{of}, all cores added up",
             "on_core_ns": f"on-core time{of}, while any core ran",
-            "wall_ns": "wall time, from first start to last end",
+            "wall_ns": "wall time, of the whole window",
         }
         rows = [(name, told[name], a, b, b - a, b / a if a else None) for name, (a, b) in self.totals.items()]
         words, times = ("metric", "total"), ("a_ns", "b_ns", "gap_ns")

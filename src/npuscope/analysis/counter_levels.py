@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT, many
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import SERIES, WHOLE_DEVICE, by_time
@@ -37,7 +37,7 @@ class Counters(Tabular):
         return {"counters": Table(COUNTERS, self.table)}
 
     def title(self) -> str:
-        return f"counters: {self.table['samples'].sum():,} samples of {self.table.height:,}"
+        return f"counters: {many(int(self.table['samples'].sum()), 'sample')} of {self.table.height:,}"
 
     def as_dict(self) -> dict[str, object]:
         return all_rows(self.tables())

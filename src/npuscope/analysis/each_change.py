@@ -46,9 +46,9 @@ def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
         half, nothing = (changed(Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0))
         gains.append(OneChange("kernel", name, "its slices take no time; tasks are still handed out", half, nothing))
     half, nothing = (changed(Change(dispatch_cost=factor)) for factor in (0.5, 0.0))
-    gains.append(OneChange("scheduler", WAITS, "delays before starts and after ends", half, nothing))
+    gains.append(OneChange("dispatch", WAITS, "delays before starts and after ends", half, nothing))
     for what, how, jobs in _waits(work, ready, model):
-        gains.append(OneChange("scheduler", what, how, wall(jobs[0]), wall(jobs[1])))
+        gains.append(OneChange("dispatch", what, how, wall(jobs[0]), wall(jobs[1])))
     if unchanged.has_edges:
         none = replace(model, src=model.src[:0], dst=model.dst[:0])
         gains.append(

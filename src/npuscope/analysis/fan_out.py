@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from npuscope.analysis.areas import Rules, area_of, area_rules
-from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT, TIME
+from npuscope.analysis.forms import COUNT, NUMBER, SHARE, TEXT, TIME, many
 from npuscope.analysis.repetition import Steps, steps_of
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.work import Work
@@ -59,7 +59,8 @@ class FanOut(Tabular):
         steps = "one step" if self.steps == 1 else f"{self.steps} steps"
         kernels = self.kernels.height
         layers = f" of {self.layers} layers" if self.layers else ""
-        return f"fan-out: {self.tasks:,} tasks with {self.blocks:,} blocks of {kernels:,} kernels in {steps}{layers}"
+        counted = f"{many(self.tasks, 'task')} with {many(self.blocks, 'block')} of {many(kernels, 'kernel')}"
+        return f"fan-out: {counted} in {steps}{layers}"
 
     def as_dict(self) -> dict[str, object]:
         plain = {"tasks": self.tasks, "blocks": self.blocks, "steps": self.steps, "layers": self.layers}

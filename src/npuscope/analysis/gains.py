@@ -11,7 +11,7 @@ import polars as pl
 from npuscope.analysis.forms import SHARE, TEXT, TIME, duration, percent, worded
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 
-Kind = Literal["kernel", "dependency", "scheduler", "memory", "finding"]
+Kind = Literal["kernel", "dependency", "dispatch", "bandwidth", "finding"]
 WAITS = {  # what people read of a scheduler's waits
     "FIN": "until the scheduler notices an end",
     "dispatch": "until a ready task is handed out",
@@ -22,7 +22,7 @@ GAINS = Columns(
     "whatif.gains",
     "A change alone, the one that buys most first; gains do not add up.",
     (
-        Column("kind", TEXT, "kernel, dependency, scheduler, memory or finding"),
+        Column("kind", TEXT, "kernel, finding, or the kind of cause: dependency, dispatch, bandwidth"),
         Column("what", worded(WAITS), "what is changed"),
         Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
         Column(

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, duration, percent, sentence_start, short
+from npuscope.analysis.forms import COUNT, TEXT, TIME, duration, many, percent, sentence_start, short
 from npuscope.analysis.readiness import Readiness, no_dependencies, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import NEVER, Work
@@ -109,8 +109,8 @@ def ping_pong_sentence(pong: PingPong) -> str:
     """The alternation in words."""
     return (
         f"only AIC ran them for {duration(pong.aic_alone_ns)}, only AIV for {duration(pong.aiv_alone_ns)}, both for "
-        f"{duration(pong.both_ns)}; {pong.switches:,} switches between the two; the longest time without both is "
-        f"{duration(pong.longest_ns)}, with {pong.longest_switches:,} switches"
+        f"{duration(pong.both_ns)}; {many(pong.switches, 'switch', 'switches')} between the two; the longest time "
+        f"without both is {duration(pong.longest_ns)}, with {many(pong.longest_switches, 'switch', 'switches')}"
     )
 
 

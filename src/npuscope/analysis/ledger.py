@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.busy_idle import scheduler_lanes
-from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, percent
+from npuscope.analysis.forms import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.analysis.idle_reasons import Bubbles, bubbles_of
 from npuscope.analysis.path import CriticalPath, path_of
 from npuscope.analysis.readiness import readiness
@@ -133,7 +133,7 @@ class Scheduling(Tabular):
 
     def title(self) -> str:
         told = [
-            f"{self.tasks:,} tasks, one per {duration(self.ns_per_task)}, "
+            f"{many(self.tasks, 'task')}, one per {duration(self.ns_per_task)}, "
             f"mean run {duration(self.mean_run_ns)}, dispatch→finish "
             f"{duration(self.mean_dispatch_to_finish_ns)}, overhead {percent(self.overhead)}"
         ]

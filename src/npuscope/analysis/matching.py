@@ -1,7 +1,8 @@
 """Which kernels of two traces are the same: by name, then by a pair the user gave, then by the bare name.
 
 A bare name has no template arguments, numbers, hashes or case: `MatMulV2_12` and `matmul_v2_7` meet. What has no
-partner stays alone and shows up as new or gone.
+partner stays alone and shows up as new or gone. A program and its own capture are nearer: there a number at the end may
+be part of the name (`simulate/anchor/names.py`).
 """
 
 from __future__ import annotations

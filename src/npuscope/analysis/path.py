@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, percent
+from npuscope.analysis.forms import COUNT, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.analysis.readiness import Readiness, readiness
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.analysis.waits import IN_WORDS, WAIT, PieceArrays, Pieces, add_after_data, add_nothing_runs, kernel_names
@@ -89,7 +89,7 @@ class CriticalPath(Tabular):
         parts = ", ".join(
             f"{IN_WORDS.get(part, part)} {percent(ns / self.window_ns)}" for part, ns in self.by_part().items() if ns
         )
-        lines = [f"{what}: {self.slices:,} slices over {duration(self.window_ns)}; {parts}"]
+        lines = [f"{what}: {many(self.slices, 'slice')} over {duration(self.window_ns)}; {parts}"]
         return "\n".join([*lines, *self.notes])
 
     def as_dict(self) -> dict[str, object]:

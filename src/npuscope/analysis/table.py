@@ -16,7 +16,7 @@ from textwrap import wrap
 
 import polars as pl
 
-from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, Unit, in_unit, short
+from npuscope.analysis.forms import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short
 from npuscope.paint import Paint, plain
 
 MOST = 20  # rows printed of a long table
@@ -124,7 +124,7 @@ class Table:
 
     def _unit(self, column: Column, shown: Sequence[Column]) -> Unit | None:
         alike = [other for other in shown if other.scale == column.scale] if column.scale else [column]
-        return column.form.unit_for(value for other in alike for value in self.frame[other.key])
+        return column.form.unit_for(value for other in alike for value in self.frame[other.key].to_list())
 
     def _is_shown(self, column: Column, wide: bool) -> bool:
         absent = column.optional and self.frame[column.key].null_count() == self.frame.height
@@ -157,7 +157,7 @@ class Table:
         colours += [[one.colour(v) for one, v in zip(shown, row, strict=True)] for row in self._values(shown, most)]
         lines = aligned([[one.heading for one in shown], *rows], [one.right for one in shown], colours, paint)
         if self.frame.height > most:
-            lines.append(paint(f"  … and {self.frame.height - most:,} more rows", "soft"))
+            lines.append(paint(f"  … and {many(self.frame.height - most, 'more row')}", "soft"))
         return [*lines, *(paint(line, "soft") for line in (self._legend(shown) if legend else ()))]
 
     def _legend(self, shown: Sequence[Shown]) -> list[str]:
@@ -174,7 +174,7 @@ class Table:
             parts = [_cell(one, cell, value) for one, cell, value in zip(shown, cells, values, strict=True)]
             rows.append(f"<tr>{''.join(parts)}</tr>")
         more = self.frame.height - most
-        below = f"<p>… and {more:,} more rows</p>" if more > 0 else ""
+        below = f"<p>… and {many(more, 'more row')}</p>" if more > 0 else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{below}"
 
     def heads(self) -> list[dict[str, object]]:
@@ -216,20 +216,6 @@ def _cell(shown: Shown, text: str, value: object) -> str:
 
 
 FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
-
-
-def derived(frame: pl.DataFrame) -> Table:
-    """A frame whose columns nobody can declare beforehand: `_ns` are times, the rest reads as its type tells."""
-    columns = (
-        Column(name, _form(name, dtype), "", title=name.removesuffix("_ns")) for name, dtype in frame.schema.items()
-    )
-    return Table(Columns("", "", tuple(columns)), frame)
-
-
-def _form(name: str, dtype: pl.DataType) -> Form:
-    if name.endswith("_ns"):
-        return TIME
-    return NUMBER if dtype.is_numeric() else TEXT
 
 
 def aligned(

@@ -30,7 +30,7 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis.forms import printable
+    from npuscope.analysis.forms import many, printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 
@@ -51,9 +51,9 @@ def command(
         }
         print_json(told)
         return
-    size = f"{trace.slices.height:,} slices, {trace.edges.height:,} edges"
+    size = f"{many(trace.slices.height, 'slice')}, {many(trace.edges.height, 'edge')}"
     if trace.counters.height:
-        size += f", {trace.counters.height:,} samples of counters"
+        size += f", {many(trace.counters.height, 'sample')} of counters"
     print(f"{printable(path)} ({trace.meta.format}) -> {printable(out)} ({target}): {size}")
     for reason, count in left_out.items():
         print(f"  no room for {count:>9,}  {printable(reason)}")

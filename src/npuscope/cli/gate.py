@@ -1,6 +1,6 @@
 """Hold captures against a budget, for continuous integration.
 
-Prints a Markdown table for a pull request. Exit code 0: every limit is kept, or is broken by no more than noise
+A row per limit; --md writes it for a pull request. Exit code 0: every limit is kept, or is broken by no more than noise
 (undecided). 1: a limit is broken. 2: something cannot be read. 3: with --strict, a limit is undecided.
 
 Examples:
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import JsonFlag, MdFile, print_json
+from npuscope.cli.output import JsonFlag, MdFile, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.cli.output import check_outputs, write_texts
+    from npuscope.cli.output import check_outputs, write_reports
     from npuscope.errors import NpuscopeError
     from npuscope.report.document import as_markdown
     from npuscope.report.explain import gate as report
@@ -59,13 +59,11 @@ def command(
     check_outputs([*paths, *baseline, *filter(None, (budget, history))], md)
     with progress_bar():
         result = _by_budget(paths, budget, baseline) if budget is not None else _by_history(paths, history or "", allow)
-    text = as_markdown(report(result))
-    if md is not None:
-        write_texts({md: text})
+    written = write_reports({md: lambda: as_markdown(report(result))})
     if json:
         print_json(result.as_dict())
     else:
-        print(text, end="")
+        print_report(report(result), written)
     if not result.passed:
         raise typer.Exit(1)
     if strict and result.undecided:

@@ -72,8 +72,8 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from npuscope import engine as workers
     from npuscope.cli.output import check_outputs, settings_of
-    from npuscope.engine import ENGINES
     from npuscope.errors import BadInput, NpuscopeError
     from npuscope.study.job_limits import GIB, Limits
     from npuscope.study.judge import How, judge_all
@@ -81,8 +81,7 @@ def command(
 
     if fail_slower and baseline is None:
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")
-    if engine not in ENGINES:
-        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(ENGINES)}.")
+    workers.known(engine)
     every = [*files, *([baseline] if baseline is not None else [])]
     for file in every:
         if not Path(file).is_file():
@@ -106,7 +105,8 @@ def command(
         written = write_reports({md: lambda: judge_markdown(answers), sarif: lambda: judge_sarif(answers, paths)})
     good = sum(answer.is_good for answer in answers)
     if json:
-        print_json({"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]})
+        told = {"good": good, "of": len(answers), "answers": [answer.as_dict(budget) for answer in answers]}
+        print_json(told, indent=2 if budget is None else None)  # with a budget every byte counts
     else:
         from npuscope.report.judge import judge_text
 

@@ -84,11 +84,11 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
     return trace
 
 
-def print_json(data: object) -> None:
+def print_json(data: object, indent: int | None = 2) -> None:
     """One JSON document on stdout."""
     import json
 
-    print(json.dumps(_finite(data), indent=2, ensure_ascii=False, default=str, allow_nan=False))
+    print(json.dumps(_finite(data), indent=indent, ensure_ascii=False, default=str, allow_nan=False))
 
 
 def _finite(data: object) -> object:

@@ -77,8 +77,9 @@ def command(
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
     from npuscope.report.document import Say
-    from npuscope.report.rank import rank, title_of
+    from npuscope.report.rank import headline, rank, title_of
     from npuscope.report.rank import why as why_it_wins
+    from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.results import variant_rows
     from npuscope.study.variant import Footing, Variant
@@ -93,21 +94,23 @@ def command(
         if measured is not None:
             before = anchor_of(measured, argv, chip, LoweringOptions(ring_slots=ring_slots), program, {})
             old = before.anchor.old
-            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.name)
+            footing = Footing(before.anchor.factors, old.wall_ns, old.bound.kind)
             variants = [replace(variant, footing=footing) for variant in variants]
         found = outcomes(variants, None if results is None else Path(results), engine, jobs)
         order = ranked(found)
         able = [one for one in order if one.error is None]
         title = title_of(files, chip.name, found)
         on_top = [] if before is None else list(anchor(*before))
-        pages = {plot: lambda: parts_page("Variants", "rank", [*rank(title, order, found[0], top, variants), *on_top])}
-        comparison = None
+        told: list[Part] = [*headline(order, found[0]), *rank(title, order, found[0], top, variants), *on_top]
+        pages = {plot: lambda: parts_page("Variants", "rank", told)}
+        comparison = names = None
         # against the first one named, or the next best where that one wins or does not run
         slower = [one for one in (found[0], *able) if one.error is None and one.wall_ns != able[0].wall_ns]
         if slower and ((why and not json) or html is not None):
             names = slower[0].variant, able[0].variant
             losing, winning = (simulated(next(v for v in variants if v.name == name)) for name in names)
-            comparison = compare_explained(explain(losing.trace), explain(winning.trace))
+            a, b = (explain(one.trace, diagnosis=diagnosis_of(one)) for one in (losing, winning))
+            comparison = compare_explained(a, b)
             first = [] if before is None else anchor_sections(*before)
             pages[html] = lambda: page(compare_document(names, comparison, first, (losing, winning)))
         written = write_reports(pages)
@@ -116,13 +119,11 @@ def command(
         rows = variant_rows(order, found[0], settings)
         print_json(rows if before is None else {"variants": rows, "anchor": anchor_dict(*before)})
     else:
-        parts: list[Part] = [*rank(title, order, found[0], top, variants)]
-        parts += on_top
-        if comparison is not None and why:
-            parts += why_it_wins(slower[0], able[0], comparison)
+        if comparison is not None and names is not None and why:
+            told += why_it_wins(names, comparison)
         if html is not None and comparison is None:
-            parts.append(Say("Nothing to compare: fewer than two variants run, or all take equally long."))
-        print_report(parts, written)
+            told.append(Say("Nothing to compare: fewer than two variants run, or all take equally long."))
+        print_report(told, written)
     if not able:
         raise typer.Exit(1)
 

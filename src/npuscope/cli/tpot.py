@@ -39,6 +39,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from dataclasses import replace
+    from pathlib import Path
 
     from npuscope.analysis.areas import area_rules
     from npuscope.cli.output import check_outputs, write_texts
@@ -46,12 +47,13 @@ def command(
     from npuscope.lab.report_pages import parts_page
     from npuscope.llm.programs import areas_beside, program_file
     from npuscope.llm.tpot import Decoding, tpot
-    from npuscope.llm.tpot_history import append, check_place, entry_of, read_history
+    from npuscope.llm.tpot_history import check_place, entry_of, read_history
     from npuscope.report.document import Say
     from npuscope.report.tpot import history as drawn_history
     from npuscope.report.tpot import since
     from npuscope.report.tpot import tpot as report
     from npuscope.simulate.programs import chip_to_time
+    from npuscope.statistics.json_lines import append_line
 
     if plot is not None and history is None:
         raise NpuscopeError("--plot draws a history", remedy="Name its file with --history.")
@@ -65,7 +67,7 @@ def command(
         result = replace(tpot(file, arguments or [], decoding, chip_to_time(device), rules), model=model)
     if history is not None:
         entry = entry_of(result, file)
-        append(history, entry)
+        append_line(Path(history), entry)
         if plot is not None:
             write_texts({plot: parts_page("Time per token", "tpot", drawn_history(history, [*known, entry]))})
     if json:

@@ -69,6 +69,7 @@ def command(
     from npuscope.lab.runs import compare_document
     from npuscope.report.tune import tune as report
     from npuscope.report.tune import tune_dict
+    from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.programs import chip_to_time
     from npuscope.study.search import space_of
     from npuscope.study.tune import GOALS, found_space, tune
@@ -79,8 +80,7 @@ def command(
 
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")
-    if engine not in workers.ENGINES:
-        raise NpuscopeError(f"no engine '{engine}'", remedy=f"Engines: {', '.join(workers.ENGINES)}.")
+    workers.known(engine)
     if not Path(file).is_file():
         raise BadInput("no such file", path=file)
     check_outputs([file], results, html)
@@ -98,7 +98,8 @@ def command(
         comparison, first, best = None, tuned.outcomes[0], tuned.best
         if best is not None and best.variant != first.variant and first.wall_ns is not None and (html or not json):
             named = {variant.name: variant for variant in tuned.variants}
-            a, b = (explain(simulated(named[one.variant]).trace) for one in (first, best))
+            ran = [simulated(named[one.variant]) for one in (first, best)]
+            a, b = (explain(one.trace, diagnosis=diagnosis_of(one)) for one in ran)
             comparison = compare_explained(a, b)
         pages = {}
         if comparison is not None and best is not None:

@@ -80,7 +80,7 @@ def command(
             result = whatif(simulated.trace if simulated else chosen(read(path), rank), change)
             told, text = result.as_dict(), str(result)
             if simulated and result.new_ns > 0:
-                versus = against(result.measured_ns, result.new_ns, simulated.bound.name, simulated.bound.name)
+                versus = against(result.measured_ns, result.new_ns, simulated.bound.kind, simulated.bound.kind)
                 told, text = {**told, "against": versus.as_dict()}, f"{text}\n{versus_told(versus)}"
         elif is_program:
             from npuscope.check.checked import CheckOptions, check
@@ -92,8 +92,7 @@ def command(
             found = check(base.prepared.program, CheckOptions(races=False)).findings
             prices = prices_of(base, [one.finding for one in found], halves=True)
             gains, diagnosis = simulated_each(base, prices), diagnosis_of(base, prices)
-            limit = base.bound.name
-            told, text = gains_dict(gains, limit, diagnosis), as_text(report(gains, limit, diagnosis))
+            told, text = gains_dict(gains, diagnosis), as_text(report(gains, diagnosis))
         else:
             unchanged, gains = whatif_each(chosen(read(path), rank))
             told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))

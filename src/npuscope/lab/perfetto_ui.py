@@ -60,7 +60,7 @@ class PerfettoUi:
         """What is answered in place of a file."""
         file = self._files.get(address)
         if address not in self._texts and file is not None and file.name == BUNDLE:
-            self._texts[address] = stay_here(file.read_text())
+            self._texts[address] = stay_here(file.read_text(encoding="utf-8"))
         return self._texts.get(address)
 
     def file(self, address: str) -> Path | None:

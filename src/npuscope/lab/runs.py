@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
+from npuscope.analysis.forms import many
 from npuscope.analysis.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
 from npuscope.lab.payload.comparison import comparison
@@ -36,7 +37,7 @@ def run_of(
     """`wall` is an estimate as a dict where the run is predicted; `told` a few words below the name; `colours` gives
     kernels their places over several runs; `first` comes first in the overview; `panels` holds further payloads."""
     work = explained.work
-    counted = f"{explained.trace.meta.format}, {len(work.lane):,} slices on {work.lanes.height:,} lanes"
+    counted = f"{explained.trace.meta.format}, {many(len(work.lane), 'slice')} on {many(work.lanes.height, 'lane')}"
     return {
         "id": id,
         "name": name,

@@ -77,8 +77,8 @@ class Session:
         """Starts the processes and the first run."""
         with tempfile.TemporaryDirectory(prefix="npuscope-lab-") as folder:
             self._folder = folder
+            self._pool = Pool(WORKERS, WARM)  # first: Windows has neither, and this one says so
             server = await asyncio.start_unix_server(self._early, f"{folder}/early", limit=1 << 20)
-            self._pool = Pool(WORKERS, WARM)
             try:
                 if self.subject is not None:
                     self.save()

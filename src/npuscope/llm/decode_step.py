@@ -17,6 +17,7 @@ from npuscope.device.chip import Device
 from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
 from npuscope.simulate.chip.job import MIX, POLLED
+from npuscope.simulate.diagnosis import first_sentence
 from npuscope.simulate.programs import fitting, refusals
 from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.graph.outputs import the_one
@@ -38,7 +39,8 @@ class Step:
     overhead: float  # 1 - run / (dispatch to finish)
     orchestrator_busy: float  # share of the step
     schedulers_busy: float  # share of the step, mean of the threads
-    bound: str  # what limits it
+    bound: str  # the kind of its first cause
+    verdict: str  # its first sentence
 
 
 def record(file: str, arguments: Sequence[str], asked: dict[str, int]) -> Recording:
@@ -73,7 +75,8 @@ def measured(run: Simulated, length: int) -> Step:
         overhead=1 - ran / held,
         orchestrator_busy=float(np.sum(times.submitted - times.began)) / wall,
         schedulers_busy=float(np.sum(times.loops[:, POLLED:])) / wall / run.prepared.machine.threads,
-        bound=run.bound.name,
+        bound=run.bound.kind,
+        verdict=first_sentence(run),
     )
 
 

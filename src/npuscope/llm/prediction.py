@@ -9,7 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, percent
+from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.forward.calls import Call
@@ -182,11 +182,13 @@ class Prediction(Tabular):
     def confidence(self) -> list[str]:
         """How much of the time is calibrated, extrapolated, at the limit, and not known, in sentences."""
         total = self.total_ns or 1
-        parts = [f"{s} {percent(ns / total)} of the time ({n:,} calls)" for s, (n, ns) in self.by_source().items()]
+        parts = [
+            f"{s} {percent(ns / total)} of the time ({many(n, 'call')})" for s, (n, ns) in self.by_source().items()
+        ]
         told = [f"Sources: {'; '.join(parts)}."]
         calls, ns = self.extrapolated
         if calls:
-            told.append(f"Outside the calibrated range: {calls:,} calls, {percent(ns / total)} of the time.")
+            told.append(f"Outside the calibrated range: {many(calls, 'call')}, {percent(ns / total)} of the time.")
         if self.unknown:
             told.append(f"{self.unknown:,} kernels have no known time and are not in the sum.")
         return told

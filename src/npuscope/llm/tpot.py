@@ -44,7 +44,8 @@ STEPS = Columns(
     (
         Column("length", COUNT, "tokens of a row, the new one included", title="tokens of a row"),
         Column("ms", NUMBER, "the step's time"),
-        Column("bound", TEXT, "what limits it", wide=True),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
+        Column("verdict", TEXT, "the first sentence of its diagnosis", only="one is told above the table"),
         Column("tasks", COUNT, "that do work"),
         Column("blocks", COUNT, "of them", wide=True),
         Column("records", COUNT, "blocks on cores: a mixed block has three"),
@@ -57,7 +58,7 @@ BASIS = Columns(
     (
         Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
         Column("ms_per_token_interval", INTERVAL, "where 80% of measured means lie", title="ms per token, 80%"),
-        Column("bound", TEXT, "what limits most of the steps"),
+        Column("bound", TEXT, "the kind of the first cause of most steps", title="limited by"),
         Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
         Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
         Column("tasks_per_step", COUNT, "tasks that do work"),
@@ -120,8 +121,13 @@ class Tpot(Tabular):
 
     @property
     def bound(self) -> str:
-        """What limits most of the steps that were simulated."""
+        """The kind of the first cause of most of the steps that were simulated."""
         return Counter(step.bound for step in self.simulated).most_common(1)[0][0]
+
+    def verdict(self) -> str:
+        """The first cause of the last of these steps, in a sentence."""
+        last = [step for step in self.simulated if step.bound == self.bound][-1]
+        return f"At {last.length:,} tokens per row: {last.verdict}"
 
     def estimate(self) -> Estimate:
         """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import isfinite
@@ -15,13 +13,16 @@ import polars as pl
 
 from npuscope.analysis.forms import TEXT
 from npuscope.analysis.table import Column, Columns, Table
-from npuscope.errors import BadInput, CannotWrite
+from npuscope.errors import CannotWrite
 from npuscope.llm.tpot import BASIS, Tpot
+from npuscope.statistics.git import commit_of
 from npuscope.statistics.history import Commit, History, followed
+from npuscope.statistics.json_lines import read_lines
 
 Entry: TypeAlias = dict[str, object]  # a line of a history; other versions may have written other fields
 SETTINGS = ("model", "arguments", "device", "batch", "context", "tokens", "layers")
 LEFT_OUT = ("simulated", "token_ms", "group_table")  # too much for a line that is kept for ever
+LINE = "not a history of times per token: a line must be a JSON object with ms_per_token"
 HISTORY = Columns(
     "tpot --history",
     "A run, the newest first.",
@@ -29,7 +30,7 @@ HISTORY = Columns(
         Column("date", TEXT, "when"),
         Column("commit", TEXT, "of the program's project; a plus where files differed from it"),
         Column("model", TEXT, "the program"),
-        *(column for column in BASIS if column.key not in ("first_ms", "last_ms", "ms_per_token_interval", "bound")),
+        *(column for column in BASIS if column.key not in ("first_ms", "last_ms", "ms_per_token_interval")),
     ),
 )
 
@@ -45,13 +46,7 @@ def interval_of(entry: Entry) -> tuple[float, float] | None:
 
 def read_history(path: str | Path) -> list[Entry]:
     """The entries, oldest first; none where there is no file yet."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError:
-        raise BadInput("not a history of times per token: it is no text", path=path) from None
-    return [_entry(line, number, path) for number, line in enumerate(lines, 1) if line.strip()]
+    return list(read_lines(Path(path), _entry, LINE)) if Path(path).exists() else []
 
 
 def is_tpot_history(path: str | Path) -> bool:
@@ -63,20 +58,10 @@ def is_tpot_history(path: str | Path) -> bool:
         return False
 
 
-def _entry(line: str, number: int, path: str | Path) -> Entry:
-    try:
-        entry = json.loads(line)
-        if not isfinite(float(entry["ms_per_token"])) or not isinstance(entry.get("arguments", []), list):
-            raise ValueError
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BadInput(
-            "not a history of times per token: a line must be a JSON object with ms_per_token",
-            path=path,
-            line=number,
-            remedy="Name another file, or mend the line.",
-        ) from None
-    found: Entry = entry
-    return found
+def _entry(told: Entry, number: int) -> Entry:
+    if not isfinite(ms_of(told)) or not isinstance(told.get("arguments", []), list):
+        raise ValueError(f"line {number}")
+    return told
 
 
 def check_place(path: str | Path) -> None:
@@ -91,33 +76,6 @@ def entry_of(result: Tpot, file: str) -> Entry:
     commit, changed = commit_of(Path(file).resolve().parent)
     told = {name: value for name, value in result.as_dict().items() if name not in LEFT_OUT}
     return {"date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit, "changed": changed, **told}
-
-
-def append(path: str | Path, entry: Entry) -> None:
-    """One more line, in one write, also after a last line that was left without an end."""
-    line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
-    try:
-        with open(path, "a+b") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-            file.write(line if file.read(1) in (b"\n", b"") else b"\n" + line)
-    except OSError as error:
-        raise CannotWrite(error.strerror or str(error), path=path) from error
-
-
-def commit_of(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit that a folder is at and whether tracked files differ from it; None where there is no git."""
-    commit = _git(folder, "rev-parse", "--short=10", "HEAD")
-    if commit is None:
-        return None, None
-    return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    try:
-        run = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return run.stdout.strip()
 
 
 def series(entries: Sequence[Entry]) -> dict[str, list[tuple[int, Entry]]]:

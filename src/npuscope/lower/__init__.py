@@ -1,1 +1,1 @@
-"""Passes over a recorded program: does it fit on chip, is it safe to schedule, what does it waste."""
+"""What becomes of a recorded program on the chip: instructions with places, pipes and addresses."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.forms import duration, percent, sentence_start, times
+from npuscope.analysis.forms import duration, many, percent, sentence_start, times
 from npuscope.forward.align.alignment import Alignment, Scope
 from npuscope.report.charts.ribbons import ribbons_chart
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
@@ -43,7 +43,7 @@ def align(names: tuple[str, str], a: Alignment, wide: bool = False) -> Iterator[
         yield Rows(replace(tables["layers"], frame=by_error), LAYERS, 4 * LAYERS, wide=wide, legend=False)
     for what, name, found in (("Missing from", "missing", a.missing), ("Extra in", "extra", a.extra)):
         if found.height:
-            yield Heading(f"{what} the prediction: {found.height:,} calls")
+            yield Heading(f"{what} the prediction: {many(found.height, 'call')}")
             yield Rows(tables[f"{name}_by_shape"], GROUPS, 4 * GROUPS)
     yield Heading("Scope and notes", where=In.POSTED)
     yield Notes(_notes(a), "note: ")
@@ -96,12 +96,11 @@ def _scope_notes(name: str, scope: Scope) -> list[str]:
     for side in ("before", "after"):
         calls, ns = getattr(scope, side)
         if ns:
-            where = "before the first" if side == "before" else "after the last"
-            found.append(
-                f"the {name} has {calls:,} calls, {duration(ns)}, {where} shared call: not in predicted over measured"
-            )
+            where = f"{'before the first' if side == 'before' else 'after the last'} shared call"
+            counted = f"{many(calls, 'call')}, {duration(ns)}"
+            found.append(f"the {name} has {counted}, {where}: not in predicted over measured")
     found += [
-        f"the {name} has {rows:,} rows, {duration(ns)}, left out: {reason}"
+        f"the {name} has {many(rows, 'row')}, {duration(ns)}, left out: {reason}"
         for reason, (rows, ns) in scope.left_out.items()
     ]
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.diagnosis import Cause, Diagnosis
-from npuscope.analysis.forms import duration
+from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Together
+from npuscope.analysis.forms import TIMES, fitting, significant
 from npuscope.report.document import Heading, In, Notes, Part, Say
 
 OTHERS = 3  # causes after the first, in text
@@ -22,9 +22,17 @@ def causes(diagnosis: Diagnosis) -> Iterator[Part]:
     if shown:
         yield Heading("Also:", where=In.TEXT)
         yield Notes([line for cause in shown for line in _told(cause)], where=In.TEXT)
+    if diagnosis.together is not None:
+        yield Say(together(diagnosis.together))
     if others:
         yield Heading("Other causes", where=In.POSTED)
         yield Notes([" ".join((*_told(cause), *cause.evidence)) for cause in others], where=In.POSTED)
+
+
+def together(found: Together) -> str:
+    """What all findings that save time would save at once."""
+    all_of_them = "Both" if found.findings == 2 else f"All {found.findings}"
+    return f"{all_of_them} findings that save time, mended together: {_saved(found.gain)} less, simulated."
 
 
 def _worth_a_line(cause: Cause, wall_ns: int) -> bool:
@@ -40,17 +48,15 @@ def worth(cause: Cause) -> list[str]:
         return []
     if gain.high_ns <= 0:
         return ["Mending it would save nothing."]
-    return [f"Mending it would save {_saved(cause)}."]
+    return [f"Mending it would save {_saved(gain)}."]
 
 
-def _saved(cause: Cause) -> str:
-    gain = cause.gain
-    if gain is None:
-        return ""
-    low = "0" if gain.low_ns <= 0 else duration(gain.low_ns)
-    return f"{duration(gain.ns)} ({low} to {duration(gain.high_ns)})"
+def _saved(gain: Gain) -> str:
+    unit = fitting(gain.high_ns, TIMES)
+    value, low, high = (significant(max(ns, 0) / unit.worth) for ns in (gain.ns, gain.low_ns, gain.high_ns))
+    return f"{value} {unit.name} ({low} to {high})"
 
 
 def _told(cause: Cause) -> list[str]:
-    saved = f" Worth {_saved(cause)}." if cause.gain is not None else ""
+    saved = f" Worth {_saved(cause.gain)}." if cause.gain is not None else ""
     return [f"{cause.sentence}{saved}", *([f"  {cause.remedy}"] if cause.remedy else [])]

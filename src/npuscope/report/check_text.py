@@ -16,6 +16,7 @@ from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
 from npuscope.paint import Paint, plain
+from npuscope.report.causes import together
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope
@@ -25,14 +26,14 @@ ALONE = "What a finding saves is simulated without it, each alone: savings do no
 def check_text(
     file: str, device: str, checks: Sequence[Checked], everything: bool = False, paint: Paint = plain
 ) -> str:
-    """The answer, then all programs of a file, one after the other, and a closing line with counts."""
+    """The answer, then all programs of a file, one after the other."""
     lines: list[str] = [verdict(checks, paint)]
     for number, checked in enumerate(checks):
         name = f" program {number}," if len(checks) > 1 else ""
         lines += [f"{printable(file)}:{name} {printable(short_name(checked.program))} on {device}"]
         lines += diagnosis_lines(checked)
         lines += [line for part in _parts(checked, everything) for line in ("", *part)] + [""]
-    return "\n".join([*lines, counts(checks)])
+    return "\n".join(lines).rstrip()
 
 
 def verdict(checks: Sequence[Checked], paint: Paint = plain) -> str:
@@ -59,8 +60,9 @@ def diagnosis_lines(checked: Checked) -> list[str]:
     """How long the program takes, simulated, and what bounds it; or why findings have no price."""
     if checked.diagnosis is None:
         return [f"{sentence_start(checked.unpriced)}."] if checked.unpriced else []
-    wall = duration(checked.diagnosis.wall_ns)
-    return [f"Simulated: {wall}. {checked.diagnosis.verdict.sentence}", *([ALONE] if checked.findings else [])]
+    found = checked.diagnosis
+    told = [f"Simulated: {duration(found.wall_ns)}. {found.verdict.sentence}", *([ALONE] if checked.findings else [])]
+    return told if found.together is None else [*told, together(found.together)]
 
 
 def by_section(found: Iterable[RankedFinding]) -> dict[Section, list[RankedFinding]]:

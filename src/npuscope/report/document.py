@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from npuscope.analysis.forms import printable, short
+from npuscope.analysis.forms import many, printable, short
 from npuscope.analysis.table import MOST, Table
 from npuscope.paint import Paint, plain
 from npuscope.report.charts.spec import Spec
@@ -155,7 +155,7 @@ def _markdown_table(table: Table, most: int | None) -> str:
     for row in table.cells(most):
         lines.append("| " + " | ".join(marked_down(short(cell, MARKDOWN_CELL)) for cell in row) + " |")
     hidden = table.frame.height - (most or table.frame.height)
-    return "\n".join([*lines, *(["", f"… and {hidden:,} more rows."] if hidden > 0 else [])])
+    return "\n".join([*lines, *(["", f"… and {many(hidden, 'more row')}."] if hidden > 0 else [])])
 
 
 def marked_down(words: str) -> str:

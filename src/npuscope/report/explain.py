@@ -9,7 +9,7 @@ import polars as pl
 
 from npuscope.analysis.comparison import TREND, Comparison
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import duration, many, percent
+from npuscope.analysis.forms import duration, many, percent, sentence_start
 from npuscope.analysis.hidden_exposed import Overlap
 from npuscope.analysis.table import Table
 from npuscope.report.causes import causes
@@ -23,7 +23,6 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     """The capture at `path`, called `name` where it is posted."""
     lanes = ", ".join(f"{n} {unit}" for unit, n in e.busy.units.select("unit", "lanes").iter_rows())
     tables, scheduling = e.tables(), e.scheduling.tables()
-    yield Say(f"{path}: {e.trace.meta.format}, {len(e.work.lane):,} slices on {lanes or 'no lanes'}", where=In.TEXT)
     yield Heading(f"Profiling report: {name}", 1, In.POSTED)
     yield Heading("What was captured", where=In.POSTED)
     yield Notes(_captured(e, lanes), where=In.POSTED)
@@ -31,7 +30,8 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
     yield from causes(e.diagnosis)
     yield Heading("The run:", where=In.TEXT)
     yield Notes(e.bubbles.sentences(), where=In.POSTED)
-    yield Notes(headline(e), where=In.TEXT)
+    slices = f"{many(len(e.work.lane), 'slice')} on {lanes or 'no lanes'}"
+    yield Notes([f"{path}: {e.trace.meta.format}, {slices}", *headline(e)], where=In.TEXT)
     yield Heading("Busy and idle", where=In.POSTED)
     yield Rows(tables["units"], where=In.POSTED)
     yield Notes(_besides_compute(e), where=In.POSTED)
@@ -67,8 +67,8 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
 def _captured(e: Explanation, lanes: str) -> list[str]:
     meta = e.trace.meta
     told = [
-        f"Capture: {meta.records:,} records ({meta.format}), {e.trace.slices.height:,} slices on "
-        f"{e.trace.lanes.height:,} channels; lanes with device work: {lanes or 'none'}.",
+        f"Capture: {many(meta.records, 'record')} ({meta.format}), {many(e.trace.slices.height, 'slice')} on "
+        f"{many(e.trace.lanes.height, 'channel')}; lanes with device work: {lanes or 'none'}.",
         f"Device: {meta.device or 'not recorded'}; window {duration(e.work.wall)}.",
     ]
     return told if e.steps.source == "none" else [*told, f"{e.steps.title()}."]
@@ -84,7 +84,8 @@ def headline(e: Explanation) -> list[str]:
     units = ", ".join(f"{unit} {percent(share)}" for unit, share in e.busy.units.select("unit", "share").iter_rows())
     running, window, s = percent(e.busy.running), duration(e.work.wall), e.scheduling
     lines = [f"window {window}, any work running {running} of it; busy: {units or 'nothing'}"]
-    records = f"{s.tasks:,} task records of {s.launches:,} tasks" if s.tasks != s.launches else f"{s.tasks:,} tasks"
+    records = f"{s.tasks:,} task records of " if s.tasks != s.launches else ""
+    records += many(s.launches, "task")
     lines.append(f"{records}, one per {duration(s.ns_per_task)}, mean run {duration(s.mean_run_ns)}")
     if s.mean_dispatch_to_finish_ns is not None:
         told = f"dispatch→finish {duration(s.mean_dispatch_to_finish_ns)}"
@@ -118,8 +119,10 @@ def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterat
     yield Rows(tables["gaps"])
     yield Notes([f"A: {c.a.diagnosis.verdict}", f"B: {c.b.diagnosis.verdict}"], where=In.POSTED)
     yield Heading("Where the gap comes from", where=In.POSTED)
-    yield Heading(c.waterfall.title(), where=In.TEXT)
-    yield Rows(replace(tables["waterfall"], frame=c.waterfall.bars.filter(pl.col("ns") != 0)))
+    bars = c.waterfall.bars.filter(pl.col("ns") != 0)
+    if bars.height:
+        yield Heading(c.waterfall.title(), where=In.TEXT)
+        yield Rows(replace(tables["waterfall"], frame=bars))
     yield Say(f"{c.waterfall.title()}; the parts add up exactly.", where=In.POSTED)
     yield Rows(tables["waterfall_kernels"], markdown=POSTED_KERNELS, where=In.POSTED)
     yield Heading("Kernels", where=In.POSTED)
@@ -154,6 +157,8 @@ def trend(table: pl.DataFrame, kernels: str | None) -> Iterator[Part]:
 
 
 def gate(result: Gate) -> Iterator[Part]:
-    """A gate's table for a pull request."""
-    yield Heading(result.title(), 3)
+    """Whether it passed, and every limit."""
+    colour = "warning" if result.passed and result.undecided else "headline" if result.passed else "error"
+    yield Say(sentence_start(result.title()), kind=colour, where=In.TEXT)
+    yield Heading(result.title(), 3, In.POSTED)
     yield Rows(result.heart())

@@ -64,7 +64,7 @@ def _flags(rank: RankPasses) -> list[str]:
     lines = [f"pass {index}: {reason}" for index, reasons in told for reason in reasons]
     rows, ns = rank.about["outside"], rank.about["outside_ns"]
     if isinstance(rows, int) and isinstance(ns, int) and rows:
-        lines.append(f"in no pass: {rows:,} rows, {duration(ns)} of device time")
+        lines.append(f"in no pass: {many(rows, 'row')}, {duration(ns)} of device time")
     return lines
 
 

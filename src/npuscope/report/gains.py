@@ -10,6 +10,7 @@ import polars as pl
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.analysis.gains import Gains
+from npuscope.report.causes import together
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.simulate.estimate_forms import estimate_told
 from npuscope.simulate.uncertainty import time_estimate
@@ -22,9 +23,9 @@ MEANING = "80%: measured ratios that were predicted like these lie in there so o
 ALONE = "Each change alone; gains do not add up."
 
 
-def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
-    """Of a simulated run with what limits it, and then with how sure the gains are, and with its verdict."""
-    table = found.heart() if bound is None else likely_gains(found, bound)
+def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
+    """Of a simulated run with its verdict and with how sure the gains are."""
+    table = found.heart() if diagnosis is None else likely_gains(found, diagnosis.bound)
     brief_names = pl.col("what").map_elements(brief, return_dtype=pl.String)
     yield Say(sentence_start(found.title()), strong=True)
     if diagnosis is not None:
@@ -37,8 +38,10 @@ def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = 
             f"{many(little, 'other')} would change less than {percent(NO_MATTER)}; --json has all.", where=In.TEXT
         )
     sentences = [ALONE]
-    if bound is not None:
-        wall = time_estimate(found.wall_ns, "wall", bound)
+    if diagnosis is not None and diagnosis.together is not None:
+        sentences.append(together(diagnosis.together))
+    if diagnosis is not None:
+        wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
         sentences.append(f"As it is: {estimate_told(wall)}. {MEANING}")
     for sentence in (*sentences, *found.notes):
         yield Say(sentence)
@@ -50,10 +53,10 @@ def gains(found: Gains, bound: str | None = None, diagnosis: Diagnosis | None = 
         yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
 
 
-def gains_dict(found: Gains, bound: str, diagnosis: Diagnosis) -> dict[str, object]:
+def gains_dict(found: Gains, diagnosis: Diagnosis) -> dict[str, object]:
     """The contract of `npuscope whatif PROGRAM --json` (docs/reference/json.md)."""
-    wall = time_estimate(found.wall_ns, "wall", bound)
-    told = {"gains": likely_gains(found, bound).rows(), "limit": bound, "wall_interval_ns": wall.as_dict()}
+    wall = time_estimate(found.wall_ns, "wall", diagnosis.bound)
+    told = {"gains": likely_gains(found, diagnosis.bound).rows(), "wall_interval_ns": wall.as_dict()}
     return {**found.as_dict(), **told, **diagnosis.as_dict()}
 
 

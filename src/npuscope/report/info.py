@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.analysis.doctor import Symptoms
-from npuscope.analysis.forms import duration, sentence_start
+from npuscope.analysis.forms import duration, many, sentence_start
 from npuscope.analysis.summary import Summary
 from npuscope.report.document import Heading, Notes, Part, Rows, Say
 
@@ -22,19 +22,20 @@ MOST_COUNTERS = 10
 def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope info` prints of the capture at `path`."""
     lanes = ", ".join(f"{n} {unit}" for unit, n in summary.lanes.items())
-    tasks = f"{summary.slices:,} from {summary.records:,} records, {summary.tasks:,} of them device tasks"
+    tasks = f"{summary.slices:,} from {many(summary.records, 'record')}, {summary.tasks:,} of them device tasks"
+    samples = many(summary.samples, "sample")
     rows = {
         "device": summary.device or "not recorded",
         "lanes": lanes or "none",
         "ranks": f"{len(summary.ranks)}" if len(summary.ranks) > 1 else "",
         "slices": tasks,
-        "window": f"{duration(summary.window_ns)}, from {summary.start_ns} ns of its clock",
+        "window": duration(summary.window_ns),
         "kernels": f"{summary.kernels:,}",
         "steps": f"{summary.steps} ({_range(summary.step_ids)})" if summary.steps else "none marked",
         "links": f"{summary.edges:,} from one slice to another (dependencies, launches)" if summary.edges else "none",
-        "counters": f"{summary.counters.height:,} with {summary.samples:,} samples" if summary.counters.height else "",
+        "counters": f"{summary.counters.height:,} with {samples}" if summary.counters.height else "",
     }
-    yield Heading(f"{path}: {summary.format}, {duration(summary.window_ns)} with {summary.slices:,} slices")
+    yield Heading(f"{path}: {summary.format}, {duration(summary.window_ns)} with {many(summary.slices, 'slice')}")
     yield Notes([f"{name:<8} {value}" for name, value in rows.items() if value])
     if summary.top_kernels:
         yield Rows(summary.tables()["top_kernels"])
@@ -57,7 +58,7 @@ def info(path: str, summary: Summary, symptoms: Symptoms) -> Iterator[Part]:
 def doctor(path: str, format: str, slices: int, symptoms: Symptoms) -> Iterator[Part]:
     """What `npuscope doctor` prints of the capture at `path`."""
     yield Say(sentence_start(symptoms.verdict), strong=True)
-    yield Say(f"{path}: {format}, {slices:,} slices")
+    yield Say(f"{path}: {format}, {many(slices, 'slice')}")
     for finding in symptoms.findings:
         yield Heading(f"{finding.severity}: {finding.count:,} × {finding.what}  [{finding.id}]")
         yield Notes([*([f"e.g. {finding.example}"] if finding.example else []), finding.effect])

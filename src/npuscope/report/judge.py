@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npuscope.analysis.forms import duration, printable
+from npuscope.analysis.forms import TIMES, duration, fitting, many, printable, significant
 from npuscope.check.findings import Finding
 from npuscope.report.check_sarif import sarif, sarif_rule
 from npuscope.study.answer import MEANING, Answer, Reason
 
 SHOWN = 3  # reasons of a candidate in Markdown
-NUMBERS = "wrong-numbers"
+NUMBERS, DOES_NOT_RUN = "wrong-numbers", "does-not-run"  # beside the ids of rules
 
 
 def judge_text(answers: Sequence[Answer]) -> str:
@@ -36,8 +36,9 @@ def _time(answer: Answer) -> str:
     if answer.time is None:
         return ""
     time = answer.time
-    interval = f"{time.coverage:.0%} {duration(time.low_ns)} to {duration(time.high_ns)}".replace("%", " %")
-    return f"{duration(time.wall_ns)} ({interval}), bound by {answer.bound}"
+    unit = fitting(time.wall_ns, TIMES)
+    low, high = (significant(ns / unit.worth) for ns in (time.low_ns, time.high_ns))
+    return f"{duration(time.wall_ns)} ({time.coverage:.0%}: {low} to {high}), limited by {answer.bound}"
 
 
 def _numbers(answer: Answer) -> str:
@@ -50,7 +51,7 @@ def _numbers(answer: Answer) -> str:
 def _size(answer: Answer) -> str:
     if answer.tasks is None or answer.blocks is None:
         return ""
-    return f"{answer.tasks:,} task{'s' * (answer.tasks != 1)}, {answer.blocks:,} block{'s' * (answer.blocks != 1)}"
+    return f"{many(answer.tasks, 'task')}, {many(answer.blocks, 'block')}"
 
 
 def _why_not(answer: Answer) -> str:
@@ -69,7 +70,8 @@ def _best(answer: Answer) -> str:
     if not answer.findings or not answer.is_good:
         return ""
     best = answer.findings[0]
-    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}"
+    all_of_them = "" if answer.together_ns is None else f", {duration(answer.together_ns)} by all findings together"
+    return f"most to gain: {duration(best.gain_ns)} by {best.id} at {best.file}:{best.line}{all_of_them}"
 
 
 def _versus(answer: Answer) -> str:
@@ -128,13 +130,18 @@ def judge_sarif(answers: Sequence[Answer], files: Sequence[str]) -> str:
     """Reasons and races are errors, findings are notes; `files` are those of the answers."""
     from npuscope.check.rules import all_rules
 
-    about = {"text": "The numbers are not those of the golden."}
-    wrong: dict[str, object] = {
-        "id": NUMBERS, "name": "WrongNumbers", "shortDescription": about, "fullDescription": about, "help": about,
-        "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},
-    }  # fmt: skip
     told = [pair for answer, file in zip(answers, files, strict=True) for pair in _findings(answer, file)]
-    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), wrong])
+    own = (_rule(NUMBERS, "The numbers are not those of the golden."), _rule(DOES_NOT_RUN, "The program does not run."))
+    return sarif(told, [*(sarif_rule(rule) for rule in all_rules()), *own])
+
+
+def _rule(name: str, told: str) -> dict[str, object]:
+    """What the judge finds and no rule of `check`."""
+    about = {"text": told}
+    return {
+        "id": name, "name": name.title().replace("-", ""), "shortDescription": about, "fullDescription": about,
+        "help": about, "defaultConfiguration": {"level": "error"}, "properties": {"tags": ["quality"]},
+    }  # fmt: skip
 
 
 def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]:
@@ -147,6 +154,8 @@ def _findings(answer: Answer, file: str) -> Iterator[tuple[Finding, int | None]]
         place = _absolute(answer.wrong.file) if answer.wrong.line else file
         message = f"'{answer.wrong.tensor}' differs from its golden: {answer.wrong.told}"
         yield Finding(NUMBERS, "error", place, answer.wrong.line or 1, message, ""), None
+    elif not (answer.is_good or answer.reasons or answer.races):
+        yield Finding(DOES_NOT_RUN, "error", file, answer.line or 1, f"{answer.verdict}: {answer.told}", ""), None
 
 
 def _absolute(file: str) -> str:

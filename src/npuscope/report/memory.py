@@ -38,12 +38,12 @@ def memory(file: str, device: str, fits: Sequence[Fit], tiles: bool = False, wid
 def _headline(fit: Fit) -> str:
     """Whether it fits, and where it is tightest."""
     if not fit.used:
-        return "fits: no function keeps anything in memory on chip"
+        return "Fits: no function keeps anything in memory on chip"
     fullest = max(fit.used, key=lambda usage: usage.share)
     where = f"{fullest.space.space} {percent(fullest.share)} ({fullest.function})"
     over = len(fit.errors)
     if not over:
-        return f"fits: the fullest memory is {where}"
+        return f"Fits: the fullest memory is {where}"
     return f"does not fit: {over} {'memory is' if over == 1 else 'memories are'} too small, worst {where}"
 
 

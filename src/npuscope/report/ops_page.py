@@ -29,6 +29,7 @@ UNITS: dict[Plane, str] = {
     "view": "view",
     "sync": "order",
 }
+SCRATCH = ("tmp", "tmp_tile", "high_precision")  # parameters that hardly any program gives
 BAR = "\\|"  # within a cell
 PAGE = """# The ops of the tile language
 
@@ -125,6 +126,12 @@ def _cost_told(spec: OpSpec, cost: Standing | None, device: Device) -> str:
     )
 
 
+def first_call(spec: OpSpec) -> str:
+    """How it is called first of all, without scratch tiles: `pl.cast(input, target_type, mode='round')`."""
+    given = [one for one in _given(function_of(spec.names[0])) if one.partition("=")[0] not in SCRATCH]
+    return f"{addresses(spec)[0]}({', '.join(given)})"
+
+
 def signatures(spec: OpSpec) -> list[str]:
     """How it is called, a line for each function."""
     calls = _calls(spec).items()
@@ -135,19 +142,19 @@ def _calls(spec: OpSpec) -> dict[str, list[str]]:
     """Parameters -> the addresses of the function that has them."""
     found: dict[str, list[str]] = {}
     for name, address in zip(spec.names, addresses(spec), strict=False):
-        found.setdefault(_parameters(function_of(name)), []).append(address)
+        found.setdefault(", ".join(_given(function_of(name))), []).append(address)
     return found
 
 
-def _parameters(function: Callable[..., object]) -> str:
-    """Names and defaults, without types: `x, mode='round', *, atomic=None_`."""
+def _given(function: Callable[..., object]) -> list[str]:
+    """Parameters by name and default, without types: `x`, `mode='round'`, `*`, `atomic=None_`."""
     told: list[str] = []
     for one in inspect.signature(function).parameters.values():
         if one.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in told:
             told.append("*")
         default = one.default.name if isinstance(one.default, Enum) else repr(one.default)
         told.append(one.name if one.default is inspect.Parameter.empty else f"{one.name}={default}")
-    return ", ".join(told)
+    return told
 
 
 def _needs(spec: OpSpec) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import duration
+from npuscope.analysis.forms import duration, many
 from npuscope.llm.prediction import Prediction
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 
@@ -27,10 +27,10 @@ def predict(prediction: Prediction, wide: bool = False) -> Iterator[Part]:
 
 def _headline(prediction: Prediction) -> str:
     run = prediction.run
-    tokens = f"batch {run.batch}" if run.phase == "decode" else f"{run.tokens:,} tokens"
+    tokens = f"batch {run.batch}" if run.phase == "decode" else many(run.tokens, "token")
     spread = [f"{name} {ranks}" for name, ranks in (("tp", run.tp), ("dp", run.dp), ("ep", run.ep)) if ranks > 1]
     how = ", ".join([tokens, f"context {run.context:,}", *spread, *([run.quant] if run.quant != "none" else [])])
-    time = f"{duration(prediction.total_ns)} in {len(prediction.kernels):,} kernels"
+    time = f"{duration(prediction.total_ns)} in {many(len(prediction.kernels), 'kernel')}"
     told = f"{prediction.model.title} {run.phase}, {how} on {prediction.device.title}: {time}"
     told += f", without {prediction.unknown:,} whose time is not known" if prediction.unknown else ""
     return told if prediction.memory.fits else f"{told}. {prediction.memory.sentence()}"

@@ -1,4 +1,4 @@
-"""Variants in the order of their times as a report, and why the first one wins."""
+"""Variants in the order of their times as a report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from npuscope.analysis.comparison import Comparison
+from npuscope.analysis.diagnosis import KINDS
 from npuscope.analysis.forms import duration, many, percent, short
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
@@ -48,6 +49,29 @@ def rank(
         yield Notes(_failures(failed, most))
 
 
+def headline(found: Sequence[Outcome], baseline: Outcome) -> Iterator[Part]:
+    """Which is the fastest, how sure that is, and what limits it."""
+    ran = [one for one in found if one.error is None]
+    yield Say(_fastest(ran, baseline) if ran else "None of them can run.", strong=True)
+    if ran and ran[0].verdict:
+        yield Say(ran[0].verdict)
+
+
+def _fastest(ran: Sequence[Outcome], baseline: Outcome) -> str:
+    best, *others = ran
+    wall = wall_estimate(best)
+    assert wall is not None
+    told = f"{best.variant} is the fastest: {estimate_told(wall)}"
+    other = baseline if baseline.wall_ns and baseline.wall_ns != best.wall_ns else next(iter(others), None)
+    if other is None or not other.wall_ns or best.wall_ns is None:
+        return f"{told}."
+    if other.wall_ns == best.wall_ns:
+        return f"{told}, as {other.variant}."
+    versus = against_first(best, other)
+    sure = "" if versus is None else f", faster with a probability of {chance_told(versus)}"
+    return f"{told}, {percent(1 - best.wall_ns / other.wall_ns)} less than {other.variant}{sure}."
+
+
 def _fitting(ran: Sequence[Outcome], baseline: Outcome, most: int, variants: Sequence[Variant]) -> Iterator[Part]:
     """As much as fits a line: first without the fullest function, then with the settings' names in a line above."""
     whole = {variant.name: variant.name for variant in variants}
@@ -66,10 +90,8 @@ def _fitting(ran: Sequence[Outcome], baseline: Outcome, most: int, variants: Seq
 
 
 def _meaning(ran: Sequence[Outcome], baseline: Outcome) -> list[str]:
-    """What the interval and the probability mean, and the interval of the fastest by itself."""
-    best = wall_estimate(ran[0])
-    assert best is not None
-    lines = [f"the fastest by itself: {estimate_told(best)}"]
+    """What the kinds of causes, the interval and the probability mean."""
+    lines = [f"{kind}: {meaning}" for kind, meaning in KINDS.items() if any(one.bound == kind for one in ran)]
     if any(against_first(one, baseline) for one in ran):
         lines.append("80%: measured ratios lie in there so often; faster: the probability of a ratio below 1")
     return lines
@@ -96,12 +118,7 @@ def _best(best: dict[str, int | None]) -> str:
     return ", ".join(f"{value}: {'cannot run' if ns is None else duration(ns)}" for value, ns in order)
 
 
-def why(slower: Outcome, winner: Outcome, comparison: Comparison) -> Iterator[Part]:
-    """Why the winner, B, beats A."""
-    gain = 1 - (winner.wall_ns or 0) / slower.wall_ns if slower.wall_ns else 0.0
-    names = slower.variant, winner.variant
-    versus = against_first(winner, slower)
-    sure = "" if versus is None else f", faster with a probability of {chance_told(versus)}"
-    head = f"why {names[1]} wins: {percent(gain)} less time than {names[0]}{sure}"
-    yield Say(f"{head} (below, a run's time begins when its first task starts)")
+def why(names: tuple[str, str], comparison: Comparison) -> Iterator[Part]:
+    """Why the second beats the first."""
+    yield Heading("Why:", where=In.TEXT)
     yield from compare(names, comparison)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import percent, sentence_start
+from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.forward.roofline import Roofline
 from npuscope.report.charts.roofline import roofline_chart
 from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
@@ -21,8 +21,8 @@ def roofline(path: str, r: Roofline, wide: bool = False) -> Iterator[Part]:
     """The capture at `path`."""
     per = "times are per step" if r.steps else "the capture marks no steps: times are of the whole of it"
     chosen = "--device" if r.chosen_by == "given" else r.chosen_by
-    counted = f"{int(r.calls['count'].sum()):,} calls of {r.calls.height:,} kinds"
-    steps = f" in {r.steps} steps" if r.steps else ""
+    counted = f"{many(int(r.calls['count'].sum()), 'call')} of {many(r.calls.height, 'kind')}"
+    steps = f" in {many(r.steps, 'step')}" if r.steps else ""
     tables = r.tables()
     yield Heading(f"Roofline: {path}", 1, In.POSTED)
     yield Say(sentence_start(r.sentence()), strong=True)
@@ -50,8 +50,8 @@ def _remarks(r: Roofline) -> list[str]:
     if not r.above.is_empty():
         names = ", ".join(r.above["kernel"].unique(maintain_order=True).head(4))
         found.append(
-            f"{r.above.height} kinds of calls ran faster than memory allows ({names}): their bytes came from L2, "
-            "or the work is less than the shapes say"
+            f"{many(r.above.height, 'kind')} of calls ran faster than memory allows ({names}): their bytes came from "
+            "L2, or the work is less than the shapes say"
         )
     if r.left_out:
         found.append(f"{r.left_out:,} rows that list another row's work a second time are left out")

@@ -87,24 +87,22 @@ def _busy(bound: Bound) -> str:
 
 def _how_sure(simulated: Simulated, anchored: Anchored | None, wide: bool) -> list[str]:
     """What the interval means; a guess that moves the wall; with --wide what the time rests on, too."""
-    limit, sure = simulated.bound.name, certainty_of(simulated)
+    sure = certainty_of(simulated)
     lines = []
     if anchored is None:
-        wall, kernel = _wall(simulated, None), time_estimate(1.0, "kernel", limit)
+        wall, kernel = _wall(simulated, None), time_estimate(1.0, "kernel", simulated.bound.kind)
         lines += [basis_told(wall.basis, wall.coverage, interval_told(kernel))]
     if sure.guess is not None and (wide or sure.guess.moves >= WORTH_A_LINE):
         lines.append(str(sure.guess))
     if wide:
         lines.append(str(sure))
-        shares = ", ".join(f"{name} {told_share(share)}" for name, share in simulated.bound.shares.items() if share)
-        lines.append(f"what limited it: {shares}")
     return lines
 
 
 def _wall(simulated: Simulated, anchored: Anchored | None) -> Estimate:
     if anchored is not None:
         return time_after(simulated.wall_ns, anchored.prediction.change)
-    return time_estimate(simulated.wall_ns, "wall", simulated.bound.name)
+    return time_estimate(simulated.wall_ns, "wall", simulated.bound.kind)
 
 
 def wall_told(simulated: Simulated, anchored: Anchored | None = None) -> str:
@@ -136,8 +134,6 @@ def simulate_dict(told: Told) -> dict[str, object]:
         "wall_interval_ns": _wall(simulated, anchored).as_dict(),
         "tasks": len(job.shape),
         "blocks": len(job.block_class),
-        "limit": bound.name,
-        "limit_shares": bound.shares,
         "busy": {
             "cube": bound.cube_busy,
             "vector": bound.vector_busy,

@@ -9,7 +9,6 @@ from npuscope.llm.tpot import Tpot
 from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
 from npuscope.report.charts.history import history_chart, likely
 from npuscope.report.document import Chart, Heading, Notes, Part, Rows, Say
-from npuscope.simulate.bound import LIMITS
 from npuscope.simulate.estimate_forms import chance_told
 from npuscope.simulate.uncertainty import against
 
@@ -19,6 +18,7 @@ RUNS = 40  # of a history, drawn in a line
 def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
     tables = result.tables()
     yield Heading(result.title())
+    yield Say(result.verdict(), strong=True)
     yield Rows(result.basis().facts(), text=100)
     yield Heading(
         "groups (tasks) per layer"
@@ -34,7 +34,7 @@ def tpot(result: Tpot, wide: bool = False) -> Iterator[Part]:
 def _interpolated(result: Tpot) -> str:
     count, of = len(result.simulated), result.decoding.tokens
     if count == of:
-        return f"All {of} steps were simulated."
+        return "The step was simulated." if of == 1 else f"All {of} steps were simulated."
     return f"{count} of {of} steps were simulated (a row's length counts the new token); linear between them."
 
 
@@ -48,9 +48,7 @@ def since(known: Sequence[Entry], entry: Entry) -> str:
     old, new = values[-2:]
     change = f" ({new / old - 1:+.1%})" if old else ""
     a, b = (str(one.get("bound")) for one in (before[-1], entry))
-    sure = ""
-    if a in LIMITS and b in LIMITS and old > 0 and new > 0:  # an older version did not tell it
-        sure = f", faster with a probability of {chance_told(against(old, new, a, b))}"
+    sure = f", faster with a probability of {chance_told(against(old, new, a, b))}" if old > 0 and new > 0 else ""
     trend = levels(value / (max(values) or 1.0) for value in values)
     moved = f"{significant(old)} → {significant(new)} ms/token{change}{sure}"
     return f"Since {commit_told(before[-1])}: {moved}; runs so far {trend}"

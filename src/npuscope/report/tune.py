@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.forms import duration, many, percent
-from npuscope.report.document import Heading, Notes, Part, Rows
-from npuscope.report.rank import rank
-from npuscope.report.rank import why as why_it_wins
+from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.report.rank import rank, why
 from npuscope.study.results import Outcome, variant_rows, variant_table
 from npuscope.study.tune import Tuned
 from npuscope.study.variants import ranked
@@ -18,6 +17,8 @@ def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison 
     """The headline, the table of the best, the front where one was asked for, and why the best one wins."""
     first = tuned.outcomes[0]
     yield Heading(headline(file, device, tuned), 1)
+    if tuned.best is not None and tuned.best.verdict:
+        yield Say(tuned.best.verdict, strong=True)
     yield Notes(_how(tuned))
     able = {one.variant: one for one in tuned.outcomes if one.error is None}
     if able:
@@ -27,7 +28,7 @@ def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison 
         yield Heading("none of these is beaten in both: time against what it takes")
         yield Rows(variant_table(tuned.front, first), top)
     if comparison is not None and tuned.best is not None:
-        yield from why_it_wins(first, tuned.best, comparison)
+        yield from why((first.variant, tuned.best.variant), comparison)
 
 
 def headline(file: str, device: str, tuned: Tuned) -> str:

@@ -1,11 +1,13 @@
-"""What bounds a simulated run: every moment of it belongs to one limit, and the limit with most time is the bound.
+"""What limits a simulated run: every moment of it belongs to one limit. The limit with most time is the first cause.
 
 At a moment the first of these that holds is the limit:
   memory        the running blocks ask for more than HBM gives
   cube, vector  nearly all cores of a kind run (FULL of them)
   scheduler     a block could run, its producers have ended, and it has not started
   orchestrator  a task could run, its producers have ended, and it has not been submitted
+  tail          none of these, and no block is left to start: the last ones do not fill the cores
   dependency    none of these: what is left to do waits for the blocks that run, which do not fill the cores
+The diagnosis tells a cause for each limit; its kind (`KIND_OF`) is the word that everything outside says.
 """
 
 from __future__ import annotations
@@ -19,20 +21,12 @@ from npuscope.simulate.chip.job import AIC, AIV, MIX, POLLED, Floats, Ints, Job,
 
 Bools = npt.NDArray[np.bool_]
 FULL = 0.9  # of the cores of a kind
-LIMITS = ("memory", "cube", "vector", "scheduler", "orchestrator", "dependency")
-
-
-@dataclass(frozen=True)
-class Bound:
-    """`name` is one of LIMITS; `shares` of the wall time add up to one; each `busy` is of all such units' time."""
-
-    name: str
-    shares: dict[str, float]
-    cube_busy: float
-    vector_busy: float
-    scheduler_busy: float  # of the scheduler's threads
-    orchestrator_busy: float
-    ring_wait_ns: float  # that the orchestrator waited for room in a ring
+KIND_OF = {  # a limit -> the kind of cause that it is (analysis/diagnosis)
+    "memory": "bandwidth", "cube": "core", "vector": "core", "scheduler": "dispatch", "orchestrator": "dispatch",
+    "tail": "tail", "dependency": "dependency",
+}  # fmt: skip
+LIMITS = tuple(KIND_OF)
+UNKNOWN = "unknown"  # the kind of a run in which nothing ran
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,21 @@ class Stretches:
         mine = np.concatenate([[False], self.which == LIMITS.index(limit), [False]])
         turns = np.flatnonzero(mine[1:] != mine[:-1])
         return [(float(self.edges[a]), float(self.edges[b])) for a, b in turns.reshape(-1, 2).tolist()]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`kind` is that of the first cause; `shares` of the wall time, by limit, add up to one; each `busy` is of all such
+    units' time."""
+
+    kind: str
+    stretches: Stretches
+    shares: dict[str, float]
+    cube_busy: float
+    vector_busy: float
+    scheduler_busy: float  # of the scheduler's threads
+    orchestrator_busy: float
+    ring_wait_ns: float  # that the orchestrator waited for room in a ring
 
 
 def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> Stretches:
@@ -80,6 +89,7 @@ def stretches_of(job: Job, machine: Machine, times: Times, wall: float) -> Stret
         level(times.start[vector], times.end[vector], each[vector]) >= FULL * 2 * machine.clusters,
         level(could, times.start, np.ones(len(could))) > 0.5,
         level(ended, times.submitted, ones) > 0.5,
+        edges[:-1] >= np.max(times.start, initial=0.0),
     )
     return Stretches(edges, np.select(holds, range(len(holds)), len(holds)).astype(np.int64))
 
@@ -98,8 +108,10 @@ def bound_of(job: Job, machine: Machine, times: Times, wall: float) -> Bound:
     shares = {name: float(share) for name, share in zip(LIMITS, sums, strict=True)}
     run = times.end - times.start
     whole = max(wall, 1e-9)
+    ran = wall > 0 and len(job.block_class) > 0
     return Bound(
-        max(shares, key=lambda name: shares[name]),
+        KIND_OF[max(shares, key=lambda name: shares[name])] if ran else UNKNOWN,
+        found,
         shares,
         float(np.sum(run[cube])) / (machine.clusters * whole),
         float(np.sum((run * each)[vector])) / (2 * machine.clusters * whole),

@@ -134,7 +134,7 @@ def _bills(simulated: Simulated) -> Iterator[tuple[float, Spent]]:
     yield limits["scheduler"], {("", f"timing.{name}"): ns for name, ns in _of_scheduler(simulated).items()}
     submits = _submits(simulated.prepared)
     yield limits["orchestrator"], {("", f"timing.{name}"): float(np.sum(ns)) for name, ns in submits.items()}
-    yield limits["cube"] + limits["vector"] + limits["dependency"], _of_blocks(simulated.prepared)
+    yield sum(limits[name] for name in ("cube", "vector", "dependency", "tail")), _of_blocks(simulated.prepared)
 
 
 def _of_blocks(prepared: Prepared) -> Spent:

@@ -111,6 +111,11 @@ def as_one(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
 
     Tasks on cube and on vector cores become one on both. None where one would wait for itself.
     """
+    return merged(in_first(job, groups), groups)
+
+
+def in_first(job: Job, groups: Sequence[Sequence[int]]) -> Job:
+    """The first task of each group does the work of all, block by block; the others have none left."""
     block_class, shape = job.block_class.copy(), job.shape.copy()
     numbers: dict[tuple[int, ...], int] = {}
     for group in groups:
@@ -128,8 +133,7 @@ def as_one(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
         run=np.concatenate([job.run, run]),
         draws=np.concatenate([job.draws, moved / run]),
     )
-    others = np.array([task for group in groups for task in group[1:]], np.int64)
-    return merged(dropped(longer, others), groups)
+    return dropped(longer, np.array([task for group in groups for task in group[1:]], np.int64))
 
 
 def _merged_rings(rings: Rings, members: Sequence[Ints]) -> Rings:

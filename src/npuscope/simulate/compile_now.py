@@ -1,17 +1,13 @@
-"""Compiles the simulator and leaves: what a process that has no machine code yet starts in the background.
-
-One at a time: who finds another at it leaves.
-"""
+"""Compiles the simulator and leaves: what a process that has no machine code yet starts in the background."""
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 
 import numpy as np
 
 from npuscope.lower.program import Program
-from npuscope.simulate.compiled import folder
 from npuscope.simulate.programs import chip_to_time
 from npuscope.simulate.run import simulate
 from npuscope.simulate.smallest_program import smallest
@@ -27,13 +23,6 @@ def smallest_run() -> Program:
 
 
 def compile_now() -> None:
-    place = folder()
-    if place is None:
-        return
-    with (place / "compiling").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return
+    if sys.platform != "win32":
         os.nice(5)
-        simulate(smallest_run())
+    simulate(smallest_run())

@@ -167,11 +167,19 @@ def wait() -> None:
 
 @cache
 def _compile_in_background() -> None:
-    """Once per process; of several that compile at a time all but one leave at once (compile_now.py)."""
-    what = "the simulator is compiled in the background, once per machine; until then it runs in plain Python"
-    if parent_process() is None:
-        print(f"npuscope: {what}, with the same results.", file=sys.stderr)
-    with contextlib.suppress(OSError):
+    """Of all processes on this machine one at a time: who finds another at it neither starts a compiler nor says so.
+
+    The compiler inherits the lock, and keeps it until it ends.
+    """
+    place = folder()
+    assert place is not None  # without one nothing starts plain
+    with contextlib.suppress(OSError, ImportError), (place / "compiling").open("w") as lock:
+        import fcntl  # not on Windows, where the simulator stays plain unless NPUSCOPE_ENGINE says otherwise
+
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if parent_process() is None:
+            what = "the simulator is compiled in the background, once per machine; until then it runs in plain Python"
+            print(f"npuscope: {what}, with the same results.", file=sys.stderr)
         subprocess.Popen(
             [sys.executable, "-c", COMPILE.format(path=sys.path)],
             env={**os.environ, ENGINE: "compiled"},
@@ -179,6 +187,7 @@ def _compile_in_background() -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=(lock.fileno(),),
         )
 
 

@@ -1,9 +1,10 @@
 """What bounds a simulated run and what each limit is worth, as the diagnosis that measured runs have, too.
 
-A cause is a limit of `bound.py` with the time in which it holds; the end of the run, where the last blocks leave cores
-idle, is told apart as the tail. What it is worth: the wall as it is less the wall simulated without the limit; of full
-cores, which nothing takes away, the wall with their main kernel TUNABLE faster, at most twice as fast. The bounds are
-where 80% of measured ratios that were predicted like this one lie (`uncertainty.py`).
+A cause is a limit of `bound.py` with the time in which it holds. What it is worth: the wall as it is less the wall
+simulated without the limit, or without the finding that is its remedy, whichever saves more: fewer tasks help the
+scheduler and the orchestrator, each of which hides what the other costs. Of full cores, which nothing takes away, it is
+the wall with their main kernel TUNABLE faster, at most twice as fast. The bounds are where 80% of measured ratios that
+were predicted like this one lie (`uncertainty.py`).
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Span
+from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Span, Together
 from npuscope.analysis.forms import duration, significant
-from npuscope.simulate.bound import LIMITS, Stretches, stretches_of
+from npuscope.simulate.bound import KIND_OF, LIMITS, UNKNOWN
 from npuscope.simulate.change_job import scaled
 from npuscope.simulate.chip.job import AIC, AIV, MIX, Floats
+from npuscope.simulate.core.costs import NS
 from npuscope.simulate.counters_of import bandwidth
 from npuscope.simulate.inside import inside
 from npuscope.simulate.inside_bound import block_diagnosis
@@ -29,12 +31,9 @@ from npuscope.simulate.without_finding import Owners
 from npuscope.simulate.without_limit import REMOVABLE, without_limit
 from npuscope.tile.record.names import short_name
 
-KINDS = {
-    "memory": "bandwidth", "cube": "core", "vector": "core", "scheduler": "dispatch", "orchestrator": "dispatch",
-    "dependency": "dependency", "tail": "tail",
-}  # fmt: skip
 SURE = {"measured": "sure", "documented": "sure", "fitted": "likely", "guessed": "a guess"}
 TUNABLE = 0.25  # of a kernel's time: kernels get faster, they do not vanish
+NOTHING_RAN = "Nothing ran."
 LEAST = 0.005  # of the wall: a limit that holds for less is not told
 WORTH_TELLING = 0.005  # of the wall: a finding that saves less is not what to do about a limit
 MAIN = 3  # kernels that a limit is mostly about
@@ -76,31 +75,32 @@ def diagnosis_of(simulated: Simulated, prices: Prices | None = None) -> Diagnosi
     window = (0, simulated.wall_ns)
     limits = _limits(simulated)
     if not limits:
-        return Diagnosis((Cause("unknown", "Nothing ran.", 0.0),), window[1], window)
+        return Diagnosis((Cause(UNKNOWN, NOTHING_RAN, 0.0),), window[1], window)
     owner = Owners(simulated.prepared)
-    causes = tuple(_cause(simulated, limit, owner, prices) for limit in limits)
-    return Diagnosis(causes, window[1], window)
+    causes = tuple(_cause(simulated, _limit(simulated, name), owner, prices) for name in limits)
+    together = None
+    if prices is not None and prices.together_ns is not None:
+        together = Together(len(prices.savers()), gain_of(simulated, prices.together_ns))
+    return Diagnosis(causes, window[1], window, together)
 
 
-def _limits(simulated: Simulated) -> list[_Limit]:
-    job, times, wall = simulated.prepared.job, simulated.times, simulated.wall
-    if wall <= 0 or len(job.block_class) == 0:
+def first_sentence(simulated: Simulated) -> str:
+    """The verdict of `diagnosis_of` alone, without running anything again: for one of many runs."""
+    limits = _limits(simulated)
+    return _sentence(simulated, _limit(simulated, limits[0])) if limits else NOTHING_RAN
+
+
+def _limits(simulated: Simulated) -> list[str]:
+    """The limits that are worth telling, the one that holds longest first."""
+    shares = simulated.bound.shares
+    if simulated.bound.kind == UNKNOWN:
         return []
-    found = _with_tail(stretches_of(job, simulated.prepared.machine, times, wall), float(np.max(times.start)))
-    limits = []
-    for name, spans in found.items():
-        share = sum(end - start for start, end in spans) / wall
-        if share >= LEAST:
-            limits.append(_Limit(name, share, tuple(spans), _kernels_in(simulated, spans)))
-    return sorted(limits, key=lambda limit: -limit.share)
+    return sorted((name for name in LIMITS if shares[name] >= LEAST), key=lambda name: -shares[name])
 
 
-def _with_tail(stretches: Stretches, last_start: float) -> dict[str, list[tuple[float, float]]]:
-    """The stretches of each limit; what waits for running blocks after the last start is the tail."""
-    found = {name: stretches.joined(name) for name in LIMITS}
-    found["tail"] = [(max(a, last_start), b) for a, b in found["dependency"] if b > last_start]
-    found["dependency"] = [(a, min(b, last_start)) for a, b in found["dependency"] if a < last_start]
-    return found
+def _limit(simulated: Simulated, name: str) -> _Limit:
+    spans = simulated.bound.stretches.joined(name)
+    return _Limit(name, simulated.bound.shares[name], tuple(spans), _kernels_in(simulated, spans))
 
 
 def _kernels_in(simulated: Simulated, spans: list[tuple[float, float]]) -> tuple[str, ...]:
@@ -124,34 +124,37 @@ def _kernels_in(simulated: Simulated, spans: list[tuple[float, float]]) -> tuple
 
 def _cause(simulated: Simulated, limit: _Limit, owner: Owners, prices: Prices | None) -> Cause:
     spans = sorted(sorted(limit.spans, key=lambda span: span[0] - span[1])[:MOST_SPANS])
-    sentence, evidence = _told(simulated, limit)
+    gain, price = _gain(simulated, limit, owner), _finding(limit, prices)
     kernel = f"`{short_name(limit.kernels[0])}`" if limit.kernels else "what runs"
-    remedy = _finding(limit, prices) or REMEDIES[limit.name].format(kernel=kernel)
+    remedy = REMEDIES[limit.name].format(kernel=kernel)
+    if price is not None and price.wall_ns is not None:
+        saved = gain_of(simulated, price.wall_ns)
+        wholly = gain is None or saved.ns >= gain.ns
+        gain = saved if wholly else gain
+        remedy = f"{price.finding.fix} ({price.name}{'' if wholly else f': {duration(saved.ns)} of it'}, simulated.)"
     return Cause(
-        KINDS[limit.name],
-        sentence,
+        KIND_OF[limit.name],
+        _sentence(simulated, limit),
         limit.share,
-        evidence,
-        _gain(simulated, limit, owner),
+        _evidence(simulated, limit),
+        gain,
         tuple(Span(round(start), round(end)) for start, end in spans if round(end) > round(start)),
         remedy,
         SURE[simulated.prepared.program.device.timing["hbm_rate"].confidence] if limit.name == "memory" else "likely",
     )
 
 
-def _finding(limit: _Limit, prices: Prices | None) -> str:
+def _finding(limit: _Limit, prices: Prices | None) -> Price | None:
     """What `check` found about this limit that is worth most, if it is worth anything."""
     if prices is None:
-        return ""
+        return None
     found = [
         (gain, price)
         for price in prices.each
         if (gain := prices.gain_ns(price)) and FITS[limit.name](price) and _is_about(limit, price)
     ]
     gain, best = max(found, key=lambda one: one[0], default=(0, None))
-    if best is None or gain < WORTH_TELLING * prices.wall_ns:
-        return ""
-    return f"{best.finding.fix} ({best.name}: {duration(gain)} less, simulated.)"
+    return best if gain >= WORTH_TELLING * prices.wall_ns else None
 
 
 def _is_about(limit: _Limit, price: Price) -> bool:
@@ -159,53 +162,60 @@ def _is_about(limit: _Limit, price: Price) -> bool:
     return limit.name in ("scheduler", "orchestrator") or price.finding.kernel in limit.kernels[:MAIN]
 
 
-def _told(simulated: Simulated, limit: _Limit) -> tuple[str, tuple[str, ...]]:
-    """The sentence of a limit, and what only a simulation can show for it."""
-    bound, share = simulated.bound, told_share(limit.share)
+def _sentence(simulated: Simulated, limit: _Limit) -> str:
+    share = told_share(limit.share)
     names = " and ".join(f"`{short_name(name)}`" for name in limit.kernels[:2])
     during = f", most of it in {names}" if names else ""
-    evidence: list[str] = []
     match limit.name:
         case "memory":
-            mean, most, documented = _rates(simulated)
-            sentence = (
-                f"HBM is at its limit {share} of the time: {mean} of {most} TB/s on average over the run{during}."
-            )
-            evidence.append(f"All cores together draw at most {most} TB/s; the chip's data sheet says {documented}.")
+            rates = f"{_tera(_drawn(simulated))} of {_tera(simulated.prepared.machine.limit * NS)} TB/s"
+            return f"HBM is at its limit {share} of the time: {rates} on average over the run{during}."
         case "cube" | "vector":
-            which, busy = ("cube", bound.cube_busy) if limit.name == "cube" else ("vector", bound.vector_busy)
-            sentence = f"Nearly all {which} cores are busy {share} of the time{during}."
-            evidence.append(f"Over the whole run the {which} cores are busy {told_share(busy)}.")
+            return f"Nearly all {limit.name} cores are busy {share} of the time{during}."
         case "scheduler":
-            sentence = f"Blocks that could run wait for the scheduler {share} of the time."
-            blocks = len(simulated.prepared.job.block_class)
-            each = duration(simulated.wall / blocks)
-            evidence.append(f"Its threads are busy {told_share(bound.scheduler_busy)}; a block is done every {each}.")
+            return f"Blocks that could run wait for the scheduler {share} of the time."
         case "orchestrator":
-            sentence = f"Tasks that could run are not submitted yet {share} of the time."
-            evidence.append(f"The orchestrator is busy {told_share(bound.orchestrator_busy)}.")
-            if bound.ring_wait_ns >= 1:
-                evidence.append(f"It waits {duration(bound.ring_wait_ns)} for room in its rings.")
+            return f"Tasks that could run are not submitted yet {share} of the time."
         case "tail":
             kernel = f" of {names}" if names else ""
-            sentence = (
+            return (
                 f"For the last {share} of the time no block is left to start: the last ones{kernel} leave cores idle."
             )
-        case _:
-            sentence = f"What is left to do waits for blocks that leave cores idle {share} of the time{during}."
+    return f"What is left to do waits for blocks that leave cores idle {share} of the time{during}."
+
+
+def _evidence(simulated: Simulated, limit: _Limit) -> tuple[str, ...]:
+    """What only a simulation can show for a limit."""
+    bound, found = simulated.bound, []
+    match limit.name:
+        case "memory":
+            most, documented = simulated.prepared.machine.limit * NS, simulated.prepared.program.device.bandwidth
+            sheet = f"the chip's data sheet says {_tera(documented)}"
+            found.append(f"All cores together draw at most {_tera(most)} TB/s; {sheet}.")
+        case "cube":
+            found.append(f"Over the whole run the cube cores are busy {told_share(bound.cube_busy)}.")
+        case "vector":
+            found.append(f"Over the whole run the vector cores are busy {told_share(bound.vector_busy)}.")
+        case "scheduler":
+            each = duration(simulated.wall / len(simulated.prepared.job.block_class))
+            found.append(f"Its threads are busy {told_share(bound.scheduler_busy)}; a block is done every {each}.")
+        case "orchestrator":
+            found.append(f"The orchestrator is busy {told_share(bound.orchestrator_busy)}.")
+            if bound.ring_wait_ns >= 1:
+                found.append(f"It waits {duration(bound.ring_wait_ns)} for room in its rings.")
     if limit.kernels and limit.name not in ("scheduler", "orchestrator"):
-        evidence.append(_of_kernel(simulated, limit.kernels[0]))
-    return sentence, tuple(evidence)
+        found.append(_of_kernel(simulated, limit.kernels[0]))
+    return tuple(found)
 
 
-def _rates(simulated: Simulated) -> tuple[str, str, str]:
-    """TB/s of HBM: on average over the run, what all cores draw at most, and the data sheet's."""
-    prepared = simulated.prepared
-    time, rate = bandwidth(prepared.job, prepared.machine, simulated.times)
-    moved = float(np.sum(np.diff(time) * rate[:-1]))  # bytes per nanosecond are GB/s
-    values = moved / simulated.wall * 1e9, prepared.machine.limit * 1e9, prepared.program.device.bandwidth
-    mean, most, documented = (significant(value / 1e12) for value in values)
-    return mean, most, documented
+def _drawn(simulated: Simulated) -> float:
+    """Bytes per second of HBM, on average over the run."""
+    time, rate = bandwidth(simulated.prepared.job, simulated.prepared.machine, simulated.times)
+    return float(np.sum(np.diff(time) * rate[:-1])) / simulated.wall * NS
+
+
+def _tera(rate: float) -> str:
+    return significant(rate / 1e12)
 
 
 def _of_kernel(simulated: Simulated, kernel: str) -> str:
@@ -234,8 +244,8 @@ def gain_of(simulated: Simulated, wall_ns: int) -> Gain:
     """From the run to one with this wall: what it saves, and where 80% of measured savings lie; none is below zero."""
     if min(wall_ns, simulated.wall_ns) <= 0:
         return Gain(max(simulated.wall_ns - wall_ns, 0), 0, simulated.wall_ns)
-    name = simulated.bound.name
-    ratio = against(simulated.wall_ns, wall_ns, name, name).ratio
+    kind = simulated.bound.kind
+    ratio = against(simulated.wall_ns, wall_ns, kind, kind).ratio
     low, high = (max(round(simulated.wall_ns * (1 - end)), 0) for end in (ratio.high, ratio.low))
     return Gain(max(simulated.wall_ns - wall_ns, 0), low, high)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npuscope.analysis.diagnosis import Cause, Diagnosis, Span
-from npuscope.analysis.forms import duration
+from npuscope.analysis.forms import significant
 from npuscope.simulate.inside import NAMES, Inside
 from npuscope.simulate.shares import told_share
 
@@ -58,6 +58,6 @@ def _cause(
     else:
         sentence = f"{busy_told[:1].upper()}{busy_told[1:]} ({does})."
     waited, told = waits.get(name, (0.0, ""))
-    evidence = (f"It waits {duration(waited)}, in µs for: {told}.",) if waited else ()
+    evidence = (f"It waits {significant(waited / 1000)} µs, for: {told}.",) if waited else ()
     where = (Span(*window, lane=NAMES.index(name)),)
     return Cause(KIND.get(pipe, "core"), sentence, share, evidence, None, where, REMEDY[pipe])

@@ -20,7 +20,7 @@ from typing import TextIO
 import numpy as np
 
 from npuscope.errors import BadInput
-from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.bound import KIND_OF
 from npuscope.simulate.chip.job import Floats
 
 FILE = Path(__file__).with_name("misses.csv")
@@ -52,13 +52,20 @@ class Miss:
         return kind_of(self.bound_before, self.bound_after)
 
     def times(self) -> list[tuple[str, float]]:
-        """Bound and miss of each side with a known time."""
+        """Kind, as it is learnt, and miss of each side with a known time."""
         sides = ((self.bound_before, self.before), (self.bound_after, self.after))
-        return [(bound, miss) for bound, miss in sides if miss is not None]
+        return [(learnt_as(bound), miss) for bound, miss in sides if miss is not None]
+
+
+def learnt_as(kind: str) -> str:
+    """A tail is learnt as a dependency: both are waits for the blocks that run, and apart they are too few."""
+    return "dependency" if kind == "tail" else kind
 
 
 def kind_of(bound_a: str, bound_b: str) -> str:
-    return bound_a if bound_a == bound_b else SHIFTED
+    """Of a change, as it is learnt."""
+    a, b = learnt_as(bound_a), learnt_as(bound_b)
+    return a if a == b else SHIFTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +112,7 @@ class Misses:
 
     def time(self, quantity: str, bound: str, coverage: float) -> tuple[float, float, Basis]:
         """Lowest and highest likely ln(measured / predicted) of a time."""
+        bound = learnt_as(bound)
         key = ("time", quantity, bound)
         if key not in self._known:
             told = [(r.commit, r.quantity, kind, miss) for r in self.rows for kind, miss in r.times()]
@@ -206,8 +214,8 @@ def _miss(cells: dict[str, str]) -> Miss:
     if cells["quantity"] not in QUANTITIES:
         raise ValueError(f"the quantity is '{cells['quantity']}', not one of {', '.join(QUANTITIES)}")
     for name in ("bound_before", "bound_after"):
-        if cells[name] not in (*LIMITS, UNKNOWN):
-            raise ValueError(f"{name} is '{cells[name]}', not one of {', '.join(LIMITS)}")
+        if cells[name] not in (*KIND_OF.values(), UNKNOWN):
+            raise ValueError(f"{name} is '{cells[name]}', not one of {', '.join(dict.fromkeys(KIND_OF.values()))}")
     numbers = {name: float(cells[name]) if cells[name] else None for name in COLUMNS[4:]}
     change, ratio = numbers["change"], numbers["ratio"]
     if change is None or ratio is None or not all(math.isfinite(v) for v in numbers.values() if v is not None):

@@ -1,4 +1,4 @@
-"""What findings are worth: each taken away alone and all together, and the program simulated again.
+"""What findings are worth: each taken away alone, all that save time together, and the program simulated again.
 
 A finding that cannot be expressed as a change has no price: then nobody names microseconds for it.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from npuscope import progress
 from npuscope.check.findings import Finding, Waste
 from npuscope.simulate.run import Simulated, run
-from npuscope.simulate.without_finding import Owners, without
+from npuscope.simulate.without_finding import ITSELF, NO_PRICE, Owners, Removal, removal_of, without
 from npuscope.tile.record.names import short_name
 
 
@@ -36,13 +36,22 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """Of one program as it is: `wall_ns`. A gain below zero is a change that makes it slower."""
+    """Of one program as it is: `wall_ns`. A gain below zero is a change that makes it slower.
+
+    `together_ns` is the wall without all findings that save time, None where they are fewer than two or cannot go
+    together.
+    """
 
     wall_ns: int
     each: tuple[Price, ...]
+    together_ns: int | None = None
 
     def gain_ns(self, price: Price) -> int | None:
         return None if price.wall_ns is None else self.wall_ns - price.wall_ns
+
+    def savers(self) -> list[Price]:
+        """Those without which the run is shorter."""
+        return [price for price in self.each if (self.gain_ns(price) or 0) > 0]
 
     def by_finding(self) -> Mapping[Finding, int | None]:
         """What taking a finding away saves."""
@@ -50,19 +59,29 @@ class Prices:
 
 
 def prices_of(base: Simulated, findings: Sequence[Finding], halves: bool = False) -> Prices:
-    """Every finding alone; with `halves` also at half its cost."""
+    """Every finding alone, and all that save time together; with `halves` also each at half its cost."""
     owner = Owners(base.prepared)
+    removals = [removal_of(finding, owner) for finding in findings]
+
+    def wall(*taken: Removal | None) -> int | None:
+        """Without all of these; None where there is nothing to take away, or a task would wait for itself."""
+        job = without(filter(None, taken), owner) if any(taken) else None
+        return None if job is None else run(base.prepared, job).wall_ns
+
     found = []
-    for done, finding in enumerate(findings):
+    for done, (finding, removal) in enumerate(zip(findings, removals, strict=True)):
         progress.report("simulating findings", done, len(findings))
-        how, changed = without(finding, owner)
-        if changed is None:
-            found.append(Price(finding, how))
-            continue
-        part = _halved(finding) if halves else None
-        half = None if part is None else run(base.prepared, without(part, owner)[1]).wall_ns
-        found.append(Price(finding, how, run(base.prepared, changed).wall_ns, half))
-    return Prices(base.wall_ns, tuple(found))
+        alone = wall(removal)
+        part = _halved(finding) if halves and alone is not None else None
+        half = None if part is None else wall(removal_of(part, owner))
+        how = "; ".join(removal.how) if removal else NO_PRICE
+        found.append(Price(finding, how if alone is not None or removal is None else how + ITSELF, alone, half))
+    prices = Prices(base.wall_ns, tuple(found))
+    savers = prices.savers()
+    if len(savers) < 2:
+        return prices
+    together = wall(*(removal for price, removal in zip(found, removals, strict=True) if price in savers))
+    return replace(prices, together_ns=together)
 
 
 def _halved(finding: Finding) -> Finding | None:

@@ -83,9 +83,10 @@ def refusals(file: str, argv: Sequence[str], remedy: str = "") -> Iterator[None]
     try:
         with contextlib.redirect_stderr(told):
             yield
-    except SystemExit:
-        said = [line.strip() for line in told.getvalue().splitlines() if line.strip()] or ["and says nothing"]
-        raise Refused(f"refuses {' '.join(argv) or 'to run'} ({said[-1]})", path=file, remedy=remedy) from None
+    except SystemExit as left:
+        said = [line.strip() for line in told.getvalue().splitlines() if line.strip()] or [f"exit code {left.code}"]
+        did = f"refuses {' '.join(argv)}" if argv else "leaves before it runs a program"
+        raise Refused(f"{did} ({said[-1]})", path=file, remedy=remedy) from None
 
 
 def fitting(program: Program) -> Program:

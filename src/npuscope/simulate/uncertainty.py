@@ -67,7 +67,7 @@ def known_misses() -> Misses:
 
 
 def time_estimate(time: float, quantity: str, bound: str, misses: Misses | None = None) -> Estimate:
-    """A time in any unit: `quantity` is wall or kernel, `bound` what limits the run (`bound.LIMITS`)."""
+    """A time in any unit: `quantity` is wall or kernel, `bound` the kind of what limits the run."""
     low, high, basis = (misses or known_misses()).time(quantity, bound, COVERAGE)
     return Estimate(time, time * math.exp(low), time * math.exp(high), COVERAGE, basis)
 

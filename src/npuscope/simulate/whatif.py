@@ -65,13 +65,13 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
         gains.append(OneChange("kernel", kernel, "its blocks; tasks are still submitted and handed out", half, nothing))
     for what, names in {**COSTS, THREADS: SCHEDULER}.items():
         half, nothing = (wall(other=cheaper(machine, names, share)) for share in (0.5, TINY))
-        gains.append(OneChange("scheduler", what, HOW[what], half, nothing))
+        gains.append(OneChange("dispatch", what, HOW[what], half, nothing))
     half, nothing = (wall(submitted_in(job, share)) for share in (0.5, TINY))
-    gains.append(OneChange("scheduler", "submit", "the orchestrator's time per task", half, nothing))
+    gains.append(OneChange("dispatch", "submit", "the orchestrator's time per task", half, nothing))
     half, nothing = (wall(submitted_in(job, share), cheaper(machine, SCHEDULER, share)) for share in (0.5, TINY))
     gains.append(
         OneChange(
-            "scheduler",
+            "dispatch",
             "all of the scheduler",
             "submitting, handing out, starting and noticing the end of tasks",
             half,
@@ -81,7 +81,7 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
     gains.append(OneChange("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
-    gains.append(OneChange("memory", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
+    gains.append(OneChange("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
     for price in prices.each if prices else ():
         if price.wall_ns is None:
             cannot.append((price.name, price.how))

@@ -11,13 +11,16 @@ what they touch.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 
 import numpy as np
 
+from npuscope.analysis.forms import duration, many, percent
 from npuscope.check.findings import Finding
-from npuscope.simulate.change_job import as_one, dropped, merged, pairs_of, scaled_each, with_pairs
-from npuscope.simulate.chip.job import Ints, Job
+from npuscope.simulate.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_pairs
+from npuscope.simulate.chip.job import Floats, Ints, Job
 from npuscope.simulate.chip.prepare import Prepared
 from npuscope.simulate.core.costs import NS
 from npuscope.simulate.core.stream import PIPES
@@ -30,7 +33,37 @@ NOTHING_ELSE = ("zero-fill",)  # its tasks do nothing that is needed
 BLOCKS_OF_ONE = ("many-tasks", "short-task")
 ONE_TASK = ("gm-round-trip", "split-halves")  # what passes between its tasks, and the tasks but one
 NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
-Way = tuple[str, Job | None]  # how, and the job then; None where it cannot be
+ITSELF = ": one would wait for itself"
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes with a finding, by the numbers that tasks and classes have in the job as it is; `how` says it in words.
+
+    `less` are shares of time that classes keep, each set with the share of bytes; `alike` are tasks that become blocks
+    of one, `chains` tasks whose blocks do one after another what theirs did.
+    """
+
+    how: tuple[str, ...] = ()
+    less: tuple[tuple[Floats, float], ...] = ()
+    gone: tuple[int, ...] = ()
+    in_no_time: tuple[int, ...] = ()  # to submit
+    alike: Groups = field(default_factory=list)
+    chains: Groups = field(default_factory=list)
+    fewer_waits: frozenset[int] = frozenset()
+
+    def and_also(self, other: Removal) -> Removal:
+        """Both at once."""
+        return Removal(
+            self.how + other.how,
+            self.less + other.less,
+            self.gone + other.gone,
+            self.in_no_time + other.in_no_time,
+            self.alike + other.alike,
+            self.chains + other.chains,
+            self.fewer_waits | other.fewer_waits,
+        )
 
 
 class Owners:
@@ -54,28 +87,66 @@ class Owners:
             moved = ((s.read + s.written) * n for s, n in zip(streams, counts.tolist(), strict=True))
             self.bytes[kernel] = sum(moved)
 
+    @cached_property
+    def true_waits(self) -> list[tuple[int, int]]:
+        """Tasks that one touches what the other wrote, the writer first."""
+        return [(edge.src, edge.dst) for edge in exact_edges(self.prepared.program.recording)]
+
     def memory(self, number: int) -> float:
         """The share of a block of a class that its busiest memory pipe works."""
         timing = self.prepared.classes.timed[self.prepared.kind_of(number)][0]
         return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
 
 
-def without(finding: Finding, owner: Owners) -> Way:
-    """The job without what the finding costs."""
-    job: Job | None = owner.prepared.job
-    told = []
-    for step in (_less_work, _fewer_tasks, _fewer_waits):
-        if job is not None and finding.kernel in owner.tasks:
-            for how, changed in step(finding, owner, job):
-                told.append(how)
-                job = changed
-    return ("; ".join(told), job) if told else (NO_PRICE, None)
+def removal_of(finding: Finding, owner: Owners) -> Removal | None:
+    """What of the job goes with a finding; None where it names nothing that could."""
+    if finding.kernel not in owner.tasks:
+        return None
+    found = _less_work(finding, owner).and_also(_fewer_tasks(finding, owner))
+    if finding.waste.waits and not found.alike and not found.chains:
+        into = frozenset(owner.tasks[finding.kernel].tolist())
+        told = f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch"
+        found = found.and_also(Removal((told,), fewer_waits=into))
+    return found if found.how else None
 
 
-def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    cost = finding.waste
+def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
+    """The job with all of this gone; None where a task would wait for itself."""
+    whole = reduce(Removal.and_also, removals, Removal())
+    job = owner.prepared.job
+    for time, moved in whole.less:
+        job = scaled_each(job, time, moved)
+    if whole.fewer_waits:
+        kept = [pair for pair in pairs_of(job) if pair[1] not in whole.fewer_waits]
+        job = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+    if whole.in_no_time:
+        submit = job.submit.copy()
+        submit[list(whole.in_no_time)] = 0.0
+        job = job._replace(submit=submit)
+    if whole.gone:
+        job = dropped(job, np.array(whole.gone, np.int64))
+    gone = set(whole.gone)
+    chains = [left for chain in _joined(whole.chains) if len(left := [t for t in chain if t not in gone]) > 1]
+    if chains:
+        job = in_first(job, chains)
+    groups = _joined([*whole.chains, *whole.alike])
+    return merged(job, groups) if groups else job
+
+
+def _joined(groups: Groups) -> Groups:
+    """Groups that have a task in common as one, each in the order of submission."""
+    of: dict[int, list[int]] = {}
+    for group in groups:
+        met = {id(of[task]): of[task] for task in group if task in of}
+        whole = sorted({*group, *(task for one in met.values() for task in one)})
+        of.update(dict.fromkeys(whole, whole))
+    return list({id(group): group for group in of.values()}.values())
+
+
+def _less_work(finding: Finding, owner: Owners) -> Removal:
+    cost, job = finding.waste, owner.prepared.job
     if not cost.bytes and not cost.flops:
-        return
+        return Removal()
     kernels = _kernels(finding, owner)
     name = short_name(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
     moved_bytes = sum(owner.bytes[kernel] for kernel in kernels)
@@ -87,46 +158,32 @@ def _less_work(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
     for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
         saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
         time[number] = 1 - min(saved, 1.0)
-    told = [f"{less:.1%} of the bytes of {name} "] if cost.bytes else []
+    told = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
     moved = 1 - less
     if cost.bytes and finding.id in STILL_MOVED:
-        told, moved = [f"the time of {less:.1%} of the bytes of {name} "], 1.0
-    told += [f"{saved_ns / NS * 1e6:.2f} µs of each block of {name} "] if cost.flops else []
-    yield "and ".join(told) + "taken away", scaled_each(job, time, moved)
+        told, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
+    told += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
+    return Removal(("and ".join(told) + "taken away",), less=((time, moved),))
 
 
-def _fewer_tasks(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
+def _fewer_tasks(finding: Finding, owner: Owners) -> Removal:
     tasks, count, name = owner.tasks[finding.kernel], finding.waste.tasks, short_name(finding.kernel)
     if not count:
-        return
+        return Removal()
     if finding.id in NOTHING_ELSE:
-        yield f"the {len(tasks):,} tasks of {name} taken away", dropped(job, tasks)
-    elif finding.id in BLOCKS_OF_ONE:
-        groups = _alike(job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
+        return Removal((f"{many(len(tasks), 'task')} of {name} taken away",), gone=tuple(tasks.tolist()))
+    if finding.id in BLOCKS_OF_ONE:
+        groups = _alike(owner.prepared.job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
         left = len(tasks) - sum(len(group) - 1 for group in groups)
-        fewer = merged(job, groups)
-        why = "" if fewer is not None else ": one would wait for itself"
-        yield f"{len(tasks):,} tasks of {name} as blocks of {left:,} launch{'es' * (left > 1)}{why}", fewer
-    elif chains := _chains(finding, owner) if finding.id in ONE_TASK else []:
-        fewer = as_one(job, chains)
-        why = "" if fewer is not None else ": one would wait for itself"
-        yield f"{sum(map(len, chains)):,} tasks as {len(chains):,}{why}", fewer
-    else:
-        submit = job.submit.copy()
-        submit[tasks[:count]] = 0.0
-        yield f"{min(count, len(tasks)):,} tasks of {name} submitted in no time", job._replace(submit=submit)
+        told = f"{many(len(tasks), 'task')} of {name} as blocks of {many(left, 'launch', 'launches')}"
+        return Removal((told,), alike=groups)
+    if finding.id in ONE_TASK and (chains := _chains(finding, owner)):
+        return Removal((f"{sum(map(len, chains)):,} tasks as {len(chains):,}",), chains=chains)
+    first = tuple(tasks[:count].tolist())
+    return Removal((f"{many(len(first), 'task')} of {name} submitted in no time",), in_no_time=first)
 
 
-def _fewer_waits(finding: Finding, owner: Owners, job: Job) -> Iterator[Way]:
-    if not finding.waste.waits or len(job.shape) != len(owner.prepared.job.shape):
-        return
-    into = set(owner.tasks[finding.kernel].tolist())
-    kept = [pair for pair in pairs_of(job) if pair[1] not in into]
-    true = [(edge.src, edge.dst) for edge in exact_edges(owner.prepared.program.recording) if edge.dst in into]
-    yield f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch", with_pairs(job, [*kept, *true])
-
-
-def _chains(finding: Finding, owner: Owners) -> list[list[int]]:
+def _chains(finding: Finding, owner: Owners) -> Groups:
     """The tasks of each turn that were launched where the finding is and where else it points, of as many blocks."""
     recording, job = owner.prepared.program.recording, owner.prepared.job
     places = {(finding.file, finding.line), *finding.also}
@@ -146,7 +203,7 @@ def _kernels(finding: Finding, owner: Owners) -> list[str]:
     return list(dict.fromkeys(tasks[task].kernel for chain in chains for task in chain)) or [finding.kernel]
 
 
-def _alike(job: Job, tasks: Ints) -> list[list[int]]:
+def _alike(job: Job, tasks: Ints) -> Groups:
     """Tasks that wait for the same, two and more of them together."""
     producers: dict[int, list[int]] = defaultdict(list)
     for src, dst in pairs_of(job):
@@ -157,7 +214,7 @@ def _alike(job: Job, tasks: Ints) -> list[list[int]]:
     return [group for group in together.values() if len(group) > 1]
 
 
-def _in_row(tasks: Ints, left: int) -> list[list[int]]:
+def _in_row(tasks: Ints, left: int) -> Groups:
     """Neighbours together, so that so many tasks are left."""
     parts: Sequence[Ints] = np.array_split(tasks, left)
     return [part.tolist() for part in parts]

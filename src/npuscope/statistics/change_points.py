@@ -4,7 +4,7 @@ ruptures' PELT proposes places; a rank test by permutation decides which are no 
 is made for LEVEL false alarms in series without a change. tests/statistics/test_history.py checks that with 120 series
 of 20 runs of each kind of noise: it fails from 15 alarms on, which LEVEL makes less than once in 1000 times. A step
 of three standard deviations is found there in at least 80 of 100 series. How many alarms PELT raises alone, and how
-many steps of 5 % are found, is measured by benchmarks/statistics.py and told in docs/understand/noise.md.
+many steps of 5 % are found, is measured by benchmarks/noise.py and told in docs/understand/noise.md.
 """
 
 from __future__ import annotations

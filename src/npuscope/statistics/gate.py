@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import CHANGE, COUNT, NUMBER, SHARE, TEXT
+from npuscope.analysis.forms import CHANGE, COUNT, NUMBER, SHARE, TEXT, many
 from npuscope.analysis.ranks import explain_ranks
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.errors import NpuscopeError
@@ -66,11 +66,12 @@ class Gate(Tabular):
 
     def title(self) -> str:
         failed = int((self.table["status"] == "FAIL").sum())
-        what = "limits" if self.held is None else "times held against the history"
-        told = "gate passed" if self.passed else f"gate FAILED: {failed} of {self.held or self.table.height} {what}"
+        limit, limits = ("limit", "") if self.held is None else ("time", "times held against the history")
+        held = many(self.held or self.table.height, limit, limits)
+        told = f"gate passed: {held}" if self.passed else f"gate FAILED: {failed} of {held}"
         open_ones = f", {self.undecided} undecided" if self.undecided else ""
         baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
-        return f"{told}{open_ones} ({self.captures[0]} capture(s){baseline})"
+        return f"{told}{open_ones} ({many(self.captures[0], 'capture')}{baseline})"
 
     def as_dict(self) -> dict[str, object]:
         told = {"passed": self.passed, "undecided": self.undecided, "captures": list(self.captures)}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT
+from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT, many
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.errors import NpuscopeError
 from npuscope.statistics.change_points import LEVEL, ChangePoint, change_points, exact_changes
@@ -186,7 +186,7 @@ class History(Tabular):
 
     def title(self) -> str:
         runs = sum(len(one.runs) for one in self.commits)
-        return f"{len(self.commits)} commits, {runs} runs, {self.changes().height} changes"
+        return f"{many(len(self.commits), 'commit')}, {many(runs, 'run')}, {many(self.changes().height, 'change')}"
 
     def as_dict(self) -> dict[str, object]:
         """The contract of `npuscope history --json` (docs/reference/json.md)."""

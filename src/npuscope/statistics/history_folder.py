@@ -7,18 +7,19 @@ stay in the order in which they were written.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from npuscope.errors import BadInput, CannotWrite
+from npuscope.errors import BadInput
 from npuscope.statistics.history import Commit
+from npuscope.statistics.json_lines import read_lines
 from npuscope.statistics.runs import Run, in_order, read_runs
 
 ORDER = "commits.txt"
+LINE = "not a line of a history: it must be a JSON object with commit, wall_ns and kernels, or error"
 ORDERED = re.compile(r"^[0-9][0-9-]*[-_]")  # what only orders the name of a folder
 
 
@@ -54,7 +55,7 @@ def read_history(path: str | Path) -> Kept:
     if not place.exists():
         raise BadInput("no such file or folder", path=path)
     files = sorted(place.glob("*.jsonl")) if place.is_dir() else [place]
-    lines = [line for file in files for line in read_lines(file)]
+    lines = [line for file in files for line in read_runs_of(file)]
     order = read_order(place / ORDER) if place.is_dir() else {}
     found: dict[str, Commit] = {}
     for line in _newest(lines):
@@ -110,26 +111,12 @@ def read_order(file: Path) -> dict[str, str]:
     return {revision: subject for revision, _, subject in words}
 
 
-def read_lines(file: Path) -> Iterator[Line]:
-    """The lines of a file; a last one that an interrupt cut off is left out."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput("not a history: it is no text", path=file) from None
-    whole = text.split("\n")
-    for number, line in enumerate(whole, 1):
-        if line.strip():
-            try:
-                yield _line(line, f"{file.name}, line {number}")
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                if number == len(whole):
-                    return
-                what = "not a line of a history: it must be a JSON object with commit, wall_ns and kernels, or error"
-                raise BadInput(what, path=file, line=number, remedy="Mend the line or take it out.") from None
+def read_runs_of(file: Path) -> Iterator[Line]:
+    """The lines of a file."""
+    return read_lines(file, lambda told, number: _line(told, f"{file.name}, line {number}"), LINE)
 
 
-def _line(text: str, name: str) -> Line:
-    told = json.loads(text)
+def _line(told: dict[str, Any], name: str) -> Line:
     common = {
         "simulated": bool(told.get("simulated")),
         "subject": str(told.get("subject", "")),
@@ -143,16 +130,3 @@ def _line(text: str, name: str) -> Line:
     if not all(isfinite(ns) and ns >= 0 for ns in kernels.values()) or not (isfinite(wall) and wall > 0):
         raise ValueError("a time that is none")
     return Line(commit, Run(name, wall, kernels), **common)  # type: ignore[arg-type]
-
-
-def append_line(file: Path, line: Line) -> None:
-    """One more line, in one write, also after a last line that was left without an end."""
-    try:
-        with open(file, "a+b") as opened:
-            opened.seek(0)
-            before = opened.read()
-            if before and not before.endswith(b"\n"):
-                opened.truncate(before.rfind(b"\n") + 1)
-            opened.write(json.dumps(line.as_dict(), ensure_ascii=False).encode() + b"\n")
-    except OSError as error:
-        raise CannotWrite(error.strerror or str(error), path=file) from error

@@ -1,7 +1,7 @@
 """B against A from several runs of each: the ratio of their times, how sure it is, and what would make it sure.
 
 The interval is Yuen's: a t interval of the difference of means on a log scale, each without the lowest and the highest
-fifth of its runs, that does not take both sides to be equally noisy. benchmarks/statistics.py measured how often
+fifth of its runs, that does not take both sides to be equally noisy. benchmarks/noise.py measured how often
 intervals cover the true ratio, with real and with heavy-tailed noise: this one about 95 times in 100 from three runs
 a side on, bootstraps of the medians 89 times with three runs and 92 with four (docs/understand/noise.md).
 """

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 
 from npuscope.own_folder import first_own, user_caches
 from npuscope.study.answer import Answer
@@ -94,8 +95,8 @@ def keep(variant: Variant, one: KeptAnswer) -> None:
     others = [other for other in _held(file) if other.key != one.key]
     body = json.dumps([other.as_dict() for other in [*others, one][-STATES:]])
     with contextlib.suppress(OSError):
-        part = file.with_suffix(f".{os.getpid()}")
-        part.write_text(body)
+        part = file.with_suffix(f".{os.getpid()}-{get_ident()}")
+        part.write_text(body, encoding="utf-8")
         part.replace(file)
         _prune(file.parent)
 

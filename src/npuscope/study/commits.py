@@ -18,7 +18,9 @@ from npuscope import engine, progress
 from npuscope.analysis.work import Work
 from npuscope.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.kept_files import own_source
-from npuscope.statistics.history_folder import ORDER, Line, append_line, read_lines
+from npuscope.statistics.git import git
+from npuscope.statistics.history_folder import ORDER, Line, read_runs_of
+from npuscope.statistics.json_lines import append_line
 from npuscope.statistics.runs import run_of
 from npuscope.study.variant import Variant
 from npuscope.study.variants import simulated
@@ -57,7 +59,7 @@ def simulate_commits(
         raise CannotWrite(error.strerror or str(error), path=folder) from error
     settings = hashlib.sha256(repr((file, tuple(argv), device, own_source())).encode()).hexdigest()[:16]
     kept = folder / KEPT
-    known = {line.commit for line in read_lines(kept) if line.settings == settings} if kept.exists() else set()
+    known = {line.commit for line in read_runs_of(kept) if line.settings == settings} if kept.exists() else set()
     inside = _inside(repo, file)
     pieces = [
         Piece(repo, revision, subject, inside, tuple(argv), device, settings)
@@ -67,7 +69,7 @@ def simulate_commits(
     what, done = "simulating commits", len(commits) - len(pieces)
     progress.report(what, done, len(commits))
     for line in engine.run(line_of, pieces, jobs=jobs) if pieces else ():
-        append_line(kept, line)
+        append_line(kept, line.as_dict())
         done += 1
         progress.report(what, done, len(commits))
     return len(pieces)
@@ -93,20 +95,20 @@ def revisions(repo: str, since: str) -> list[tuple[str, str]]:
     """The commits from one up to where the repository is, oldest first, along first parents; with their subjects."""
     if not Path(repo).is_dir():
         raise BadInput("no such folder", path=repo)
-    start = _git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
+    start = git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
     if start is None:
-        what = f"no commit '{since}'" if _git(repo, "rev-parse", "--git-dir") else "not a git repository"
+        what = f"no commit '{since}'" if git(repo, "rev-parse", "--git-dir") else "not a git repository"
         raise BadInput(what, path=repo)
     shown = "--format=%h %s"
-    first = _git(repo, "log", "-1", "--abbrev=10", shown, start)
-    rest = _git(repo, "log", "--reverse", "--first-parent", "--abbrev=10", shown, f"{start}..HEAD")
+    first = git(repo, "log", "-1", "--abbrev=10", shown, start)
+    rest = git(repo, "log", "--reverse", "--first-parent", "--abbrev=10", shown, f"{start}..HEAD")
     lines = [*(first or "").splitlines(), *(rest or "").splitlines()]
     return [(revision, subject) for revision, _, subject in (line.partition(" ") for line in lines)]
 
 
 def _inside(repo: str, file: str) -> str:
     """A file's place in the repository, whether it is told from there or from here."""
-    top = _git(repo, "rev-parse", "--show-toplevel")
+    top = git(repo, "rev-parse", "--show-toplevel")
     for path in (Path(repo) / file, Path(file)):
         if top and path.is_file() and path.resolve().is_relative_to(Path(top).resolve()):
             return str(path.resolve().relative_to(Path(top).resolve()))
@@ -122,11 +124,3 @@ def _unpack(piece: Piece, place: Path) -> None:
         packed.seek(0)
         with tarfile.open(fileobj=packed) as archive:
             archive.extractall(place, filter="data")
-
-
-def _git(repo: str, *words: str) -> str | None:
-    try:
-        run = subprocess.run(["git", "-C", repo, *words], capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return run.stdout.strip()

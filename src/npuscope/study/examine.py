@@ -22,9 +22,9 @@ from npuscope.check.rules.race import RULE as RACE
 from npuscope.check.run import looked_for
 from npuscope.check.traffic.estimate import seconds_of
 from npuscope.errors import NpuscopeError
-from npuscope.garbage import collected_rarely
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
+from npuscope.process_memory import collected_rarely
 from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.priced import prices_of
 from npuscope.simulate.programs import Refused, chip_to_time, refusals
@@ -55,9 +55,10 @@ class Examined:
     reasons: tuple[Reason, ...] = ()
     races: tuple[Reason, ...] = ()
     time: Time | None = None
-    bound: str = ""  # as intervals are learnt by
+    bound: str = ""  # the kind of the first cause
     bound_told: str = ""
     findings: tuple[Worth, ...] = ()
+    together_ns: int | None = None
     tasks: int | None = None
     blocks: int | None = None
     kernels: tuple[KernelTold, ...] = ()
@@ -127,7 +128,7 @@ def _examined(variant: Variant) -> Examined:
     prices = prices_of(simulated, costly[:PRICED])
     diagnosis = diagnosis_of(simulated, prices)
     worth = sorted(prices.each, key=lambda price: -(prices.gain_ns(price) or 0))[:WORTH]
-    likely = time_estimate(simulated.wall_ns, "wall", simulated.bound.name)
+    likely = time_estimate(simulated.wall_ns, "wall", simulated.bound.kind)
     job = simulated.prepared.job
     bad = races or reasons
     return Examined(
@@ -138,13 +139,14 @@ def _examined(variant: Variant) -> Examined:
         reasons,
         races,
         Time(simulated.wall_ns, round(likely.low), round(likely.high), likely.coverage),
-        simulated.bound.name,
+        simulated.bound.kind,
         diagnosis.verdict.sentence,
         tuple(
             Worth(f.id, f.message, near(f.file), f.line, f.fix, gain, short_name(f.kernel))
             for f, gain in ((price.finding, prices.gain_ns(price) or 0) for price in worth)
             if gain > 0
         ),
+        None if prices.together_ns is None else simulated.wall_ns - prices.together_ns,
         len(job.shape),
         len(job.block_class),
         tuple(_kernels(simulated)),

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import pickle
-import resource
 import selectors
 import signal
 import socket
@@ -38,7 +38,10 @@ QUIET = {  # read when a library is loaded, and taken out of the environment aga
     "_RJEM_MALLOC_CONF": "background_thread:false",
 }
 HARMLESS = frozenset({"polars-ooc-clea"})
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes in getrusage's unit
 LOOK_EVERY = 0.05  # seconds between looks at the memory of jobs
+MOST_PROCESSES = 256  # of a job: more is a program that starts itself again and again
+_ADOPT = 36  # PR_SET_CHILD_SUBREAPER
 SPAWNED = "import sys; sys.path[:] = {path!r}; from npuscope.study.fork_server import spawned; spawned({fd}, {answer})"
 
 
@@ -62,6 +65,10 @@ def main(parent: int, workers: int, modules: Sequence[str], forks: bool) -> None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C
     with socket.socket(fileno=parent) as link:
         forks = forks and sys.platform == "linux"
+        if sys.platform == "linux":
+            import ctypes
+
+            ctypes.CDLL(None).prctl(_ADOPT, 1)  # what a job leaves running becomes ours, to be ended
         if forks:
             warm(modules)
             forks = not other_threads()
@@ -102,9 +109,13 @@ class Server:
         self.refresh: list[Callable[[], None]] = [refresh for refresh in asked if refresh is not None]
         self.waiting: deque[Order] = deque()
         self.jobs: dict[int, Job] = {}
+        self.own = frozenset(_children(os.getpid()))  # the compiler in the background
+        self.strangers: dict[int, set[int]] = {}  # by process: the jobs that were under way when it was first seen
         self.orders = Frames()
         self.events = selectors.DefaultSelector()
-        self.woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.woken, waker = os.pipe()
+        os.set_blocking(self.woken, False)
+        os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.events.register(self.woken, selectors.EVENT_READ)
@@ -122,6 +133,7 @@ class Server:
                         self._read(key.data)
                 self._watch()
                 self._reap()
+                self._end_strangers()
                 while self.waiting and len(self.jobs) < self.workers:
                     self._start(self.waiting.popleft())
         except (EOFError, ConnectionError):
@@ -129,6 +141,8 @@ class Server:
         finally:
             for job in self.jobs.values():
                 _kill(job.process)
+            self.jobs.clear()
+            self._end_strangers()
 
     def _listen(self) -> None:
         piece = self.link.recv(1 << 20)
@@ -183,9 +197,12 @@ class Server:
         now = time.monotonic()
         for job in self.jobs.values():
             limits = job.order.limits
-            taken = max(_resident(job.process) - job.base, 0)
+            family = _family(job.process)
+            taken = max(_resident(job.process) - job.base, 0) if len(family) == 1 else sum(map(_own_share, family))
             job.peak = max(job.peak, taken)
-            if taken > limits.bytes:
+            if len(family) > MOST_PROCESSES:
+                self._end(job, Failed("crashed", f"it started more than {MOST_PROCESSES} processes, and was ended"))
+            elif taken > limits.bytes:
                 self._end(job, Failed("memory", over_memory(limits)))
             elif now - job.began > limits.seconds:
                 self._end(job, Failed("time", f"it was not done after {limits.seconds:g} s"))
@@ -202,11 +219,21 @@ class Server:
             job = self.jobs.pop(process)
             self._drain(job)
             _kill(process)  # what it started and left
-            peak = max(job.peak, usage.ru_maxrss * 1024 - job.base)
+            peak = max(job.peak, usage.ru_maxrss * RSS_UNIT - job.base)
             body = job.answer
             if body is None or job.failed is not None:
                 body = pickle.dumps(job.failed or failure(status, job.order.limits, peak))
             self._tell(job.order.number, body, Used(usage.ru_utime + usage.ru_stime, peak))
+
+    def _end_strangers(self) -> None:
+        """What a job left running, in a session of its own: ended when all jobs that it may be of have ended."""
+        for process in _children(os.getpid()):
+            if process not in self.jobs and process not in self.own:
+                if not self.strangers.setdefault(process, {*self.jobs}) & self.jobs.keys():
+                    _kill(process)
+                with contextlib.suppress(ChildProcessError):
+                    if os.waitpid(process, os.WNOHANG)[0]:
+                        del self.strangers[process]
 
     def _drain(self, job: Job) -> None:
         with contextlib.suppress(OSError, NotOurs):
@@ -240,11 +267,39 @@ def spawned(order: int, answer: int) -> None:
     run_job(told, answer)
 
 
+def _children(process: int) -> list[int]:
+    """Of all its threads; none where the system does not say."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _family(process: int) -> list[int]:
+    """A process and all that come of it; where there are far too many not all of them."""
+    found = [process]
+    for one in found:  # grows meanwhile
+        if len(found) <= MOST_PROCESSES:
+            found += _children(one)
+    return found
+
+
+def _own_share(process: int) -> int:
+    """Bytes that a process holds, of what it shares with others its part."""
+    with contextlib.suppress(OSError), open(f"/proc/{process}/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def _resident(process: int) -> int:
     """Bytes of memory that a process holds; 0 where the system does not say."""
     try:
         with open(f"/proc/{process}/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except (OSError, ValueError, IndexError):
         return 0
 

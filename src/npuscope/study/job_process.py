@@ -13,12 +13,23 @@ import signal
 import sys
 from typing import NamedTuple, NoReturn
 
-from npuscope.garbage import collect_rarely
+from npuscope.process_memory import collect_rarely
 from npuscope.study.frames import framed
 from npuscope.study.job_limits import GIB, Failed, Kind, Limits
 
 _SLACK = GIB  # of address space beyond the limit: threads and arenas reserve what they never touch
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class Place(NamedTuple):
+    """Where a job believes to be: the folder and the environment of whoever wants its answer."""
+
+    folder: str
+    environment: dict[str, str]
+
+    @staticmethod
+    def here() -> Place:
+        return Place(os.getcwd(), dict(os.environ))
 
 
 class Order(NamedTuple):
@@ -27,8 +38,7 @@ class Order(NamedTuple):
     number: int
     call: bytes
     limits: Limits
-    folder: str
-    environment: dict[str, str]
+    place: Place
 
 
 def run_job(order: Order, answer: int) -> NoReturn:
@@ -51,9 +61,9 @@ def _answer(order: Order) -> bytes:
     from npuscope.errors import NpuscopeError
 
     try:
-        os.chdir(order.folder)
+        os.chdir(order.place.folder)
         os.environ.clear()
-        os.environ.update(order.environment)
+        os.environ.update(order.place.environment)
         _set_memory(order.limits.bytes)
         function, argument = pickle.loads(order.call)
         return framed((None, function(argument)))
@@ -64,7 +74,7 @@ def _answer(order: Order) -> bytes:
     except SystemExit as error:
         kind, told = "exited", f"it left by itself (exit code {error.code})"
     except BaseException as error:
-        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}".removesuffix(": ")
+        kind, told = "raised", f"{type(error).__name__}: {' '.join(str(error)[:3000].split())[:300]}".removesuffix(": ")
     return framed((kind, told))
 
 
@@ -91,10 +101,10 @@ def _set_streams(answer: int) -> None:
 
 def _set_memory(most: int) -> None:
     """A hard end far above the limit, for one huge allocation; the server watches the limit itself."""
-    import resource
-
     if sys.platform != "linux":
         return
+    import resource
+
     with open("/proc/self/statm") as file:
         held = int(file.read().split()[0]) * resource.getpagesize()
     room = held + most + _SLACK
@@ -121,7 +131,10 @@ def failure(status: int, limits: Limits, peak: int) -> Failed:
 
 
 def _name(number: int) -> str:
+    """SIGSEGV (segmentation fault)."""
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+    told = signal.strsignal(number)
+    return f"{name} ({told.lower()})" if told else name

@@ -11,11 +11,13 @@ import atexit
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from npuscope import progress
@@ -24,6 +26,7 @@ from npuscope.study import answers
 from npuscope.study.answer import Answer, Verdict
 from npuscope.study.answers import KeptAnswer, kept_answer
 from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.job_process import Place
 from npuscope.study.kept_lines import Kind, kept
 from npuscope.study.pool import WARM, Handle, Pool
 from npuscope.study.variant import Variant
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from npuscope.study.examine import Compared, Examined
 
 DEFAULT = Limits()
-MODULES = (*WARM, "npuscope.study.examine")
+EXAMINE = "npuscope.study.examine"
+MODULES = (*WARM, EXAMINE)
+HEARTBEAT_S = 0.5  # how often whoever waits for an answer is told that there is none yet
 LINES = Kind(KeptAnswer, b'{"key": "', "judge")
 ENDED: dict[str, Verdict] = {
     "refused": "fails", "raised": "fails", "exited": "exited", "crashed": "crashed", "time": "time",
@@ -92,7 +97,7 @@ def _file(candidate: str | Path, place: Path) -> Path:
     if isinstance(candidate, str) and "\n" in candidate:
         place.mkdir()
         file = place / "candidate.py"
-        file.write_text(candidate)
+        file.write_text(candidate, encoding="utf-8")
         return file
     file = Path(candidate)
     if not file.is_file():
@@ -112,6 +117,7 @@ def judge_all(
     with kept(how.results, LINES) as (known, add):
         missing = []
         for n, variant in enumerate(every):
+            _ = variant.told  # its text as it is now: a program may change or delete itself
             golden = how.golden and n < len(variants)
             held = answers.among([*known.values()], variant, golden) if known else None
             held = held or (answers.found(variant, golden) if how.cache else None)
@@ -124,16 +130,20 @@ def judge_all(
         for n, answer in found.items():
             if n < len(variants):
                 tell(answer)
-        for n, one in _judged([(n, every[n], how.golden and n < len(variants)) for n in missing], how):
-            found[n] = one.answer
-            if one.answer.verdict in answers.LASTING or how.results is not None:
-                add(one)
-            if how.cache:
-                answers.keep(every[n], one)
-            if n < len(variants):
-                tell(one.answer)
-            done += 1
-            progress.report("judging", done, len(every))
+        pieces = [(n, every[n], how.golden and n < len(variants)) for n in missing]
+        with closing(_judged(pieces, how)) as judged:  # whoever stops listening ends what is under way
+            for made in judged:
+                if made is not None:
+                    n, one = made[0], kept_answer(every[made[0]], *made[1:])
+                    found[n] = one.answer
+                    if one.answer.verdict in answers.LASTING or how.results is not None:
+                        add(one)
+                    if how.cache:
+                        answers.keep(every[n], one)
+                    if n < len(variants):
+                        tell(one.answer)
+                    done += 1
+                progress.report("judging", done, len(every))
     base = found.get(len(variants))
     told = [found[n] for n in range(len(variants))]
     return told if base is None else [_against(base, answer) for answer in told]
@@ -150,85 +160,103 @@ def _against(base: Answer, answer: Answer) -> Answer:
 
 
 Piece = tuple[int, Variant, bool]  # its number, what, whether its numbers are compared
+Made = tuple[int, Answer, list[Surroundings], bool]  # the number, what came of it, what both runs took from around
 
 
-def _judged(pieces: Sequence[Piece], how: How) -> Iterator[tuple[int, KeptAnswer]]:
+def _judged(pieces: Sequence[Piece], how: How) -> Generator[Made | None]:
+    """What came of each, as it is there; None from time to time: nothing yet."""
     if not pieces:
         return
     if how.engine == "processes":
-        yield from _in_pool(_shared(how.jobs or os.cpu_count() or 1), pieces, how.limits)
+        yield from _in_pool(_shared(how.jobs or os.cpu_count() or 1), pieces, how.limits, Place.here())
     else:
         from npuscope import engine as workers
 
-        yield from workers.run(partial(_elsewhere, how.limits), pieces, how.engine, how.jobs)
+        work = partial(_elsewhere, how.limits, Place.here())
+        yield from workers.as_they_end(work, pieces, how.engine, how.jobs)
 
 
-def _elsewhere(limits: Limits, piece: Piece) -> tuple[int, KeptAnswer]:
+def _elsewhere(limits: Limits, place: Place, piece: Piece) -> Made:
     """On a machine of a Ray cluster, whose worker keeps a warm process of its own."""
-    (found,) = _in_pool(_shared(1), [piece], limits)
-    return found
+    (made,) = filter(None, _in_pool(_shared(1), [piece], limits, place))
+    return made
 
 
 @cache
 def _pools() -> dict[int, Pool]:
+    atexit.register(close_pools)
     return {}
+
+
+_opening = Lock()
 
 
 def _shared(workers: int) -> Pool:
     """A warm pool of this process; it stays for the next question."""
-    pools = _pools()
-    if not pools:
-        atexit.register(close_pools)
-    if workers not in pools:
-        pools[workers] = Pool(workers, MODULES)
-    return pools[workers]
+    with _opening:
+        pools = _pools()
+        if workers not in pools:
+            pools[workers] = Pool(workers, MODULES)
+        return pools[workers]
 
 
 def close_pools() -> None:
     """Ends the warm processes that `judge` keeps."""
-    pools = _pools()
-    while pools:
-        pools.popitem()[1].close()
+    with _opening:
+        pools = _pools()
+        while pools:
+            pools.popitem()[1].close()
 
 
-def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits) -> Iterator[tuple[int, KeptAnswer]]:
+def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) -> Generator[Made | None]:
     """Each piece is examined and then, where it ran, computed; whatever is done first comes first.
 
     Where somebody ended the server, all pieces under way are lost with it. Each is then judged once more, when nothing
     else is: whoever ends the server again did it, and takes nobody along.
     """
     events: SimpleQueue[tuple[Piece, Handle[Examined], Handle[Compared] | None]] = SimpleQueue()
-    from_module = "npuscope.study.examine"
+    handles: dict[int, Handle[Examined] | Handle[Compared]] = {}
 
     def ask(piece: Piece) -> None:
-        handle = cast("Handle[Examined]", pool.ask(_Job(from_module, "examine"), piece[1], limits))
+        handle = cast("Handle[Examined]", pool.ask(_Job(EXAMINE, "examine"), piece[1], limits, place))
+        handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, done, None)))
 
     def ask_numbers(piece: Piece, examined: Handle[Examined]) -> None:
-        handle = cast("Handle[Compared]", pool.ask(_Job(from_module, "golden_of"), piece[1], limits))
+        handle = cast("Handle[Compared]", pool.ask(_Job(EXAMINE, "golden_of"), piece[1], limits, place))
+        handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, examined, done)))
 
-    for piece in pieces:
-        ask(piece)
-    left, tried, alone = len(pieces), set[int](), deque[Piece]()
-    while left:
-        piece, first, second = events.get()
-        number, variant, golden = piece
-        examined = first.result()
-        last = second.result() if second is not None else None
-        ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
-        if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
-            tried.add(number)
-            alone.append(piece)
-        elif golden and second is None and ran:
-            ask_numbers(piece, first)
-        else:
-            left -= 1
-            seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
-            answer, seen = _answer(variant, examined, last, golden)
-            yield number, kept_answer(variant, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden)
-        if alone and len(alone) == left:
-            ask(alone.popleft())
+    try:
+        for piece in pieces:
+            ask(piece)
+        left, tried, alone = len(pieces), set[int](), deque[Piece]()
+        while left:
+            try:
+                piece, first, second = events.get(timeout=HEARTBEAT_S)
+            except Empty:
+                yield None
+                continue
+            number, variant, golden = piece
+            examined = first.result()
+            last = second.result() if second is not None else None
+            ran = not isinstance(examined, Failed) and examined.verdict not in ("fails", "exited")
+            if any(isinstance(one, Failed) and one.kind == "lost" for one in (examined, last)) and number not in tried:
+                tried.add(number)
+                alone.append(piece)
+            elif golden and second is None and ran:
+                ask_numbers(piece, first)
+            else:
+                left -= 1
+                del handles[number]
+                seconds = first.used.cpu_seconds + (second.used.cpu_seconds if second is not None else 0.0)
+                answer, seen = _answer(variant, examined, last, golden)
+                yield number, replace(answer, cpu_seconds=round(seconds, 4)), seen, golden
+            if alone and len(alone) == left:
+                ask(alone.popleft())
+    finally:
+        for handle in handles.values():
+            handle.cancel()
 
 
 class _Job:
@@ -251,7 +279,7 @@ def _answer(
         return Answer(variant.name, ENDED[examined.kind], examined.told, device=variant.device), []
     answer = Answer(
         variant.name, examined.verdict, examined.told, None, None, examined.reasons, examined.races, examined.time,
-        examined.bound, examined.bound_told, examined.findings, examined.tasks, examined.blocks,
+        examined.bound, examined.bound_told, examined.findings, examined.together_ns, examined.tasks, examined.blocks,
         kernels=examined.kernels, device=variant.device, line=examined.line,
     )  # fmt: skip
     if numbers is None:

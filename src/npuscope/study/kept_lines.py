@@ -6,7 +6,6 @@ that an interrupt cut off is taken out.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import BinaryIO, Generic, Protocol, TypeVar
 import msgspec
 
 from npuscope.errors import BadInput, CannotWrite
+from npuscope.file_lock import take
 
 
 class Line(Protocol):
@@ -53,7 +53,9 @@ def kept(path: Path | None, kind: Kind[L]) -> Iterator[tuple[dict[str, L], Calla
         file = path.open("a+b")
     try:
         with _refusing(path):
-            _lock(file, path, kind.writers)
+            if not take(file):
+                told = f"another {kind.writers} is writing to it"
+                raise CannotWrite(told, path=path, remedy="Wait for it, or name another file.")
             known = _read(file, path, kind)
 
         def add(one: L) -> None:
@@ -73,15 +75,6 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CannotWrite(error.strerror or str(error), path=path, remedy="Name another file for --results.") from error
-
-
-def _lock(file: BinaryIO, path: Path, writers: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise CannotWrite(
-            f"another {writers} is writing to it", path=path, remedy="Wait for it, or name another file."
-        ) from error
 
 
 def _read(file: BinaryIO, path: Path, kind: Kind[L]) -> dict[str, L]:

@@ -24,16 +24,19 @@ from threading import Lock, Thread
 from types import TracebackType
 from typing import Generic, TypeVar, cast
 
+from npuscope.errors import NpuscopeError
 from npuscope.study.fork_server import QUIET
 from npuscope.study.frames import Frames, framed
 from npuscope.study.job_limits import Failed, Limits, Used
-from npuscope.study.job_process import Order
+from npuscope.study.job_process import Order, Place
 
 A = TypeVar("A")
 B = TypeVar("B")
 WARM = ("npuscope.study.warm",)  # what simulating and checking load
 _SERVE = "import sys; sys.path[:] = {path!r}; from npuscope.study.fork_server import main; main{arguments!r}"
-_LOST = Failed("lost", "the process that jobs are started from was ended")
+_LOST = Failed(
+    "lost", "npuscope's helper process was killed while this ran: by the program itself, or by a system out of memory"
+)
 
 
 class Handle(Generic[B]):
@@ -140,16 +143,23 @@ class Pool:
     """
 
     def __init__(self, workers: int | None = None, modules: Iterable[str] = WARM, *, forks: bool = True) -> None:
+        if sys.platform == "win32":
+            raise NpuscopeError(
+                "jobs in processes of their own (lab, judge, tune, mcp) need Linux or macOS",
+                remedy="On Windows use WSL. All other commands work without it.",
+            )
         self.workers = workers or os.cpu_count() or 1
         self.modules, self.forks = tuple(modules), forks
         self._numbers = count()
         self._start = Lock()
         self._link: _Link | None = self._linked()
 
-    def ask(self, function: Callable[[A], B], argument: A, limits: Limits = Limits()) -> Handle[B]:
+    def ask(
+        self, function: Callable[[A], B], argument: A, limits: Limits = Limits(), place: Place | None = None
+    ) -> Handle[B]:
         """Has `function(argument)` called in a process of its own. Both must pickle, the function by its name."""
         call = pickle.dumps((function, argument), pickle.HIGHEST_PROTOCOL)
-        order = Order(next(self._numbers), call, limits, os.getcwd(), dict(os.environ))
+        order = Order(next(self._numbers), call, limits, place or Place.here())
         with self._start:
             if self._link is None:
                 raise ValueError("the pool is closed")

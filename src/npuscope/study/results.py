@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, percent
+from npuscope.analysis.forms import COUNT, TEXT, TIME, Form, figures, percent
 from npuscope.analysis.table import Column, Columns, Table
 from npuscope.simulate.estimate_forms import COMPARED, INTERVAL
 from npuscope.simulate.uncertainty import Against, Estimate, against, time_after, time_estimate
@@ -25,8 +25,8 @@ def _fullest(value: object) -> str:
     return f"{value['space']} {percent(value['share'])}{function}"
 
 
-def _third(value: object) -> str:
-    return f"{value:.3f}x" if isinstance(value, float) else str(value)
+def _ratio(value: object) -> str:
+    return f"{figures(value)}x" if isinstance(value, float) else str(value)
 
 
 VARIANTS = Columns(
@@ -37,14 +37,15 @@ VARIANTS = Columns(
         Column("variant", TEXT, "file and settings"),
         Column("key", TEXT, "tells equal variants in a results file", only="a hash"),
         Column("wall_ns", TIME, "simulated wall time"),
-        Column("to_first", Form("ratio", "number", _third), "its wall over that of the variant named first"),
+        Column("to_first", Form("ratio", "number", _ratio), "its wall over that of the variant named first"),
         Column("against_first", COMPARED, "where 80% of measured ratios lie, and the probability that it is faster",
                title="80%, faster"),
         Column("wall_interval_ns", INTERVAL, "where 80% of measured walls lie",
                only="the fastest's is told below the table, all are drawn"),
         Column("tasks", COUNT, "submitted"),
         Column("blocks", COUNT, "run"),
-        Column("bound", TEXT, "memory, cube, vector, scheduler, orchestrator or dependency"),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
+        Column("verdict", TEXT, "the first sentence of its diagnosis", only="the fastest's is told above the table"),
         Column("memory", Form("text", "object", _fullest, right=False), "the fullest: `{function, space, share}`",
                title="fullest memory"),
         Column("finding", TEXT, "what to know of its time: a ring too small, a store past a tensor",
@@ -77,7 +78,8 @@ class Outcome:
     memory: Fullest | None = None
     error: str | None = None
     finding: str | None = None
-    before_ns: int | None = None  # the anchored wall of the program that a capture is of, and its bound
+    verdict: str | None = None  # the first sentence of its diagnosis
+    before_ns: int | None = None  # the anchored wall of the program that a capture is of, and the kind of its cause
     before_bound: str | None = None
     seen: Surroundings | None = None  # what its program took from around it, which its key tells of
 

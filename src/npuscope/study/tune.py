@@ -6,28 +6,36 @@ tuned.best, tuned.golden, tuned.front
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
+from math import prod
 from pathlib import Path
 
 from npuscope import engine as workers
 from npuscope import progress
 from npuscope.errors import NpuscopeError
+from npuscope.ops.dtypes import BY_NAME
 from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.job_process import Place
 from npuscope.study.knobs import Knob, knobs_of
 from npuscope.study.pool import Pool
 from npuscope.study.results import Outcome, kept
 from npuscope.study.search import Goals, Point, Search, Space, front, space_of
 from npuscope.study.variant import Variant
 from npuscope.study.variants import outcome
+from npuscope.tile.fault import NeedsValues
+from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
 
 GOALS = ("memory", "tasks")  # what may be held against time
 CHECKED = 5  # of the best, until one is right
 GOLDEN_S = 600.0
 MOST_ASKED = 10  # points per trial wanted: where hardly any fits the search ends
+Recordings = tuple[Recording, ...]
 Run = Callable[[Sequence[Variant]], Iterator[Outcome]]
 
 
@@ -65,12 +73,49 @@ class Tuned:
 
 
 def found_space(file: str, argv: Sequence[str]) -> Space:
-    """The settings that a program itself offers: knobs that cut something into pieces, with several values."""
+    """The settings that a program itself offers: knobs that cut something into pieces, with several values.
+
+    One that changes how much the program is given, as a number of heads does, is a size of the problem and stays; one
+    that changes nothing is of a path that this run does not take.
+    """
+    now = _recorded(file, argv)
     knobs = [knob for knob in knobs_of(file, argv) if knob.cuts and len(knob.values) > 1]
+    knobs = [knob for knob in knobs if now is None or _cuts_only(knob, now, file, argv)]
     if not knobs:
         remedy = "Name what to try: --set NAME=a,b,c."
         raise NpuscopeError("no knob was found that cuts something into pieces", path=file, remedy=remedy)
     return space_of([_setting(knob) for knob in knobs])
+
+
+def _cuts_only(knob: Knob, now: Recordings, file: str, argv: Sequence[str]) -> bool:
+    """By the nearest other value that runs; where none does the search will tell."""
+    at = knob.values.index(knob.value)
+    others = sorted((n for n in range(len(knob.values)) if n != at), key=lambda n: abs(n - at))
+    for other in others:
+        then = _recorded(file, argv, {knob.name: str(knob.values[other])})
+        if then is not None:
+            return _work(then) != _work(now) and _given_bytes(then) == _given_bytes(now)
+    return True
+
+
+def _recorded(file: str, argv: Sequence[str], settings: Mapping[str, str] | None = None) -> Recordings | None:
+    """The script's programs by shape; None where it does not run."""
+    try:
+        with redirect_stderr(io.StringIO()):
+            return run_script(file, argv, "shapes", settings=settings, golden=False).recordings
+    except (NpuscopeError, NeedsValues, SystemExit):
+        return None
+
+
+def _work(recordings: Recordings) -> list[tuple[int, str]]:
+    """What is done, in a form that can be compared."""
+    return [(len(one.tasks), repr(one.bodies)) for one in recordings]
+
+
+def _given_bytes(recordings: Recordings) -> int:
+    """Of all that the programs are given and give back."""
+    buffers = (one for recording in recordings for one in recording.buffers if one.origin == "parameter")
+    return sum(prod(one.shape) * BY_NAME[one.dtype].bytes for one in buffers)
 
 
 def _setting(knob: Knob) -> tuple[str, list[str], str]:
@@ -93,7 +138,7 @@ def tune(
     told: dict[Point, Outcome] = {}
     variants: dict[Point, Variant] = {}
     with kept(results) as (known, add), _runner(engine, jobs) as (run, at_a_time):
-        seen = [one.seen for one in known.values() if one.seen is not None]
+        seen = [*dict.fromkeys(one.seen for one in known.values() if one.seen is not None)]
         ran = 0
         while ran < trials and len(told) < MOST_ASKED * trials:
             progress.report("simulating variants", ran, trials)
@@ -161,19 +206,37 @@ def _golden(variant: Variant) -> Golden:
 
 @contextmanager
 def _runner(engine: str, jobs: int | None) -> Iterator[tuple[Run, int]]:
-    """How variants are run, and how many at a time: in warm processes, each in its own, or on Ray."""
+    """How variants are run, and how many at a time: each in a process of its own, of this machine or of a cluster."""
     if engine != "processes":
         at_a_time = jobs or 8
-        yield lambda variants: workers.run(outcome, variants, engine, at_a_time), at_a_time
+        with workers.cluster(engine, at_a_time):
+            work = partial(_elsewhere, Place.here())
+            yield lambda variants: workers.run(work, variants, engine, at_a_time), at_a_time
         return
     with Pool(jobs) as pool:
 
         def run(variants: Sequence[Variant]) -> Iterator[Outcome]:
-            handles = [(variant, pool.ask(outcome, variant)) for variant in variants]
-            for variant, handle in handles:
-                answer = handle.result()
-                if isinstance(answer, Failed):
-                    answer = Outcome(variant.name, variant.told[:24], error=answer.told)
-                yield answer
+            handles = [pool.ask(outcome, variant) for variant in variants]
+            for variant, handle in zip(variants, handles, strict=True):
+                yield _outcome(variant, handle.result())
 
         yield run, max(jobs or 2, 2)
+
+
+@cache
+def _own_pool() -> Pool:
+    """Of a worker of a cluster, as long as that lives."""
+    return Pool(workers=1)
+
+
+def _elsewhere(place: Place, variant: Variant) -> Outcome:
+    return _outcome(variant, _own_pool().ask(outcome, variant, place=place).result())
+
+
+def _outcome(variant: Variant, answer: Outcome | Failed) -> Outcome:
+    """One that gave no answer cannot run; a setting that the program does not have is an error of the whole."""
+    if not isinstance(answer, Failed):
+        return answer
+    if answer.kind == "refused":
+        raise NpuscopeError(answer.told)
+    return Outcome(variant.name, variant.told[:24], error=answer.told)

@@ -13,6 +13,7 @@ from npuscope.check.memory.usage import usages
 from npuscope.errors import NpuscopeError
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.simulate.anchor.factors import anchored
+from npuscope.simulate.diagnosis import first_sentence
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.run import Simulated, is_compiled, simulate
@@ -59,9 +60,10 @@ def outcome(variant: Variant) -> Outcome:
         one.wall_ns,
         len(job.shape),
         len(job.block_class),
-        one.bound.name,
+        one.bound.kind,
         memory,
         finding="; ".join(notice.message for notice in one.grave) or None,
+        verdict=first_sentence(one),
         before_ns=None if footing is None else footing.wall_ns,
         before_bound=None if footing is None else footing.bound,
         seen=seen,

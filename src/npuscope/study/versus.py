@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import duration
+from npuscope.analysis.forms import duration, many
 from npuscope.simulate.uncertainty import against
 from npuscope.study.answer import Answer, KernelTold, Versus
 
@@ -33,9 +33,9 @@ def _why(base: Answer, other: Answer) -> Iterator[str]:
     for name in names:
         a, b = old.get(name), new.get(name)
         if a is None and b is not None:
-            yield f"{name} is new: {b.tasks:,} tasks, {duration(b.run_ns)} on cores"
+            yield f"{name} is new: {many(b.tasks, 'task')}, {duration(b.run_ns)} on cores"
         elif b is None and a is not None:
-            yield f"{name} is gone: {a.tasks:,} tasks, {duration(a.run_ns)} on cores"
+            yield f"{name} is gone: {many(a.tasks, 'task')}, {duration(a.run_ns)} on cores"
         elif a is not None and b is not None:
             parts = [f"{a.tasks:,} → {b.tasks:,} tasks"] if a.tasks != b.tasks else []
             parts += [f"{a.blocks:,} → {b.blocks:,} blocks"] if a.blocks != b.blocks else []
@@ -45,7 +45,7 @@ def _why(base: Answer, other: Answer) -> Iterator[str]:
             if parts:
                 yield f"{name} {'; '.join(parts)}"
     if base.bound != other.bound:
-        yield f"bound by {base.bound} → {other.bound}"
+        yield f"limited by {base.bound} → {other.bound}"
 
 
 def _run(kernels: dict[str, KernelTold], name: str) -> int:

@@ -6,6 +6,8 @@ A function under `@pl.jit` executes when it is called, with the chip's numerics,
 
 from __future__ import annotations
 
+from typing import Any
+
 from npuscope.tile.calls import operators as _operators  # noqa: F401  gives tensors and tiles their operators
 from npuscope.tile.distributed.ranks import host as _host
 from npuscope.tile.language.functions import jit as _jit
@@ -16,5 +18,6 @@ _jit.host = _host  # functions of the language do not know of ranks, which are m
 globals().update(_language())
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
+    """`Any`, because type checkers then take `pl.Tensor[[M, N], pl.BF16]` and the rest of the language as they are."""
     return _late("pl", name, globals())

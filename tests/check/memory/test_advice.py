@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,22 @@ def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     return out
 """
 
+PRODUCT = """
+import npuscope.tile as pl
+
+TILE_M, TILE_N, TILE_K = {TILE_M}, {TILE_N}, {TILE_K}
+
+
+@pl.jit
+def main(x: pl.Tensor, w: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+        total = pl.matmul(x[0:TILE_M, 0:TILE_K], w[0:TILE_K, 0:TILE_N], out_dtype=pl.FP32)
+        for k in pl.range(TILE_K, 3 * TILE_K, TILE_K):
+            total = pl.matmul_acc(total, x[0:TILE_M, k : k + TILE_K], w[k : k + TILE_K, 0:TILE_N])
+        out = pl.assemble(out, total, [0, 0])
+    return out
+"""
+
 
 def planned(text: str, folder: Path, **constants: int) -> Fit:
     """A program whose constants have these values, in a file as a user has it."""
@@ -63,8 +80,10 @@ def planned(text: str, folder: Path, **constants: int) -> Fit:
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    arguments: tuple[Any, ...]
     if "w:" in text:
-        arguments = tensor((16, 2048), "BF16"), tensor((2048, 4096), "BF16"), tensor((16, 4096), "FP32")
+        rows = constants.get("TILE_M", 16)
+        arguments = tensor((rows, 2048), "BF16"), tensor((2048, 4096), "BF16"), tensor((rows, 4096), "FP32")
     else:
         arguments = tensor((8, 16384), "FP32"), tensor((8, 16384), "FP32")
     return fit(Program(record(module.main, *arguments, mode="shapes").recording, load("910b1")))
@@ -107,3 +126,21 @@ def test_nothing_is_named_where_the_source_does_not_tell(tmp_path: Path) -> None
     literal = PROJECTION.replace("0:TN", "0 : 500 + 12")
     (error,) = planned(literal, tmp_path, TK=512, TN=512).errors
     assert "TN" not in error.fix
+
+
+def test_an_operand_of_the_same_shape_as_its_product_has_constants_of_its_own(tmp_path: Path) -> None:
+    """x and the sum are both [128, 512] on one line. A sum of 256 KiB cannot be cut, so x lies whole in Left: 128 KiB.
+
+    Left fits with TILE_K = 256, then 64 KiB; with no TILE_K does the sum fit.
+    """
+    constants = {"TILE_M": 128, "TILE_N": 512, "TILE_K": 512}
+    fixes = {error.message.split()[1]: error.fix for error in planned(PRODUCT, tmp_path, **constants).errors}
+    assert fixes == {
+        "Mat": "TILE_N = 512 is too large: up to 256 fits.",
+        "Left": "TILE_K = 512 is too large for Left: up to 256 fits there.",
+        "Right": "TILE_N = 512 is too large: up to 256 fits.",
+        "Acc": "TILE_N = 512 is too large: up to 256 fits.",
+    }
+    assert planned(PRODUCT, tmp_path, **{**constants, "TILE_N": 256}).errors == ()
+    left = [one for one in planned(PRODUCT, tmp_path, **{**constants, "TILE_K": 272}).errors if " Left " in one.message]
+    assert left

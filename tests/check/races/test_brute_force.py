@@ -60,7 +60,7 @@ def found(made: Recording) -> Found:
 
 
 @st.composite
-def accesses(draw: st.DrawFn) -> tuple[str, int, tuple[int, ...], tuple[int, ...], list[int]]:
+def accesses(draw: st.DrawFn) -> tuple[Any, int, tuple[int, ...], tuple[int, ...], list[int]]:
     """Mode, argument, and a few equal boxes of 64 elements: slices, transposed, flat, or with a step."""
     strides = draw(st.sampled_from([(8, 1), (16, 4, 1), (1, 8), (1,), (2,), (5, 2)]))
     shape = tuple(draw(st.integers(1, 4)) for _ in strides)
@@ -84,7 +84,7 @@ def recordings(draw: st.DrawFn, kernels: int = 99) -> Recording:
         for b in range(2):
             modes = [mode for mode, argument, *_ in parts if argument == b]
             reads, writes = any(m != "write" for m in modes), any(m != "read" for m in modes)
-            arguments.append(Argument(b, 0, (64,), (1,), reads, writes, reads))
+            arguments.append(Argument(b, 0, (64,), (1,), reads, writes))
         group = BlockGroup(n, np.array([0]), tuple(np.array(offsets)[:, None] for *_, offsets in parts))
         deps = tuple(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else ()
         manual = draw(st.booleans())
@@ -124,7 +124,7 @@ def launches(draw: st.DrawFn) -> Recording:
     bodies, groups = [], []
     for numbers in filter(len, (range(shared), range(shared, blocks))):
         items: list[Any] = []
-        offsets = []
+        offsets: list[Any] = []
         for _ in range(1 if looped else phases):
             for mode, argument, shape, strides, _places in draw(st.lists(accesses(), max_size=2)):
                 room = 64 - sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -136,7 +136,7 @@ def launches(draw: st.DrawFn) -> Recording:
             items = [Loop("range", 1, 0, (Segment(phases, tuple(items)),))]
         bodies.append(Body((), tuple(items)))
         groups.append(BlockGroup(len(bodies) - 1, np.array(numbers), tuple(offsets)))
-    arguments = tuple(Argument(b, 0, (64,), (1,), True, True, True) for b in range(2))
+    arguments = tuple(Argument(b, 0, (64,), (1,), True, True) for b in range(2))
     made = recording(
         [buffer(0, 64), buffer(1, 8, 8)],
         [task(0, *arguments, kernel="k", blocks=blocks, groups=tuple(groups), form="spmd")],
@@ -159,6 +159,7 @@ def between_blocks(made: Recording) -> Found:
             for turn in range(turns):
                 number = 0
                 for op in items:
+                    assert isinstance(op, Op)
                     if op.name == "syncall":
                         phase += 1
                         continue

@@ -11,13 +11,14 @@ from npuscope.check.races import Race, races
 from npuscope.check.races.replay import replay
 from npuscope.device.chip import load
 from npuscope.lower.program import Program
+from npuscope.tile.record.model import Mode
 from npuscope.tile.run.execute import Finished, record, repeatable
 
 DEVICE = load("910b1")
 CASES = [pytest.param(make, wanted, id=name) for name, (make, wanted) in PLANTED.items()]
 
 
-def found(program: Any, mode: str = "shapes") -> tuple[Race, ...]:
+def found(program: Any, mode: Mode = "shapes") -> tuple[Race, ...]:
     return races(Program(record(program, *arguments(), mode=mode).recording, DEVICE))
 
 
@@ -28,14 +29,14 @@ def computed(program: Any) -> Finished:
 
 @pytest.mark.parametrize(("make", "wanted"), CASES)
 @pytest.mark.parametrize("mode", ["shapes", "values"])
-def test_every_planted_race_is_found(make: Any, wanted: set[Any], mode: str) -> None:
+def test_every_planted_race_is_found(make: Any, wanted: set[Any], mode: Mode) -> None:
     seen = {(r.hazard, r.sides[0].kernel, r.sides[1].kernel, r.buffer, r.count) for r in found(make(False), mode)}
     assert seen == wanted
 
 
 @pytest.mark.parametrize(("make", "wanted"), CASES)
 @pytest.mark.parametrize("mode", ["shapes", "values"])
-def test_the_clean_twin_has_none(make: Any, wanted: set[Any], mode: str) -> None:
+def test_the_clean_twin_has_none(make: Any, wanted: set[Any], mode: Mode) -> None:
     assert found(make(True), mode) == ()
 
 

@@ -14,7 +14,7 @@ from npuscope.lower.program import Program
 from npuscope.tile.record.rings import asked_for
 
 CORE = pl.Level.CORE_GROUP
-T = pl.Tensor[[32, 64], pl.FP32]
+T: Any = pl.Tensor[[32, 64], pl.FP32]
 GIVEN = ("FP32", 32, 64), ("FP32", 32, 64)
 
 

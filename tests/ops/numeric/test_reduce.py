@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from npuscope.ops.numeric import reduce
 
@@ -16,12 +19,13 @@ shapes = st.lists(st.integers(1, 7), min_size=2, max_size=3)
 
 @given(shapes, st.sampled_from([np.float32, np.int32]), st.integers(0, 2**32))
 def test_every_reduction(shape: list[int], dtype: type, seed: int) -> None:
-    x = np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+    x: NDArray[Any] = np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+    loops: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "max": max, "min": min, "prod": math.prod}
     for axis, way in ((-1, "row"), (-2, "col")):
         kept = list(shape)
         kept[axis] = 1
         lines = np.moveaxis(x, axis, -1).reshape(-1, shape[axis]).tolist()
-        for name, loop in {"sum": sum, "max": max, "min": min, "prod": math.prod}.items():
+        for name, loop in loops.items():
             result = getattr(reduce, f"{way}_{name}")(x)
             assert result.dtype == dtype
             wanted = np.array([loop(line) for line in lines])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,7 +27,8 @@ def pairs_of(row: np.ndarray) -> list[Pair]:
 
 def merged(lists: list[list[Pair]], exhausted: bool = False) -> list[Pair]:
     """The largest head, of equal ones the first list's, until all is taken or, if asked, one list has run out."""
-    lists, out = [list(part) for part in lists], []
+    lists = [list(part) for part in lists]
+    out: list[Any] = []
     while any(lists) and not (exhausted and out and not all(lists)):
         heads = [part[0][0] if part else -np.inf for part in lists]
         best = max((at for at, part in enumerate(lists) if part), key=lambda at: (heads[at], -at))
@@ -39,7 +42,7 @@ indices = st.integers(0, 2**32 - 1)  # every pattern, also those that are NaN as
 
 @given(st.lists(small, min_size=96, max_size=96), st.integers(0, 2**32 - 200))
 def test_sort32_sorts_runs_of_32_and_keeps_the_order_of_equals(values: list[float], start: int) -> None:
-    ramp = sorting.arange(start, (1, 96), np.uint32)
+    ramp = sorting.arange(start, (1, 96), np.dtype(np.uint32))
     result = pairs_of(sorting.sort32(np.array([values], np.float32), ramp))
     pairs = list(zip(values, range(start, start + 96), strict=True))
     for run in range(0, 96, 32):
@@ -81,14 +84,14 @@ def test_top_k_of_a_row(width: int) -> None:
     scores = rng.standard_normal((1, width), dtype=np.float32)
     scores[0, rng.integers(0, width, 30)] = 2.5  # ties
     scores[0, :3] = -np.inf
-    pairs = sorting.sort32(scores, sorting.arange(0, (1, width), np.uint32))
+    pairs = sorting.sort32(scores, sorting.arange(0, (1, width), np.dtype(np.uint32)))
     block = 64
     while block < pairs.size:
         pairs = sorting.mrgsort_blocks(pairs, block)
         block *= 4
     wanted = np.argsort(-scores[0], kind="stable")
     top = pairs[:, :128]
-    indices = sorting.gather_mask(top, 2, np.int32)
+    indices = sorting.gather_mask(top, 2, np.dtype(np.int32))
     assert indices.dtype == np.int32
     np.testing.assert_array_equal(indices[0], wanted[:64])
     np.testing.assert_array_equal(sorting.gather_mask(top, 1)[0], scores[0, wanted[:64]])
@@ -97,17 +100,19 @@ def test_top_k_of_a_row(width: int) -> None:
 def test_top_experts_of_a_gate() -> None:
     """DeepSeek's gate: 256 scores, four-way merge of runs of 32, then a merge of the two halves."""
     scores = np.random.default_rng(3).integers(0, 50, (1, 256)).astype(np.float32)
-    pairs = sorting.mrgsort_blocks(sorting.sort32(scores, sorting.arange(0, (1, 256), np.uint32)), 64)
+    pairs = sorting.mrgsort_blocks(sorting.sort32(scores, sorting.arange(0, (1, 256), np.dtype(np.uint32))), 64)
     pairs = sorting.mrgsort_lists([pairs[:, :256], pairs[:, 256:]])
     np.testing.assert_array_equal(
-        sorting.gather_mask(pairs, 2, np.int32)[0], np.argsort(-scores[0], kind="stable").astype(np.int32)
+        sorting.gather_mask(pairs, 2, np.dtype(np.int32))[0], np.argsort(-scores[0], kind="stable").astype(np.int32)
     )
 
 
 def test_nan_sorts_last() -> None:
     scores = np.arange(32, dtype=np.float32)[None]
     scores[0, [3, 31]] = np.nan
-    order = sorting.gather_mask(sorting.sort32(scores, sorting.arange(0, (1, 32), np.uint32)), 2, np.int32)
+    order = sorting.gather_mask(
+        sorting.sort32(scores, sorting.arange(0, (1, 32), np.dtype(np.uint32))), 2, np.dtype(np.int32)
+    )
     assert order[0, :3].tolist() == [30, 29, 28]
     assert order[0, -2:].tolist() == [3, 31]
 

@@ -18,6 +18,7 @@ HELD = [dtype for dtype in ALL if dtype is not TASK_ID]
 @pytest.mark.parametrize("dtype", [BF16, FP16])
 @pytest.mark.parametrize("shape", [(256, 256), (65536, 1), (1, 65536)])
 def test_every_pattern_is_loaded_and_stored(dtype: DataType, shape: tuple[int, int]) -> None:
+    assert dtype.storage is not None
     gm = np.arange(2**16, dtype=np.uint16).reshape(shape).view(dtype.storage)
     tile = storage.load(gm, dtype)
     assert tile.dtype == np.float32
@@ -30,8 +31,8 @@ def test_every_pattern_is_loaded_and_stored(dtype: DataType, shape: tuple[int, i
 
 
 def test_finite_fp16_takes_the_path_on_the_bits() -> None:
-    finite = np.arange(2**16, dtype=np.uint16).view(np.float16)
-    finite = finite[np.isfinite(finite)].reshape(1, -1)
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(1, -1)
     for part in (finite[:, ::7], finite[:, :100], finite[:, -3000:]):
         tile = storage.load(part, FP16)
         np.testing.assert_array_equal(tile, part.astype(np.float32))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 from statistics import median
 
 import pytest
 from other_chips import CHIP, LAYER, other, program_on, random_chip
+from real_data import DATA
 
 from npuscope.errors import BadInput
 from npuscope.simulate.anchor.anchor import CHANGED, NEW, UNCHANGED, Anchor, anchor, states
@@ -18,7 +18,7 @@ from npuscope.simulate.anchor.prediction import Prediction, predict
 from npuscope.simulate.chip.prepare import prepare
 from npuscope.simulate.run import run, simulate
 
-MEASURED = Path(__file__).resolve().parents[4] / "shared/data/measured"
+MEASURED = DATA / "measured"
 SHORTER = ("--context", "1024")  # the change: attention over a quarter of the context
 
 
@@ -56,8 +56,8 @@ def test_kernels_and_costs_become_what_was_measured() -> None:
     assert costs.keys() == {"pickup", "switch", "finish", "dispatch", "submit"}
     assert costs["pickup"].factor == pytest.approx(2)
     assert costs["submit"].factor == pytest.approx(1)
-    for one in costs.values():
-        assert one.anchored == pytest.approx(one.measured, rel=0.1), one.cost
+    for held in costs.values():
+        assert held.anchored == pytest.approx(held.measured, rel=0.1), held.cost
 
 
 def test_a_capture_of_the_same_chip_changes_nothing() -> None:

@@ -24,7 +24,7 @@ from npuscope.simulate.run import Simulated, simulate
 from tests.simulate.jobs import job, machine, rings
 from tests.simulate.rules import check
 
-T = pl.Tensor[[16, 64], pl.FP32]
+T: Any = pl.Tensor[[16, 64], pl.FP32]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([3, 6, 12]), st.sampled_from([50, 150, 10**9]))

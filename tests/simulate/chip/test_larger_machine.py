@@ -14,6 +14,7 @@ equal blocks, while the memory is not short, lose two turns of a thread: one to 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_equal_blocks_are_slower_by_two_turns_of_a_thread_at_most(
 def test_equal_blocks_gain_by_bandwidth(
     shape: int, count: int, length: float, draw: float, launch: bool, factor: float
 ) -> None:
-    kind = {"shape": shape, "bytes": draw * length}
+    kind: dict[str, Any] = {"shape": shape, "bytes": draw * length}
     made = graph([length], blocks=count, **kind) if launch else fork_and_join(count, length, **kind)
     chip = machine(3, limit=20.0)
     assert last(made, larger(chip, "limit", factor)) <= last(made, chip) + two_turns(chip, shape)

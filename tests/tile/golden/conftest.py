@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from npuscope.tile.record.model import Argument, Buffer, Recording, Site, Task
+from npuscope.tile.record.model import Argument, Buffer, Mode, Recording, Site, Task
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class FakeRun:
         return f"task {self.writers[name]}" if name in self.writers else None
 
 
-def execute(program: Callable, /, *arguments, mode: str) -> FakeRun:
+def execute(program: Callable, /, *arguments, mode: Mode) -> FakeRun:
     """Call `program(wrote, *arguments)`; each `wrote(name, array)` is a task that wrote a named tensor."""
     buffers: dict[str, np.ndarray] = {}
     tasks: list[str] = []
@@ -43,7 +43,7 @@ def execute(program: Callable, /, *arguments, mode: str) -> FakeRun:
         tuple(Buffer(i, n, buffers[n].shape, "FP32", "created", 0) for n, i in ids.items()),
         (),
         tuple(
-            Task(k, "kernel", 0, "AIV", 1, (), (Argument(ids[n], 0, (1,), (1,), False, True, False),), (), (), "at")
+            Task(k, "kernel", 0, "AIV", 1, (), (Argument(ids[n], 0, (1,), (1,), False, True),), (), (), "at")
             for k, n in enumerate(tasks)
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from npuscope.tile.golden import error_distribution, ratio_allclose, ratio_reldiff
 from npuscope.tile.golden.closeness import close
 
-CONTEXT = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": 1e-5, "atol": 1e-5}
+CONTEXT: dict[str, Any] = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": 1e-5, "atol": 1e-5}
 values = st.floats(-100, 100, width=32)
 pairs = st.lists(st.tuples(values, values | st.none()), min_size=1, max_size=40)
 f = np.float32

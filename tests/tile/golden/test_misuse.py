@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type,list-item"
 """Calls that cannot mean what the user wants: one sentence with the user's file and line, before anything runs."""
 
 from __future__ import annotations

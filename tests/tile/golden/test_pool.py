@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,8 @@ def judged(actual, expected, mapping=MAPPING, **options) -> tuple[bool, str]:
         "rtol": 0.0,
         "max_error_ratio": 0.0,
     } | options
-    context = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {"slots": mapping}, "rtol": 0.0, "atol": 0.0}
+    context: dict[str, Any] = {"actual_outputs": {}, "expected_outputs": {}, "rtol": 0.0, "atol": 0.0}
+    context["inputs"] = {"slots": mapping}
     return mapped_pool_ratio_allclose("slots", **settings)(actual, expected, **context)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -33,13 +35,14 @@ def test_a_callable_with_a_parameter_gets_a_seeded_generator() -> None:
     spec = TensorSpec("x", [3, 4], np.float32, init_value=lambda rng: rng.standard_normal((3, 4)))
     again = TensorSpec("x", [3, 4], np.float32, init_value=lambda rng: rng.standard_normal((3, 4)))
     other = TensorSpec("y", [3, 4], np.float32, init_value=lambda rng: rng.standard_normal((3, 4)))
-    assert np.array_equal(spec.create_tensor(), again.create_tensor())
-    assert not np.array_equal(spec.create_tensor(), other.create_tensor())  # inputs are not copies of one another
+    first, second, third = (np.asarray(one.create_tensor()) for one in (spec, again, other))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, third)  # inputs are not copies of one another
 
 
 def test_an_output_does_not_write_into_the_users_array() -> None:
     cache = np.ones((2, 2), np.float32)
-    made = TensorSpec("cache", [2, 2], np.float32, init_value=cache, is_output=True).create_tensor()
+    made: Any = TensorSpec("cache", [2, 2], np.float32, init_value=cache, is_output=True).create_tensor()
     made[:] = 7
     assert cache.sum() == 4
 

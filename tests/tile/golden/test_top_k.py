@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from npuscope.tile.golden import topk_pair_compare
 
 
 def judged(actual, expected, values, **options) -> tuple[bool, str]:
-    context = {"expected_outputs": {}, "inputs": {}, "rtol": 1e-5, "atol": 1e-5}
+    context: dict[str, Any] = {"expected_outputs": {}, "inputs": {}, "rtol": 1e-5, "atol": 1e-5}
     outputs = {"vals": np.asarray(values, np.float32)}
     compare = topk_pair_compare("vals", **options)
     return compare(np.asarray(actual), np.asarray(expected), actual_outputs=outputs, **context)
@@ -54,7 +56,7 @@ def test_what_cannot_be_compared_fails(actual, expected, values, options, says) 
 
 
 def test_the_values_must_be_an_output() -> None:
-    context = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": 0.0, "atol": 0.0}
+    context: dict[str, Any] = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": 0.0, "atol": 0.0}
     passed, message = topk_pair_compare("scores")(np.zeros(1), np.ones(1), **context)
     assert not passed
     assert "vals_name='scores'" in message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,7 @@ def test_a_script_that_seeds_torch_keeps_its_stream(executor) -> None:
 
 @pytest.mark.parametrize("by_script", [True, False])
 def test_integers_are_the_same_with_and_without_the_floats_before_them(executor, by_script) -> None:
+    shapes = False
     given = [
         TensorSpec("x", [4], torch.float32, init_value=torch.randn),
         TensorSpec("lengths", [4], torch.int32, init_value=lambda: torch.randint(0, 1000, (4,))),
@@ -132,6 +135,7 @@ def test_comparators_agree_with_torch() -> None:
             theirs = torch.isclose(actual, expected, rtol=rtol, atol=atol)
             assert np.array_equal(close(array_of(actual), array_of(expected), rtol, atol), theirs.numpy())
             bad = int((~theirs).sum())
+            context: dict[str, Any]
             context = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": rtol, "atol": atol}
             assert ratio_allclose(max_error_ratio=min(1.0, bad / 2000))(actual, expected, **context)[0]
             assert ratio_reldiff(10.0, 0.0)(actual.bfloat16(), expected.bfloat16(), **context)[0]

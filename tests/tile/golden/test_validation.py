@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -60,7 +62,7 @@ def test_our_comparators_name_the_op_too() -> None:
 
 
 def test_a_users_comparator_is_called_as_documented(capsys) -> None:
-    seen = {}
+    seen: dict[str, Any] = {}
 
     def argmax_only(actual, expected, *, actual_outputs, expected_outputs, inputs, rtol, atol):
         seen.update(outputs=actual_outputs, goldens=expected_outputs, inputs=inputs, rtol=rtol, atol=atol)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ def by_element(made: Recording) -> set[tuple[int, int, str, int]]:
 
 
 @st.composite
-def accesses(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], np.ndarray]:
+def accesses(draw: st.DrawFn) -> tuple[Any, tuple[int, ...], tuple[int, ...], np.ndarray]:
     """A few equal boxes of a [6, 8] or [4, 3, 4] tensor of 48 elements: slices, transposed, flat, or with a step."""
     strides = draw(st.sampled_from([(8, 1), (12, 4, 1), (1, 8), (1,), (2,), (5, 2), (0, 1)]))
     shape = tuple(draw(st.integers(1, 5)) for _ in strides)
@@ -68,7 +69,7 @@ def recordings(draw: st.DrawFn) -> Recording:
         items = tuple(Loop("range", 1, 0, (Segment(len(o), (op,)),)) for op, o in zip(ops, offsets, strict=True))
         bodies.append(Body((), items))
         group = BlockGroup(n, np.array([0]), tuple(offsets))
-        arguments = tuple(Argument(b, 0, (48,), (1,), True, True, True) for b in range(2))
+        arguments = tuple(Argument(b, 0, (48,), (1,), True, True) for b in range(2))
         tasks.append(task(n, *arguments, groups=(group,)))
     return recording([buffer(0, 48), buffer(1, 6, 8)], tasks, bodies=tuple(bodies))
 
@@ -126,7 +127,7 @@ def test_an_assembled_part_is_its_box_of_the_whole(made: Recording, row: int, co
     assert {tuple(edge) for edge in exact_edges(whole_run)} == by_element(whole_run)
 
 
-def _fields(one: Task) -> dict[str, object]:
+def _fields(one: Task) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recordings import buffer, recording, task, turns, whole
@@ -48,7 +49,8 @@ def test_deps_json_beside_a_swimlane_reads_back_with_the_same_edges(tmp_path: Pa
     made = attention()
     graph = task_graph(made)
     ids = submissions(made, graph)
-    rows, stamp = [], 100
+    rows: list[Any] = []
+    stamp = 100
     for one in made.tasks:
         for core in {"AIC": (0,), "MIX": (0, 1), "none": ()}[one.core]:
             rows.append([core, ids[one.id], len(rows), stamp, stamp + 10, 0])
@@ -136,7 +138,7 @@ def test_counts_per_kernel_and_area() -> None:
         ('soft"max\\', 2),
         ("task_dummy", 2),
     ]
-    told = counts.as_dict()
+    told: Any = counts.as_dict()
     assert told["edges"] == {"creator": 7, "raw": 4, "waw": 0, "explicit": 2}
     assert (told["tasks"], told["kernels"]["qk"]["blocks"], told["allocations"]) == (6, 2, 3)
     edges = "7 on the task that made a tensor, 4 on a task that wrote what is read, 2 declared in the program"

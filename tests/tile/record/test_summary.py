@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from recordings import buffer, recording, task, whole
 
+from npuscope.ops.spec import Plane
 from npuscope.tile.record.model import Access, BlockGroup, Body, Loop, Op, Segment
 from npuscope.tile.record.summary import summarise, unit_of
 
 
-def op(name: str, plane: str, *accesses: Access, flops: int = 0) -> Op:
+def op(name: str, plane: Plane, *accesses: Access, flops: int = 0) -> Op:
     return Op(name, plane, 0, accesses=accesses, flops=flops)
 
 

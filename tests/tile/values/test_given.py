@@ -42,7 +42,9 @@ def watched(a: int, b: int) -> tuple[Given, list[Lane], Lane]:
 def test_a_sum_moves_as_its_factors_say(form: Callable[..., Any], a: int, b: int, more: tuple[int, int]) -> None:
     told, numbers, i = watched(a, b)
     made = form(*numbers, i)
-    place = made.place() if isinstance(made, Lane) else made
+    place: Any = made.place() if isinstance(made, Lane) else made
+    at: Any
+    by: Any
     at, by = (place.at, *place.ways) if isinstance(place, Moving) else (place, (0, 0))
     moved = np.asarray(at) + sum(factor * step for factor, step in zip(by, more, strict=True))
     expected = form(a + more[0], b + more[1], np.arange(4))

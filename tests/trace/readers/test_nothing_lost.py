@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import balanced
-from conftest import DATA
+from real_data import DATA
 from small import SMALL
 
 import npuscope

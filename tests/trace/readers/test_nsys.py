@@ -37,7 +37,7 @@ COPIES = [
     {"start": 10, "end": 30, "deviceId": 0, "streamId": 7, "correlationId": 10, "globalPid": PROCESS, "bytes": 64,
      "copyKind": 1},
 ]  # fmt: skip
-SESSION = {
+SESSION: dict[str, Any] = {
     "CUPTI_ACTIVITY_KIND_KERNEL": KERNELS,
     "CUPTI_ACTIVITY_KIND_RUNTIME": CALLS,
     "CUPTI_ACTIVITY_KIND_MEMCPY": COPIES,
@@ -97,7 +97,7 @@ def test_a_session_becomes_streams_threads_and_ranges(tmp_path: Path) -> None:
 
 
 def test_a_table_of_kernels_alone_is_enough(tmp_path: Path) -> None:
-    kernels = [{"start": 1, "end": 5, "shortName": 2}, {"start": None, "end": 9, "shortName": 2}]
+    kernels: list[Any] = [{"start": 1, "end": 5, "shortName": 2}, {"start": None, "end": 9, "shortName": 2}]
     trace = npuscope.read(write_nsys(tmp_path / "r.sqlite", STRINGS, CUPTI_ACTIVITY_KIND_KERNEL=kernels))
     assert trace.slices.select("kernel", "start", "dur").rows() == [("gemm", 1, 4)]
     assert trace.lanes["name"].to_list() == ["stream not told"]

@@ -29,7 +29,7 @@ CALL = {
     "kind": 0, "operation": 1, "thread_id": 5, "correlation_id": {"internal": 3}, "start_timestamp": 900,
     "end_timestamp": 950,
 }  # fmt: skip
-ENTRY = {
+ENTRY: dict[str, Any] = {
     "metadata": {"pid": 5},
     "agents": [{"id": CPU, "type": 1}, {"id": GPU, "type": 2, "product_name": "MI300X"}],
     "kernel_symbols": [{"kernel_id": 17, "kernel_name": "gemm.kd", "formatted_kernel_name": "gemm(int) [clone .kd]"}],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from npuscope.trace.tracr_records import first_in_first_out, one_open_slice
 
 LABELS = ["A", "B", "C"]
 USUAL = {"markerLabels": LABELS, "num_channels": 2, "start_time": 1000, "end_time": 9000}
-RUNS = {
+RUNS: dict[str, Any] = {
     "markerLabels": ["Scheduling", "Running_Task_Single", "Running_Task_Pair"],
     "channel_names": ["AICPU_0", "AICube_0", "AIVector_0", "INVALID"],
 }
@@ -115,7 +116,7 @@ def test_the_reference_reading_loses_a_third_of_the_busy_time(shared: Path) -> N
         for e in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
         if e.get("name", "").startswith("Running_Task")
     )
-    assert reference * 1000 < 0.7 * ours
+    assert reference * 1000 < 0.7 * int(ours)
 
 
 def test_roles_come_from_markers_not_from_names(shared: Path) -> None:
@@ -138,7 +139,8 @@ def test_a_run_captured_both_ways_joins_on_one_clock(shared: Path) -> None:
     assert abs(told["drift_ppm"]) < 100
     assert told["residual_ns_median"] < 5_000
     tasks = trace.slices.filter(pl.col("kind") == "task")
-    assert (tasks["retired"] > tasks["finish"]).mean() > 0.95  # RESET trails finish by some microseconds
+    share: Any = (tasks["retired"] > tasks["finish"]).mean()
+    assert share > 0.95  # RESET trails finish by some microseconds
     assert balanced(trace)
 
 

@@ -26,7 +26,8 @@ class Decoded:
     def __init__(self, path: Path) -> None:
         trace = PerfettoTrace()
         trace.ParseFromString(path.read_bytes())
-        self.tracks, self.parents = {}, {}
+        self.tracks: dict[int, Any] = {}
+        self.parents: dict[int, Any] = {}
         names: dict[int, str] = {}
         notes: dict[int, str] = {}
         strings: dict[int, str] = {}

@@ -2,6 +2,6 @@
 
 from npuscope.analysis.diagnosis.diagnose import diagnose
 from npuscope.analysis.diagnosis.ranks import diagnose_ranks
-from npuscope.analysis.diagnosis.shape import KINDS, Cause, Diagnosis, Gain, Span
+from npuscope.analysis.diagnosis.shape import KINDS, Cause, Diagnosis, Gain, Span, Together
 
-__all__ = ["KINDS", "Cause", "Diagnosis", "Gain", "Span", "diagnose", "diagnose_ranks"]
+__all__ = ["KINDS", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose", "diagnose_ranks"]

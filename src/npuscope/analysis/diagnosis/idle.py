@@ -5,6 +5,7 @@ them. For streams, where nobody tells who waits for whom; a stream that is idle 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,18 @@ INSIDE = 0.8  # of a pause lies in the host's call that is to blame
 AROUND = 4  # times as long as the pause: a longer call holds much else
 MOSTLY = 0.3  # of the time looked at, from which a call is named
 NOT_LAUNCHED, LAUNCHED = "dispatch", "dependency+pickup"  # parts of a path over streams (analysis/waits.py)
+NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
 FASTER_HOST = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
+
+
+class _Told(NamedTuple):
+    """A cause without what all causes of idle time have alike."""
+
+    kind: str
+    sentence: str
+    evidence: list[str]
+    remedy: str
+    sure: bool = True
 
 
 def idle(known: Known) -> Iterator[Cause]:
@@ -27,94 +39,72 @@ def idle(known: Known) -> Iterator[Cause]:
     waits = known.segments.filter(pl.col("part") != "run")
     launched, late = pl.col("part") == LAUNCHED, pl.col("part") == NOT_LAUNCHED
     brief = pl.col("ns") < SHORT
-    yield from _gaps(known, waits.filter(brief & ~late))
-    yield from _unrecorded(known, waits.filter(~brief & launched))
     rest = waits.filter(late | (~brief & ~launched))
-    yield from _launches(known, rest.filter(pl.col("ns") < STALL))
-    yield from _stalls(known, rest.filter(pl.col("ns") >= STALL))
+    for tell, found in (
+        (_gaps, waits.filter(brief & ~late)),
+        (_unrecorded, waits.filter(~brief & launched)),
+        (_launches, rest.filter(pl.col("ns") < STALL)),
+        (_stalls, rest.filter(pl.col("ns") >= STALL)),
+    ):
+        if ns := int(found["ns"].sum()):
+            told = tell(known, found, ns)
+            gain, where = gain_of_gaps(found["ns"].to_numpy()), spans(found.select("start", "end"))
+            sure = "sure" if told.sure else "likely"
+            yield Cause(told.kind, told.sentence, known.share(ns), tuple(told.evidence), gain, where, told.remedy, sure)
 
 
-def _gaps(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
-    ns = int(found["ns"].sum())
-    if ns == 0:
-        return
+def _gaps(known: Known, found: pl.DataFrame, ns: int) -> _Told:
     usual = duration(quantile(found["ns"].to_numpy(), 0.5))
-    yield Cause(
+    return _Told(
         "gap",
         f"The device stands still about {usual} between one kernel and the next: {known.told(ns)} in all.",
-        known.share(ns),
-        (f"{many(found.height, 'gap')} shorter than {duration(SHORT)}",),
-        gain_of_gaps(found["ns"].to_numpy()),
-        spans(found.select("start", "end")),
+        [f"{many(found.height, 'gap')} shorter than {duration(SHORT)}"],
         "Fewer and longer kernels have fewer gaps: fuse small ones.",
     )
 
 
-def _unrecorded(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
-    ns = int(found["ns"].sum())
-    if ns == 0:
-        return
+def _unrecorded(known: Known, found: pl.DataFrame, ns: int) -> _Told:
     start, end, kernel = found.sort("ns", descending=True).select("start", "end", "kernel").row(0)
-    yield Cause(
+    return _Told(
         "unrecorded",
         f"Launched kernels wait for {known.told(ns)} although nothing that was recorded runs.",
-        known.share(ns),
-        (f"{many(found.height, 'wait')}, the longest {duration(end - start)} before `{short(str(kernel), 48)}`",),
-        gain_of_gaps(found["ns"].to_numpy()),
-        spans(found.select("start", "end")),
+        [f"{many(found.height, 'wait')}, the longest {duration(end - start)} before `{short(str(kernel), 48)}`"],
         "Look for events, copies or AI CPU work that the profiler leaves out; record it at a higher level.",
-        "likely",
+        sure=False,
     )
 
 
-def _launches(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
-    ns = int(found["ns"].sum())
-    if ns == 0:
-        return
-    work = known.work
+def _launches(known: Known, found: pl.DataFrame, ns: int) -> _Told:
+    work, sure = known.work, _sure(known)
     each = float(np.mean(work.end - work.start))
-    sure = _sure(known)
     told = "The device waits for the host's next launch" if sure else "The device has nothing to run"
     usual, every = quantile(found["ns"].to_numpy(), 0.5), known.scope_ns / max(len(work.lane), 1)
     evidence = [
         f"half of the pauses are longer than {duration(usual)}",
         f"a kernel runs {duration(each)} on average, and one begins every {duration(every)}",
+        *([] if sure else [NO_LAUNCHES]),
+        *_host_was_in(known, found),
     ]
-    if not sure:
-        evidence.append("the capture has no launches; pauses this long are usually the host's")
-    yield Cause(
-        "launch",
-        f"{told} for {known.told(ns)}, in {many(found.height, 'pause')}.",
-        known.share(ns),
-        tuple(evidence + _host_was_in(known, found)),
-        gain_of_gaps(found["ns"].to_numpy()),
-        spans(found.select("start", "end")),
-        FASTER_HOST,
-        "sure" if sure else "likely",
+    return _Told(
+        "launch", f"{told} for {known.told(ns)}, in {many(found.height, 'pause')}.", evidence, FASTER_HOST, sure
     )
 
 
-def _stalls(known: Known, found: pl.DataFrame) -> Iterator[Cause]:
-    ns = int(found["ns"].sum())
-    if ns == 0:
-        return
+def _stalls(known: Known, found: pl.DataFrame, ns: int) -> _Told:
     longest, kernel = found.sort("ns", descending=True).select("ns", "kernel").row(0)
     sure = _sure(known)
     before = "the end" if kernel is None else f"`{short(str(kernel), 48)}`"
-    blamed = _host_was_in(known, found)
-    evidence = [f"the longest takes {duration(longest)}, before {before}"]
-    if not sure:
-        evidence.append("the capture has no launches; pauses this long are usually the host's")
-    yield Cause(
+    return _Told(
         "host",
         f"The device stands still for {known.told(ns)}, in {many(found.height, 'long pause')} "
         f"{'in which the host launches nothing' if sure else 'without any kernel'}.",
-        known.share(ns),
-        tuple(evidence + blamed),
-        gain_of_gaps(found["ns"].to_numpy()),
-        spans(found.select("start", "end")),
+        [
+            f"the longest takes {duration(longest)}, before {before}",
+            *([] if sure else [NO_LAUNCHES]),
+            *_host_was_in(known, found),
+        ],
         "Let the host run ahead: no waiting for results, data loaded and inputs prepared beforehand.",
-        "sure" if sure else "likely",
+        sure,
     )
 
 

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 KINDS = {
-    "core": "kernels run nearly all the time: only faster kernels, or fewer, help",
-    "bandwidth": "kernels run nearly all the time, and mostly move data",
+    "core": "cores are full: only faster kernels, or fewer, help",
+    "bandwidth": "cores are full, and mostly move data",
     "communication": "communication that no compute hides",
     "copy": "copies that neither compute nor communication hides",
     "dispatch": "tasks that could run wait for the scheduler",
     "dependency": "tasks wait for one another while cores are free",
     "gap": "cores or the device stand still for a moment between one piece of work and the next",
     "width": "cores have nothing to do before their first task, after their last, or at all",
-    "tail": "one last task runs alone",
+    "tail": "the last tasks leave cores idle",
     "launch": "the host launches kernels more slowly than the device runs them",
     "host": "the host stands still, or does something else, and the device with it",
     "step": "some steps take much longer than the others",
@@ -44,6 +44,14 @@ class Gain:
     ns: int
     low_ns: int
     high_ns: int
+
+
+@dataclass(frozen=True)
+class Together:
+    """What mending all at once is worth that was priced alone, of so many findings of `check`."""
+
+    findings: int
+    gain: Gain
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class Diagnosis:
     causes: tuple[Cause, ...]
     wall_ns: int
     window: tuple[int, int]
+    together: Together | None = None
 
     @property
     def verdict(self) -> Cause:
@@ -91,4 +100,5 @@ class Diagnosis:
             "wall_ns": self.wall_ns,
             "window": list(self.window),
             "causes": [asdict(cause) | {"where": [list(span) for span in cause.where]} for cause in self.causes],
+            "together": None if self.together is None else asdict(self.together),
         }

@@ -94,28 +94,27 @@ def no_streams(trace: Trace) -> Iterator[Symptom]:
         yield Symptom("no-streams", "warning", "kernel table without streams", len(without), effect)
 
 
-def refused_dependencies(trace: Trace) -> Iterator[Symptom]:
-    """A deps.json that belongs to another program."""
-    refused = [str(notes["deps_refused"]) for notes in trace.meta.all_notes() if "deps_refused" in notes]
-    if refused:
-        effect = "Kernels have no names and tasks no dependencies."
-        yield Symptom("deps-refused", "warning", "deps.json not joined", len(refused), effect, refused[0])
+NOTED = {  # what a reader noted -> the symptom
+    "deps_refused": ("deps-refused", "deps.json not joined", "Kernels have no names and tasks no dependencies."),
+    "cut_short": (
+        "cut-short",
+        "reading that cuts pipelined tasks short",
+        "Busy time is too low: read the bundle itself.",
+    ),
+    "unclosed_list": (
+        "unclosed",
+        "list of events that never ends",
+        "The file was probably cut off while it was written: later events are missing.",
+    ),
+}
 
 
-def cut_short(trace: Trace) -> Iterator[Symptom]:
-    """TraCR's own timeline of pipelined cores."""
-    told = [str(notes["cut_short"]) for notes in trace.meta.all_notes() if "cut_short" in notes]
-    if told:
-        effect = "Busy time is too low: read the bundle itself."
-        yield Symptom("cut-short", "warning", "reading that cuts pipelined tasks short", len(told), effect, told[0])
-
-
-def unclosed_list(trace: Trace) -> Iterator[Symptom]:
-    """A JSON list of events without its end."""
-    count = sum(bool(notes.get("unclosed_list")) for notes in trace.meta.all_notes())
-    if count:
-        effect = "The file was probably cut off while it was written: later events are missing."
-        yield Symptom("unclosed", "warning", "list of events that never ends", count, effect)
+def noted(trace: Trace) -> Iterator[Symptom]:
+    """A deps.json of another program, TraCR's own timeline of pipelined cores, a list of events without its end."""
+    for key, (id, what, effect) in NOTED.items():
+        told = [notes[key] for notes in trace.meta.all_notes() if notes.get(key)]
+        if told:
+            yield Symptom(id, "warning", what, len(told), effect, told[0] if isinstance(told[0], str) else "")
 
 
 def not_understood(trace: Trace) -> Iterator[Symptom]:

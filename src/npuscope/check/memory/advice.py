@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from npuscope.check.memory.usage import Usage
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory.plan import SpacePlan, plan_memory
+from npuscope.lower.memory.plan import MemoryPlan, SpacePlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.build import build
 from npuscope.lower.program import Program
@@ -29,27 +29,39 @@ SHAPE_AT = {**dict.fromkeys(SLICE.names, 1), **dict.fromkeys(LOAD.names, 2)}  # 
 
 
 def advice(program: Program, usage: Usage) -> str:
-    """The constant that fills a memory and the largest value of it that would fit; "" where none is known."""
+    """The constant that decides the tiles of a memory and the largest value that would fit; "" where none is known.
+
+    One with which all of the kernel fits comes before one with which this memory does.
+    """
     recorded = build(program.recording, program.recording.tasks[usage.body.task], usage.body.lowered.body)
     axes = axes_of(recorded, program)
+    here = ""
     for name, value in _names(usage.space, recorded, axes):
-        fits = [size for size in range(STEP, value, STEP) if _fits(resized(recorded, axes, name, size), program)]
+        plans = {size: _planned(resized(recorded, axes, name, size), program) for size in range(STEP, value, STEP)}
+        fits = [size for size, plan in plans.items() if all(space.fits for space in plan.spaces)]
         if fits:
-            divisors = [size for size in fits if value % size == 0]
-            beside = ""
-            if divisors and max(divisors) != fits[-1]:
-                beside = f" ({max(divisors)} is the largest that divides {value})"
-            return f"{name} = {value} is too large: up to {fits[-1]} fits{beside}."
-    return ""
+            return f"{name} = {value} is too large: {_up_to(fits, value)}."
+        fits = [size for size, plan in plans.items() if _fits(plan, usage.space.space)]
+        if fits and not here:
+            here = f"{name} = {value} is too large for {usage.space.space}: {_up_to(fits, value)} there."
+    return here
+
+
+def _up_to(fits: list[int], value: int) -> str:
+    divisors = [size for size in fits if value % size == 0]
+    beside = ""
+    if divisors and max(divisors) != fits[-1]:
+        beside = f" ({max(divisors)} is the largest that divides {value})"
+    return f"up to {fits[-1]} fits{beside}"
 
 
 def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, AxisNames]) -> Iterator[tuple[str, int]]:
     """Constants of the tiles that fill a space most, the innermost axis of the largest first."""
     seen: set[str] = set()
-    by_site = {(value.site, value.shape): value.id for value in recorded.values}
+    by_name = {(value.site, value.name, value.shape): value.id for value in recorded.values}
     for slot in sorted(space.slots, key=lambda slot: -slot.bytes):
         for tenant in slot.tenants:
-            number = by_site.get((tenant.value.site, tenant.value.shape))
+            number = by_name.get((tenant.value.site, tenant.value.name, tenant.value.shape))
             if number is None:
                 continue
             for name, size in zip(reversed(axes[number]), reversed(tenant.value.shape), strict=False):
@@ -58,9 +70,12 @@ def _names(space: SpacePlan, recorded: Lowered, axes: dict[int, AxisNames]) -> I
                     yield name, size
 
 
-def _fits(lowered: Lowered, program: Program) -> bool:
-    plan = plan_memory(passed(lowered, program.device, program.lowering), program.device)
-    return all(space.fits for space in plan.spaces)
+def _planned(lowered: Lowered, program: Program) -> MemoryPlan:
+    return plan_memory(passed(lowered, program.device, program.lowering), program.device)
+
+
+def _fits(plan: MemoryPlan, name: str) -> bool:
+    return all(space.fits for space in plan.spaces if space.space == name)
 
 
 def resized(recorded: Lowered, axes: dict[int, AxisNames], name: str, size: int) -> Lowered:

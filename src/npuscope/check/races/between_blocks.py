@@ -19,8 +19,7 @@ from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.races.between_tasks import AccessName, meeting
 from npuscope.check.races.conflicts import unordered
 from npuscope.check.races.element_classes import ElementClasses
-from npuscope.check.races.model import Race, Side
-from npuscope.check.wording.region_text import named, region_text
+from npuscope.check.races.model import Race, side_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
@@ -68,16 +67,10 @@ def block_races(program: Program) -> Iterator[Race]:
             found[key] = known, count + pairs * len(tasks)
     for (one, other, kind, name), (example, count) in found.items():
         sides = [
-            _side(program, example.task, block, access, region)
+            side_of(program, example.task, access.site, region, block)
             for block, access, region in zip(example.blocks, (one, other), example.regions, strict=True)
         ]
         yield Race(kind, name, (sides[0], sides[1]), count, WHY, APART if one.site == other.site else IN_TURN)
-
-
-def _side(program: Program, task: Task, block: int, name: AccessName, region: Region) -> Side:
-    site, launch = program.site(name.site), program.site(task.site)
-    text = region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
-    return Side(task.id, task.kernel, site.file, site.line, (launch.file, launch.line), text, block)
 
 
 def _races_of(

@@ -10,10 +10,10 @@ import numpy as np
 
 from npuscope.check.races.by_line import Lines
 from npuscope.check.races.conflicts import classes_of, conflicts_of, hazard, ones, unordered
-from npuscope.check.races.model import Race, Side
+from npuscope.check.races.model import Race, Side, side_of
 from npuscope.check.races.order import order_of
 from npuscope.check.races.remedy import remedy
-from npuscope.check.wording.region_text import named, region_text
+from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import dims, offsets_meet
 from npuscope.tile.graph.cells import Region
@@ -78,12 +78,11 @@ def _sides(
         [region for region, site in lines.of(task, (buffer,)) if site == name.site]
         for task, name in zip(tasks, names, strict=True)
     ]
-    made = []
-    for task, name, region in zip(tasks, names, meeting(boxes[0], boxes[1], kind), strict=True):
-        launch, site = program.site(program.recording.tasks[task].site), program.site(name.site)
-        text = region_text(named(program, buffer), region.shape, region.strides, region.offsets.tolist())
-        made.append(Side(task, name.kernel, site.file, site.line, (launch.file, launch.line), text))
-    return made[0], made[1]
+    one, other = (
+        side_of(program, program.recording.tasks[task], name.site, region)
+        for task, name, region in zip(tasks, names, meeting(boxes[0], boxes[1], kind), strict=True)
+    )
+    return one, other
 
 
 def meeting(ours: Sequence[Region], theirs: Sequence[Region], kind: Hazard) -> tuple[Region, Region]:

@@ -14,9 +14,9 @@ import numpy as np
 from npuscope.check.races.between_tasks import meeting
 from npuscope.check.races.by_line import Lines
 from npuscope.check.races.conflicts import regions_of
-from npuscope.check.races.model import Race, Side
+from npuscope.check.races.model import Race, Side, side_of, text_of
 from npuscope.check.races.order import order_of
-from npuscope.check.wording.region_text import named, region_text
+from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import Box, dims, offsets_meet
 from npuscope.tile.graph.cells import Region
@@ -58,12 +58,9 @@ def _race(program: Program, written: Region, site: int, element: Region, read_si
     recording = program.recording
     task, buffer = recording.tasks[written.task], named(program, written.buffer)
     kernel = short_name(task.kernel)
-    here, there, launch = recording.sites[read_site], recording.sites[site], recording.sites[task.site]
-    regions = [region_text(buffer, r.shape, r.strides, r.offsets.tolist()) for r in (written, element)]
-    sides = (
-        Side(task.id, task.kernel, there.file, there.line, (launch.file, launch.line), regions[0]),
-        Side(-1, HOST, here.file, here.line, (here.file, here.line), regions[1]),
-    )
+    here, launch = recording.sites[read_site], recording.sites[task.site]
+    reading = Side(-1, HOST, here.file, here.line, (here.file, here.line), text_of(program, element))
+    sides = (side_of(program, task, site, written), reading)
     hidden = f"{buffer.name} is manual_dep=True" if buffer.manual_dep else f"{kernel} is in a manual scope"
     if not task.manual_scope and not buffer.manual_dep:
         hidden = f"{kernel} takes {buffer.name} as no_dep"

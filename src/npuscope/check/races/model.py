@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from npuscope.check.wording.region_text import named, region_text
+from npuscope.lower.program import Program
+from npuscope.tile.graph.cells import Region
 from npuscope.tile.graph.exact import Hazard
+from npuscope.tile.record.model import Task
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,17 @@ class Side:
     def as_dict(self) -> dict[str, object]:
         told: dict[str, object] = {"task": self.task, "kernel": self.kernel, "launch": list(self.launch)}
         return told if self.block is None else {**told, "block": self.block}
+
+
+def side_of(program: Program, task: Task, site: int, region: Region, block: int | None = None) -> Side:
+    """A task's access, as it is shown."""
+    place, launch = program.site(site), program.site(task.site)
+    text = text_of(program, region)
+    return Side(task.id, task.kernel, place.file, place.line, (launch.file, launch.line), text, block)
+
+
+def text_of(program: Program, region: Region) -> str:
+    return region_text(named(program, region.buffer), region.shape, region.strides, region.offsets.tolist())
 
 
 @dataclass(frozen=True)

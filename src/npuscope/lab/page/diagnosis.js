@@ -4,6 +4,9 @@ import { element, percent, time, whole, worded } from "./format.js";
 import { stretches } from "./timeline/overlays.js";
 import { show } from "./timeline/moves.js";
 
+/** @param {import("./types").Gain} gain */
+const worth = gain => `worth ${time(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${time(gain.low_ns)} to ${time(gain.high_ns)})` : ""}`;
+
 export class DiagnosisBox {
   /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */
   constructor(store, pane) {
@@ -11,7 +14,8 @@ export class DiagnosisBox {
     this.pane = pane;
     this.stretch = -1;
     this.list = element("ol", { class: "causes" });
-    this.box = element("section", { class: "diagnosis", "aria-label": "Diagnosis" }, element("h2", {}, "Diagnosis"), this.list);
+    this.together = element("p", { class: "soft together" });
+    this.box = element("section", { class: "diagnosis", "aria-label": "Diagnosis" }, element("h2", {}, "Diagnosis"), this.list, this.together);
     store.on(["run", "runs"], () => this.draw());
     store.on(["selection"], () => this.mark());
     this.draw();
@@ -20,6 +24,8 @@ export class DiagnosisBox {
   draw() {
     const run = this.store.run();
     this.list.replaceChildren(...(run?.diagnosis.causes ?? []).map((cause, place) => this.item(run, cause, place)));
+    const all = run?.diagnosis.together;
+    this.together.textContent = all ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, mended together: ${worth(all.gain)}.` : "";
     this.mark();
   }
 
@@ -28,7 +34,7 @@ export class DiagnosisBox {
     const spans = stretches(run, place).length, gain = cause.gain;
     const facts = [
       cause.share > 0 && cause.share < 1 ? `${percent(cause.share)} of the time` : null,
-      gain && gain.ns > 0 ? `worth ${time(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${time(gain.low_ns)} to ${time(gain.high_ns)})` : ""}` : null,
+      gain && gain.ns > 0 ? worth(gain) : null,
       cause.confidence && cause.confidence !== "sure" ? cause.confidence : null,
     ].filter(Boolean);
     const where = spans === 0 ? null : element("div", { class: "where" },

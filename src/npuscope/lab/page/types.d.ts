@@ -24,11 +24,12 @@ export type Timeline = {
   bands: Band[]; counters: CounterTrack[]; notes: string[];
 };
 
+export type Gain = { ns: number; low_ns: number; high_ns: number };
 export type Cause = {
   kind: string; sentence: string; share: number; evidence: string[]; remedy: string; confidence: string;
-  gain: { ns: number; low_ns: number; high_ns: number } | null; where: [number, number, number | null][];
+  gain: Gain | null; where: [number, number, number | null][];
 };
-export type Diagnosis = { verdict: string; bound: string; wall_ns: number; window: [number, number]; causes: Cause[] };
+export type Diagnosis = { verdict: string; bound: string; wall_ns: number; window: [number, number]; causes: Cause[]; together: { findings: number; gain: Gain } | null };
 
 export type Run = {
   id: string; name: string; told: string; measured: boolean; wall: any; diagnosis: Diagnosis; timeline: Timeline;

@@ -1,1 +1,1 @@
-"""What the charts of a report show, as plain data: lab/page/chart.js draws them, all alike."""
+"""What the charts of a report show, as plain data: lab/page/chart/ draws them, all alike."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from npuscope.analysis.diagnosis import KINDS
 from npuscope.report.charts.spec import Spec, axis
-from npuscope.simulate.bound import LIMITS
-from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told
+from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told, three
 from npuscope.study.results import Outcome, against_first, wall_estimate
 from npuscope.study.variant import Variant
 from npuscope.study.variants import best_by_setting
@@ -24,7 +24,7 @@ def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
     ran = [one for one in found if one.error is None]
     if not ran:
         return None
-    present = [limit for limit in LIMITS if any(one.bound == limit for one in ran[:MOST])]
+    present = [kind for kind in KINDS if any(one.bound == kind for one in ran[:MOST])]
     rows = []
     for place, one in enumerate(ran[:MOST]):
         wall = wall_estimate(one)
@@ -44,7 +44,7 @@ def variants_chart(found: Sequence[Outcome], baseline: Outcome) -> Spec | None:
         "chart": "bars",
         "title": "Variants, the fastest first",
         "form": "ns",
-        "groups": [f"{limit}-bound" for limit in present],
+        "groups": [f"limited by {kind}" for kind in present],
         "rows": rows,
         "note": MEANING + more,
     }
@@ -102,7 +102,7 @@ def told_of(one: Outcome, baseline: Outcome) -> str:
     told = "" if wall is None else estimate_told(wall)
     if versus is None:
         return told
-    ratio = f"{versus.ratio.value:.3f}x (80%: {interval_told(versus.ratio)})"
+    ratio = f"{three(versus.ratio.value)}x (80%: {interval_told(versus.ratio)})"
     return f"{told}, {ratio}, faster {chance_told(versus)}"
 
 

@@ -2,6 +2,7 @@
 
 A compiler numbers callables that share a name (`gate_proj_3`) and makes two functions of a mixed kernel (`_aic`,
 `_aiv`). A name that both sides have is matched first, so that a kernel that is called `stage_2` stays itself.
+Two traces of anything are matched more boldly (`analysis/matching.py`).
 """
 
 from __future__ import annotations

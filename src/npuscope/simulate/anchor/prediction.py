@@ -131,7 +131,7 @@ class Prediction(Tabular):
     def change(self) -> Against:
         """The run against the one before the change, both anchored."""
         old, new = self.anchor.old, self.run
-        return against(self.anchor.anchored_ns, self.anchor.wall_of(new), old.bound.name, new.bound.name)
+        return against(self.anchor.anchored_ns, self.anchor.wall_of(new), old.bound.kind, new.bound.kind)
 
     @property
     def wall(self) -> Estimate:
@@ -164,7 +164,7 @@ class Prediction(Tabular):
         A measured kernel is as sure as its change is small; one that nobody measured as sure as any prediction.
         """
         found: dict[str, tuple[float, float]] = {}
-        bounds = self.anchor.old.bound.name, self.run.bound.name
+        bounds = self.anchor.old.bound.kind, self.run.bound.kind
         known = {one.kernel: one.measured for one in self.anchor.kernels if one.measured is not None}
         for pair in paired(self._after[1].kernels, known):
             now = self._after[1].kernel(pair.simulated)

@@ -160,7 +160,6 @@ class Argument:
     strides: tuple[int, ...]
     reads: bool  # some op of some block read it
     writes: bool
-    read_first: bool  # in some block a read came before any write
     declared: Direction | None = None  # by an incore function's signature
     no_dep: bool = False
 

@@ -14,7 +14,7 @@ from npuscope.tile.run.block import Block
 from npuscope.tile.run.state import current
 from npuscope.tile.run.strand import Strand
 
-MOST = 48  # vector cores of a die (chip.md §1); blocks of cube or mixed kernels have 24
+MOST = 48  # vector cores of a die (`cores.vector` of its device file); blocks of cube or mixed kernels have 24
 
 
 class Barrier:

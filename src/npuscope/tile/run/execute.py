@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from npuscope.garbage import collected_rarely
-from npuscope.ops.numeric.allocation import keep_freed_memory
 from npuscope.ops.numeric.arrays import Array
+from npuscope.process_memory import collected_rarely, keep_freed_memory
 from npuscope.tile.fault import fault
 from npuscope.tile.record.finish import recording_of
 from npuscope.tile.record.model import Mode, Recording
@@ -48,7 +47,7 @@ class Finished:
     """One run: its record, what it returned, its named tensors as they were at the end, how long it took."""
 
     recording: Recording
-    result: object
+    result: Any  # whatever the program returns
     seconds: float
     buffers: tuple[LiveBuffer, ...] = field(default=(), repr=False)
     again: RunAgain | None = field(default=None, repr=False)  # inside `repeatable`

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from npuscope.tile.language.nodes import called
 from npuscope.tile.script.own_files import OwnFile, own_files
 
 Kind = Literal["option", "constant", "default", "field", "jit", "variable"]
@@ -72,6 +73,9 @@ class _Found:
     places: list[Place] = field(default_factory=list)
     taken: set[tuple[str, str]] = field(default_factory=set)  # (class, field) whose default an object has
     computed: bool = False
+
+    def add(self, name: str, kind: Kind, file: OwnFile, line: int, value: object = UNTOLD, **more: Any) -> None:
+        self.places.append(Place(name, kind, str(file.path), line, value, module=file.module, **more))
 
 
 def places_of(script: str | Path) -> Places:
@@ -146,17 +150,11 @@ def default_of(value: ast.expr | None) -> ast.expr | None:
 
 
 def _defaults(cls: _Class, found: _Found) -> None:
-    for name, (line, value) in cls.fields.items():
-        told = default_of(value)
-        if told is None or literal(told) is UNTOLD:
-            continue
-        where = str(cls.module.path), line
-        taken = (cls.name, name) in found.taken
-        found.places.append(
-            Place(
-                f"{cls.name}.{name}", "default", *where, literal(told), (), cls.module.module, cls.name, name, (), taken
-            )
-        )
+    for name, (line, given) in cls.fields.items():
+        told = default_of(given)
+        if told is not None and (value := literal(told)) is not UNTOLD:
+            about = {"owner": cls.name, "target": name, "taken": (cls.name, name) in found.taken}
+            found.add(f"{cls.name}.{name}", "default", cls.module, line, value, **about)
 
 
 def _constants(file: OwnFile, classes: dict[str, _Class], found: _Found) -> None:
@@ -168,21 +166,16 @@ def _constants(file: OwnFile, classes: dict[str, _Class], found: _Found) -> None
                 continue
             seen.add(target.id)
             objects[target.id] = value
-            where = str(file.path), node.lineno
-            found.places.append(Place(target.id, "constant", *where, literal(value), (), file.module, "", target.id))
+            found.add(target.id, "constant", file, node.lineno, literal(value), target=target.id)
             for path, line, told, taken in _fields(value, classes, objects, found):
-                name = ".".join([target.id, *path])
-                at = str(file.path), line if line else node.lineno
-                found.places.append(Place(name, "field", *at, told, (), file.module, "", target.id, path, taken))
+                about = {"target": target.id, "path": path, "taken": taken}
+                found.add(".".join([target.id, *path]), "field", file, line or node.lineno, told, **about)
         if isinstance(node, ast.FunctionDef) and not is_of_language(node):
             for statement in node.body:
                 for target, value in assigned(statement):
-                    if target.id.isupper() and literal(value) is not UNTOLD:
-                        where = str(file.path), statement.lineno
-                        name = f"{node.name}.{target.id}"
-                        found.places.append(
-                            Place(name, "constant", *where, literal(value), (), file.module, node.name, target.id)
-                        )
+                    if target.id.isupper() and (told := literal(value)) is not UNTOLD:
+                        about = {"owner": node.name, "target": target.id}
+                        found.add(f"{node.name}.{target.id}", "constant", file, statement.lineno, told, **about)
 
 
 _Field = tuple[tuple[str, ...], int, object, bool]
@@ -194,8 +187,7 @@ def _fields(
     """The fields of an object that an expression makes, those inside its fields too; line 0 for a class's default."""
     if not isinstance(value, ast.Call) or depth > DEEP:
         return
-    called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-    if called == "replace" and value.args:  # of an object made above, with some of it changed
+    if called(value) == "replace" and value.args:  # of an object made above, with some of it changed
         first = value.args[0]
         before = objects.get(first.id) if isinstance(first, ast.Name) else None
         given = {word.arg: word.value for word in value.keywords if word.arg}
@@ -205,7 +197,7 @@ def _fields(
             elif len(path) == 1:
                 yield path, given[path[0]].lineno, literal(given[path[0]]), False
         return
-    cls = classes.get(called)
+    cls = classes.get(called(value))
     if cls is None or not cls.is_data or any(isinstance(one, ast.Starred) for one in value.args):
         return
     given = dict(zip(cls.fields, value.args, strict=False))
@@ -233,9 +225,8 @@ def _jit_options(file: OwnFile, found: _Found) -> None:
             for word in decorator.keywords if isinstance(decorator, ast.Call) else ():
                 told = literal(word.value)
                 if word.arg and told is not UNTOLD:
-                    name = f"{node.name}.{word.arg}"
-                    where = str(file.path), word.value.lineno
-                    found.places.append(Place(name, "jit", *where, told, (), file.module, node.name, word.arg))
+                    about = {"owner": node.name, "target": word.arg}
+                    found.add(f"{node.name}.{word.arg}", "jit", file, word.value.lineno, told, **about)
 
 
 def _outside(file: OwnFile, found: _Found) -> None:
@@ -243,10 +234,10 @@ def _outside(file: OwnFile, found: _Found) -> None:
     literals: set[int] = set()
     for node in file.nodes:
         if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called == "add_argument":
+            name = called(node)
+            if name == "add_argument":
                 _option(node, file, found)
-            elif called == "getenv" or (called in ("get", "setdefault", "pop") and _is_environ(node.func)):
+            elif name == "getenv" or (name in ("get", "setdefault", "pop") and _is_environ(node.func)):
                 _variable(node.args[:1], node.lineno, file, found)
                 literals |= {id(part) for part in ast.walk(node.func)}
         elif isinstance(node, ast.Subscript) and _is_environ_itself(node.value):
@@ -276,9 +267,7 @@ def _option(node: ast.Call, file: OwnFile, found: _Found) -> None:
     listed: tuple[object, ...] = (False, True) if switch else ()
     if isinstance(choices, list | tuple | set | frozenset):
         listed = tuple(choices)
-    name = long[2:].replace("-", "_")
-    where = str(file.path), node.lineno
-    found.places.append(Place(name, "option", *where, value, listed, file.module, "", long))
+    found.add(long[2:].replace("-", "_"), "option", file, node.lineno, value, choices=listed, target=long)
 
 
 def _variable(names: Sequence[ast.expr], line: int, file: OwnFile, found: _Found) -> None:
@@ -286,7 +275,7 @@ def _variable(names: Sequence[ast.expr], line: int, file: OwnFile, found: _Found
     if not isinstance(told, str):
         found.computed = True
     elif not any(place.kind == "variable" and place.name == told for place in found.places):
-        found.places.append(Place(told, "variable", str(file.path), line, UNTOLD, (), file.module, "", told))
+        found.add(told, "variable", file, line, target=told)
 
 
 def _is_environ(node: ast.expr) -> bool:

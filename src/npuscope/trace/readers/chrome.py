@@ -9,10 +9,11 @@ from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.dressing import dress
 from npuscope.trace.event_table import EventTable, collect
-from npuscope.trace.readers import kineto, merged_swimlane, trace_view, tracr_perfetto
+from npuscope.trace.readers import kineto, merged_swimlane, own_json, trace_view, tracr_perfetto
 
 # the first whose evidence is found in the file's own names; anything else is read as it is
 DIALECTS: list[tuple[Callable[[EventTable], bool], Callable[[EventTable], Trace]]] = [
+    (own_json.recognises, own_json.dress_up),
     (trace_view.recognises, trace_view.dress_up),
     (merged_swimlane.recognises, merged_swimlane.dress_up),
     (tracr_perfetto.recognises, tracr_perfetto.dress_up),

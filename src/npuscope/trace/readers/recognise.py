@@ -74,7 +74,7 @@ def _any_chrome(path: Path) -> Trace:
 
 
 def _brought_reader(path: Path) -> Reader | None:
-    """The reader of another package that says it understands the path (docs/reference/plugins.md)."""
+    """The reader of another package that says it understands the path (docs/howto/extend.md)."""
     for found in brought(READERS):
         try:
             if found.thing.recognises(path):

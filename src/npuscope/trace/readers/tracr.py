@@ -39,6 +39,7 @@ from npuscope.trace.tracr_records import (
     first_in_first_out,
     one_open_slice,
 )
+from npuscope.trace.window_note import take_note
 
 _PROCESS = re.compile(r"^proc\.([0-9]{1,9})$")
 
@@ -56,6 +57,7 @@ class Metadata(msgspec.Struct):
     markerColorIds: msgspec.Raw = msgspec.Raw()
     pid: msgspec.Raw = msgspec.Raw()  # the folder's name tells it
     tid: msgspec.Raw = msgspec.Raw()
+    npuscope: dict[str, object] = {}  # our own notes
 
     def labels(self) -> list[str]:
         """Marker labels by event id; older writers have only a map whose sorted keys give the order."""
@@ -119,6 +121,7 @@ def _read_process(folder: Path, ledger: Ledger) -> Process:
     path = folder / "metadata.json"
     text = source.read_all(path)
     metadata = decode_object(text, Metadata, "a TraCR metadata file", path, ledger.unknown, "key of metadata.json")
+    take_note(ledger, metadata.npuscope)
     if metadata.declared_channels() > CHANNELS:
         raise BadInput(
             f"{metadata.declared_channels()} channels, where a trace point has room for {CHANNELS}", path=path

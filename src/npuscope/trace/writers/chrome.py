@@ -13,6 +13,7 @@ from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE, lane_id
 from npuscope.trace.decimal_time import us_from_ns
 from npuscope.trace.meta import Counts
+from npuscope.trace.window_note import OWN, note_of
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
@@ -22,10 +23,11 @@ BATCH = 1 << 17
 
 
 def write(trace: Trace, path: Path) -> Counts:
-    """One event per line: names of lanes, slices, a start and an end per edge, then counters."""
+    """One event per line: names of lanes, slices, a start and an end per edge, then counters; notes in the header."""
     ends = edge_ends(trace).with_row_index("id")
     with whole_file(path) as file:
-        file.write(b'{"displayTimeUnit":"ns","traceEvents":[')
+        notes = orjson.dumps({OWN: note_of(trace)}).decode()
+        file.write(f'{{"displayTimeUnit":"ns","otherData":{notes},"traceEvents":['.encode())
         separator = "\n"
         for lines in _batches(trace, path, ends):
             for line in lines:

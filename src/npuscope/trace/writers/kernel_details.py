@@ -20,6 +20,7 @@ from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
 from npuscope.trace.readers.kernel_details import PREDICTED
 from npuscope.trace.schema import COPY_CORE, is_work
+from npuscope.trace.window_note import note_of
 from npuscope.trace.writers.atomic import whole_file
 
 BATCH = 1 << 18
@@ -43,6 +44,7 @@ def write(trace: Trace, path: Path) -> Counts:
         "slice that is no device task": trace.slices.height - table.cells.height,
         "edge": trace.edges.height,
         "sample of a counter": trace.counters.height,
+        "note of the window": len(note_of(trace)),
     }
     return {reason: count for reason, count in left_out.items() if count}
 

@@ -16,6 +16,7 @@ from npuscope import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.meta import Counts
+from npuscope.trace.window_note import note_of
 from npuscope.trace.writers.annotations import annotation_columns
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
@@ -46,7 +47,8 @@ def write(trace: Trace, path: Path) -> Counts:
         for piece in _Encoder(trace, flows, path.name).pieces():
             file.write(piece)
     backwards = {"edge whose target begins before its source": flows.backwards} if flows.backwards else {}
-    return {**edges_not_drawn(trace, ends.height), **backwards}
+    note = {"note of the window": 1} if note_of(trace) else {}
+    return {**edges_not_drawn(trace, ends.height), **backwards, **note}
 
 
 class _Encoder:

@@ -21,6 +21,7 @@ from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts
 from npuscope.trace.phases import RUN_LABELS
 from npuscope.trace.tracr_records import FLOW_END, FLOW_START, NO_EXTRA, RECORD, RESET
+from npuscope.trace.window_note import OWN, note_of
 from npuscope.trace.writers.atomic import whole_folder
 from npuscope.trace.writers.edge_ends import edge_ends, edges_not_drawn
 from npuscope.trace.writers.lane_groups import lane_groups
@@ -131,6 +132,8 @@ def _write_process(
         "start_time": first if start_time is None else start_time,
         "end_time": last if end_time is None else end_time,
     }
+    if note := note_of(trace, shift):
+        metadata[OWN] = note
     if functions := _names(slices, runs):
         metadata["extraIdLabels"] = functions
     thread = folder / f"thread.{metadata['pid']}"

@@ -1,6 +1,6 @@
 """How often intervals cover the true ratio and change points are false alarms, with real and with heavy-tailed noise.
 
-`python benchmarks/statistics.py [TRIALS]` prints the tables of docs/understand/noise.md. The real noise is that of six
+`python benchmarks/noise.py [TRIALS]` prints the tables of docs/understand/noise.md. The real noise is that of six
 replays of twelve kernels, where this machine has them.
 """
 

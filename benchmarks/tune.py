@@ -1,0 +1,123 @@
+"""Does `tune` find what trying everything finds? With a tenth of the trials, for several seeds.
+
+    python benchmarks/tune.py                      # all cases, ten seeds
+    python benchmarks/tune.py --only gemm --seeds 3 --kept FOLDER
+
+Every point of a space is simulated once (what `sweep` does); the search then takes its answers from there, so that
+seeds cost nothing. A miss is a search whose best is more than 2 % slower than the best of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from npuscope.study.search import Space, space_of
+from npuscope.study.tune import tune
+from npuscope.study.variant import Variant
+from npuscope.study.variants import outcomes
+
+ROOT = Path(__file__).resolve().parents[1]
+NEAR = 1.02
+PART = 10  # of all points that run, one in so many is tried
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, its arguments, and of each setting the values and the one that it has now."""
+
+    name: str
+    file: str
+    argv: tuple[str, ...]
+    settings: tuple[tuple[str, tuple[int, ...], int], ...]
+
+    @property
+    def space(self) -> Space:
+        return space_of([(name, [str(value) for value in values], str(now)) for name, values, now in self.settings])
+
+    @property
+    def alike(self) -> Variant:
+        return Variant("", str(ROOT / self.file), self.argv)
+
+
+SMALL = ("--max-seq", "128")  # few tokens: attention has no setting here
+CASES = (
+    Case(
+        "gemm", "benchmarks/tuned/gemm.py", (),
+        (
+            ("TILE_M", (16, 32, 64, 128, 256), 64), ("TILE_N", (64, 128, 192, 256, 384, 512), 128),
+            ("TILE_K", (32, 64, 128, 256, 512), 128), ("STAGES", (1, 2, 3, 4), 2),
+        ),
+    ),
+    Case(
+        "tilelet layer", "models/qwen3_32b_tilelet.py", (),
+        (
+            ("K_TILE", (64, 128, 256), 128), ("improved.SEQ_TILE", (32, 64, 128), 128),
+            ("NORM_TILE", (128, 256, 512), 256), ("N_TILE", (64, 128, 256, 512), 256),
+            ("KV_TILE", (32, 64, 128, 256), 128),
+        ),
+    ),
+    Case(
+        "decode layer", "models/qwen3_14b/decode_layer.py", SMALL,
+        (
+            ("qkv_tn", (64, 128, 256), 256), ("qkv_tk", (64, 128, 256), 256), ("out_n", (128, 256, 512), 512),
+            ("out_k", (256, 512, 1024), 1024), ("tk", (32, 64, 128), 64), ("mlp_n", (512, 1024), 1024),
+        ),
+    ),
+)  # fmt: skip
+
+
+def tried(case: Case, kept: Path, seeds: int, jobs: int | None) -> bool:
+    """Prints a line; whether every seed came near enough."""
+    space, results = case.space, kept / f"{case.name.replace(' ', '_')}.jsonl"
+    points = list(product(*(range(len(values)) for _, values in space.settings)))
+    names = {point: " ".join(f"{name}={value}" for name, value in space.at(point)) for point in points}
+    alike = case.alike
+    variants = [Variant(names[point], alike.file, alike.argv, space.at(point), alike.device) for point in points]
+    every = outcomes(variants, results, jobs=jobs)
+    walls = sorted(one.wall_ns for one in every if one.wall_ns is not None)
+    trials = max(len(walls) // PART, 1)
+    found = []
+    for seed in range(seeds):
+        best = tune(alike, space, trials, results=results, jobs=jobs, seed=seed, golden=False).best
+        assert best is not None
+        assert best.wall_ns is not None
+        found.append(best.wall_ns / walls[0])
+    start = next(one.wall_ns for point, one in zip(points, every, strict=True) if point == space.start)
+    near = sum(wall <= walls[0] * NEAR for wall in walls)
+    hits = sum(one <= NEAR for one in found)
+    now = "–" if start is None else f"{start / walls[0]:.3f}"
+    print(
+        f"{case.name:<16} {len(points):>7} {len(walls):>7} {near:>9} {trials:>7} {walls[0] / 1e3:>9.1f} {now:>7} "
+        f"{hits:>4}/{seeds:<3} {np.median(found):>7.3f} {max(found):>7.3f}",
+        flush=True,
+    )
+    return hits == seeds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cases with this in their name")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--kept", type=Path, help="a folder that keeps what was simulated")
+    given = parser.parse_args()
+    print("points: of the space; run: fit and run; within 2 %: of the best; start, median, worst: to the best of all")
+    print(
+        f"{'program':<16} {'points':>7} {'run':>7} {'within 2%':>9} {'trials':>7} {'best µs':>9} {'start':>7} "
+        f"{'found':>8} {'median':>7} {'worst':>7}"
+    )
+    with tempfile.TemporaryDirectory() as place:
+        kept = given.kept or Path(place)
+        kept.mkdir(parents=True, exist_ok=True)
+        near = [tried(case, kept, given.seeds, given.jobs) for case in CASES if given.only in case.name]
+    raise SystemExit(0 if all(near) else 1)
+
+
+if __name__ == "__main__":
+    main()
