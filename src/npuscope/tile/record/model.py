@@ -251,6 +251,7 @@ class HostRead:
 
 
 PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past a tensor's end
+NO_EFFECT = "no_effect"  # that tells of a setting that changed nothing
 
 
 @dataclass(frozen=True, slots=True)
