@@ -21,8 +21,8 @@ import npuscope.tile as pl
 from npuscope.check.checked import check
 from npuscope.check.races import races
 from npuscope.device.chip import load
-from npuscope.garbage import collected_rarely
 from npuscope.lower.program import Program
+from npuscope.process_memory import collected_rarely
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
 

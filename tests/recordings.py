@@ -41,7 +41,7 @@ def box(of: Buffer, at: list[int], size: list[int], how: str = "r", **more: Any)
     """A slice of a buffer as an argument."""
     strides = row_major(of.shape)
     offset = sum(a * s for a, s in zip(at, strides, strict=True))
-    return Argument(of.id, offset, tuple(size), strides, "r" in how, "w" in how, how[0] == "r", **more)
+    return Argument(of.id, offset, tuple(size), strides, "r" in how, "w" in how, **more)
 
 
 def task(id: int, *arguments: Argument, kernel: str = "k", deps: tuple[int, ...] = (), **more: Any) -> Task:

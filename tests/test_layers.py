@@ -21,7 +21,7 @@ ORDER = [
     "engine",
     "progress",
     "paint",
-    "garbage",
+    "process_memory",
     "toml_file",
     "own_folder",
     "file_lock",

@@ -150,7 +150,7 @@ def test_steps_without_attention_are_passes_without_layers(shared: Path) -> None
     path = shared / "ascend/msinsight_cnn/level1/rank0_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
     found = passes(read(path))
     assert found.table.select("step", "attentions", "layers").rows() == [(50, 0, 0)]
-    assert found.excluded(0)["anchor"] is None
+    assert found.table["excluded_anchor"][0] is None
 
 
 def test_nothing_to_find_is_said(tmp_path: Path) -> None:

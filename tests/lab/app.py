@@ -51,8 +51,12 @@ def click(page: Any, moment_us: float, lane: str, view: int = 0) -> None:
 def until(page: Any, condition: str) -> None:
     """Waits for an expression to hold; the page's policy forbids playwright's own way, which evaluates text."""
     for _ in range(TRIES):
-        if page.evaluate(condition):
-            return
+        try:
+            if page.evaluate(condition):
+                return
+        except Exception as error:
+            if "context was destroyed" not in str(error):  # the page is being made anew with its first run
+                raise
         page.wait_for_timeout(20)
     raise AssertionError(f"never came true: {condition}")
 

@@ -47,7 +47,8 @@ def test_what_is_too_large_is_left_out_and_said(tmp_path: Path, monkeypatch: pyt
     whole: Any = inside(simulated)
     monkeypatch.setattr(module, "MOST_OF_ONE", 60)
     found: Any = inside(simulated)
-    assert found["left_out"] == len(whole["bodies"]) - len(found["bodies"]) > 0
+    gone = [(body["body"], body["kernel"], len(body["names"]) > 0) for body in whole["bodies"][:2]]
+    assert [(one["body"], one["kernel"], one["instructions"] > 60) for one in found["left_out"]] == gone
     # the server can still be asked for one of them
     one: Any = inside(simulated, only=whole["bodies"][0]["body"])
     assert one["bodies"] == whole["bodies"][:1]
@@ -76,6 +77,22 @@ def test_from_a_slice_to_its_pipes_to_a_line(browser: Any, tmp_path: Path) -> No
         assert state(page, "panel") == "source"
         assert state(page, "selection.kind") == "line"
         assert page.locator("tr.chosen code").count() == 1
+        assert watched.errors == []
+
+
+def test_a_page_says_why_a_kind_of_block_is_not_in_it(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_OF_ONE", 60)
+    with watched_page(browser, viewport=WIDE) as watched:
+        page = opened(watched.page, tmp_path, page_of(tmp_path), "panel=inside")
+        assert "of norm:" in page.locator(".inside .sums").inner_text()  # which is there
+        page.locator("#body").select_option("1")
+        why = page.locator("#not-here").inner_text()
+        assert why.startswith("This kind of block of gate is not in this page: it has ")
+        assert "a page takes at most 60 of one kind. `npuscope lab` with the program shows it." in why
+        page.locator("#body").select_option("2")
+        assert page.locator("#not-here").inner_text() == ""
         assert watched.errors == []
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from lab_server import Lab, Listener, lab
 
+from npuscope.errors import CannotWrite
 from npuscope.lab.payload.source_changes import source_changes
+from npuscope.lab.texts import replaced
 
 PROGRAM = """import numpy as np
 import npuscope.tile as pl
@@ -77,7 +79,7 @@ def test_a_save_of_the_file_or_of_a_module_is_a_new_version(running: tuple[Lab, 
     }
     # AND each version keeps its source, to be written back only when asked for
     assert found.get("sources/1.json").json()[str(program)] == PROGRAM
-    assert found.post("version/1", {"write": True}).json()["written"] == [
+    assert found.post("version/1", {"write": True, "over": "3"}).json()["written"] == [
         str(program),
         str(program.parent / "sizes.py"),
     ]
@@ -92,8 +94,102 @@ def test_a_folder_in_the_place_of_the_program_is_not_written_over_and_told_in_on
     found, _ = running
     program.unlink()
     program.mkdir()
-    answer = found.post("version/1", {"write": True})
+    answer = found.post("version/1", {"write": True, "over": "1"})
     assert (answer.status_code, answer.json()["told"].endswith("program.py: is a folder.")) == (409, True)
+
+
+def test_writing_back_keeps_the_mode_and_the_ends_of_lines_and_never_what_nobody_has_seen(
+    program: Path,
+) -> None:
+    program.write_bytes(PROGRAM.replace("\n", "\r\n").encode())
+    program.chmod(0o750)
+    with lab(program) as found, found.listening() as listener:
+        listener.until("version", id="1")
+        edit_bytes(program, b"64", b"32")
+        listener.until("version", name="save 2")
+        # WHEN somebody saves again, THEN a page that has not seen that writes nothing
+        edit_bytes(program, b"32", b"16")
+        listener.until("version", name="save 3")
+        late = found.post("version/1", {"write": True, "over": "2"})
+        assert (late.status_code, "save 3 is newer than what you saw" in late.json()["told"]) == (409, True)
+        assert b"16" in program.read_bytes()
+        assert found.post("version/1", {"write": True}).status_code == 400
+        # AND when it has, the file is as it was, to the byte
+        assert found.post("version/1", {"write": True, "over": "3"}).json()["written"] == [str(program)]
+        assert program.read_bytes() == PROGRAM.replace("\n", "\r\n").encode()
+        assert program.stat().st_mode & 0o777 == 0o750
+        assert not list(program.parent.glob(".program*"))
+
+
+def edit_bytes(file: Path, old: bytes, new: bytes) -> None:
+    """In place: the file keeps its mode, as with editors that mind it."""
+    file.write_bytes(file.read_bytes().replace(old, new))
+
+
+def test_a_text_that_no_version_has_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("unseen")
+    with pytest.raises(CannotWrite, match=r"has changed since it was last read"):
+        replaced({tmp_path / "new.py": "1", file: "old"}, lambda _, text: text == "seen")
+    assert file.read_text() == "unseen"
+    assert not (tmp_path / "new.py").exists()  # all or none
+
+
+@pytest.mark.parametrize("how", ["deleted", "renamed", "folder"])
+def test_a_program_that_goes_is_told_at_once_and_work_goes_on_when_it_is_back(
+    running: tuple[Lab, Listener], program: Path, how: str
+) -> None:
+    found, listener = running
+    aside = program.with_suffix(".aside")
+    if how == "deleted":
+        program.unlink()
+    else:
+        program.rename(aside)
+    if how == "folder":
+        program.mkdir()
+    told = "program.py is a folder now" if how == "folder" else "program.py is gone"
+    while listener.until("files")["gone"] != [told]:
+        pass
+    assert found.get("run/1.json").status_code == 200
+    # WHEN it comes back as it was, THEN that is all
+    if how == "folder":
+        program.rmdir()
+    if how == "deleted":
+        program.write_text(PROGRAM)
+    else:
+        aside.rename(program)
+    while listener.until("files")["gone"]:
+        pass
+    # AND the next save is a version
+    edit(program, "TILE = 256, 64", "TILE = 256, 128")
+    assert listener.until("working")["version"]["name"] == "save 2"
+    assert listener.until("version")["version"]["has_run"]
+
+
+def test_a_folder_that_goes_and_comes_back_is_watched_again(running: tuple[Lab, Listener], program: Path) -> None:
+    _, listener = running
+    away = program.parent.with_name("away")
+    program.parent.rename(away)
+    while len(listener.until("files")["gone"]) < 2:
+        pass
+    away.rename(program.parent)
+    while listener.until("files")["gone"]:
+        pass
+    edit(program, "TILE = 256, 64", "TILE = 256, 128")
+    assert listener.until("version", name="save 2")["version"]["has_run"]
+
+
+def test_a_module_that_is_no_python_is_told_at_its_line_and_its_mending_is_seen(
+    running: tuple[Lab, Listener], program: Path
+) -> None:
+    found, listener = running
+    module = program.parent / "sizes.py"
+    module.write_text("\nROWS = = 64\n")
+    broken = listener.until("error", name="save 2")["version"]
+    assert (Path(broken["trouble"]["file"]), broken["trouble"]["line"]) == (module, 2)
+    assert found.get(f"sources/{broken['id']}.json").json()[str(module)] == "\nROWS = = 64\n"
+    module.write_text("ROWS = 32\n")
+    assert listener.until("version", name="save 3")["version"]["has_run"]
 
 
 def test_a_save_that_changes_nothing_is_no_version(running: tuple[Lab, Listener], program: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,8 +14,6 @@ from npuscope.lab.document import page
 from npuscope.lab.modules import modules, script
 from npuscope.lab.runs import report_document
 
-# modules whose types do not hold yet: written before they were checked; the list can only shrink
-UNTYPED = {"chart/scatter.js", "panels/graph.js", "panels/inside.js", "panels/memory.js", "panels/memory_map.js"}
 PAGE = Path(lab.__file__).parent / "page"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,8 +37,7 @@ def test_types_hold() -> None:
     if not checker.exists():
         pytest.skip("TypeScript's checker is not installed: npm install")
     checked = subprocess.run([checker, "-p", ROOT], capture_output=True, text=True, check=False)
-    wrong = re.findall(r"^src/npuscope/lab/page/(.+?)\(.*$", checked.stdout, re.MULTILINE)
-    assert set(wrong) == UNTYPED, checked.stdout
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_a_page_asks_for_nothing_from_elsewhere() -> None:

@@ -107,7 +107,7 @@ def test_what_changes_something_takes_json_and_nothing_else(running: Lab) -> Non
     assert running.post("version/c1", {"name": " "}).status_code == 400
     assert running.post("version/c9", {"name": "new"}).status_code == 404
     assert running.post("knob", {"settings": {"A": 1}}).status_code == 400  # a capture has no knobs
-    assert running.post("version/c1", {"write": True}).json() == {"written": []}
+    assert running.post("version/c1", {"write": True, "over": "c1"}).json() == {"written": []}
     assert running.post("version/c1", {"name": "<b>new</b>"}).json()["name"] == "<b>new</b>"
     assert "<b>new</b>" not in running.get("").text
     assert running.get("run/c1.json").json()["name"] == "<b>new</b>"

@@ -159,3 +159,48 @@ def test_the_flagship_can_be_tuned_from_the_command_line() -> None:
     )
     assert plain.returncode == turned.returncode == 0, turned.stderr
     assert plain.stdout != turned.stdout
+
+
+DERIVED = """from dataclasses import dataclass
+
+import numpy as np
+import npuscope.tile as pl
+
+
+@dataclass(frozen=True)
+class Sizes:
+    tile: int
+    width: int = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "width", 2 * self.tile)
+
+
+BIG, SMALL = Sizes(tile=64), Sizes(tile=32)
+
+
+@pl.jit
+def program(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for block in pl.spmd(256 // BIG.width, name_hint="copy"):
+        tile = pl.slice(x, [64, BIG.width], [0, block * BIG.width])
+        y = pl.assemble(y, tile, [0, block * BIG.width])
+    return y
+
+
+program(np.zeros((64, 256), np.float32), np.zeros((64, 256), np.float32))
+"""
+
+
+def test_a_setting_of_a_configuration_that_does_not_run_is_told_to_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(DERIVED)
+    # a field that only decides another one while its object is made is not read, but it changes what runs
+    (ran,) = run_script(file, (), "shapes", settings={"BIG.tile": "32"}).runs
+    assert (ran.recording.tasks[0].blocks, ran.recording.notices) == (4, ())
+    # one of an object that nobody uses changes nothing, which is told at its line
+    (ran,) = run_script(file, (), "shapes", settings={"SMALL.tile": "16"}).runs
+    (notice,) = ran.recording.notices
+    assert notice.message == "SMALL.tile did not change the program that ran: it takes another configuration"
+    assert ran.recording.sites[notice.site].line == 16
+    done = npuscope("simulate", file, "--no-report", "--set", "SMALL.tile=16")
+    assert "line 16: SMALL.tile did not change the program that ran" in done.stdout

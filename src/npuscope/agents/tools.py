@@ -82,15 +82,11 @@ def what_if(asked: Asked) -> Told:
     from npuscope.trace import read
 
     if asked.is_program:
-        from npuscope.check.checked import CheckOptions, check
-        from npuscope.simulate.diagnosis import diagnosis_of
-        from npuscope.simulate.priced import prices_of
-        from npuscope.simulate.whatif import whatif_each as simulated_each
+        from npuscope.simulate.whatif import whatif_program
 
         base = _simulated(asked)
-        found = check(base.prepared.program, CheckOptions(races=False)).findings
-        prices = prices_of(base, [one.finding for one in found], halves=True)
-        told = gains_dict(simulated_each(base, prices), diagnosis_of(base, prices))
+        found, diagnosis = whatif_program(base)
+        told = gains_dict(found, diagnosis)
     else:
         unchanged, gains = whatif_each(chosen(read(asked.path), asked.rank))
         told = {**unchanged.as_dict(), **gains.as_dict()}

@@ -4,7 +4,7 @@ Each question about a `Trace` is one function here; its result prints as a table
 has `frame()` for Polars. docs/understand/numbers.md defines each number with a drawn example.
 """
 
-from npuscope.analysis.busy_idle import busy, utilisation
+from npuscope.analysis.busy_idle import busy
 from npuscope.analysis.changes import Change, whatif
 from npuscope.analysis.comparison import compare, trend
 from npuscope.analysis.counter_levels import counters
@@ -31,6 +31,5 @@ __all__ = [
     "scheduling",
     "steps",
     "trend",
-    "utilisation",
     "whatif",
 ]

@@ -1,4 +1,4 @@
-"""Busy and idle: per lane, per unit and per kernel, and utilisation over time.
+"""Busy and idle: per lane, per unit and per kernel.
 
 Core time is a sum over lanes; on-core time is a union, when at least one lane ran. Busy + idle = window on
 every lane, to the nanosecond. Scheduler and orchestrator threads count as busy while they do anything but wait.
@@ -13,13 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.analysis.forms import COUNT, MEAN_TIME, SHARE, TEXT, TIME, duration, percent
-from npuscope.analysis.table import Column, Columns, Table, Tabular, derived
+from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.analysis.work import Work, places
 from npuscope.trace.core import Trace, arrays_of, overlaps
-from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
+from npuscope.trace.interval_sets import Intervals, one_group, union
 from npuscope.trace.intervals import Ints
-
-BINS = 240
 
 
 def _quantile(share: float) -> pl.Expr:
@@ -172,43 +170,3 @@ def _lane_rows(lanes: pl.DataFrame, count: NDArray[np.int64], busy_ns: Ints, wal
 
 def _share(part: str, whole: pl.Expr) -> pl.Expr:
     return pl.when(whole != 0).then(pl.col(part) / whole).otherwise(0.0).alias("share")
-
-
-@dataclass(frozen=True, repr=False)
-class Utilisation(Tabular):
-    """Busy share of each lane in each bin of time, as a matrix lanes × bins."""
-
-    lanes: pl.DataFrame
-    bounds: Ints  # of the bins, one more than there are
-    share: NDArray[np.float64]
-
-    def by_unit(self) -> dict[str, NDArray[np.float64]]:
-        """Mean over each unit's lanes."""
-        units = np.array(self.lanes["unit"].cast(pl.String).to_list())
-        return {unit: self.share[units == unit].mean(axis=0) for unit in dict.fromkeys(units.tolist())}
-
-    def tables(self) -> dict[str, Table]:
-        """One table, with a column of shares per unit."""
-        units = {unit: pl.Series(share) for unit, share in self.by_unit().items()}
-        return {"units": derived(pl.DataFrame({"start_ns": self.bounds[:-1] - self.bounds[0], **units}))}
-
-    def title(self) -> str:
-        return f"utilisation by unit in {len(self.bounds) - 1} bins of time"
-
-
-def utilisation(trace: Trace, bins: int = BINS) -> Utilisation:
-    """How busy each lane was over time."""
-    return utilisation_of(Work.of(trace), bins)
-
-
-def utilisation_of(work: Work, bins: int = BINS, lanes: Ints | None = None) -> Utilisation:
-    """As `utilisation`, for work already prepared and for some of its lanes."""
-    chosen = np.arange(work.lanes.height) if lanes is None else lanes
-    start, end = work.window
-    bins = max(1, min(bins, end - start))
-    bounds = start + np.arange(bins + 1) * (end - start) // bins
-    asked = Intervals(np.repeat(chosen, bins), np.tile(bounds[:-1], len(chosen)), np.tile(bounds[1:], len(chosen)))
-    parts = inside(asked, work.busy)
-    covered = sum_by(parts.of, parts.end - parts.start, len(asked.group))
-    width = np.maximum(asked.end - asked.start, 1)
-    return Utilisation(work.lanes[chosen], bounds, (covered / width).reshape(len(chosen), bins))

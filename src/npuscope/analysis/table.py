@@ -16,7 +16,7 @@ from textwrap import wrap
 
 import polars as pl
 
-from npuscope.analysis.forms import NOTHING, NUMBER, TEXT, TIME, VALUE, Form, Unit, in_unit, many, short
+from npuscope.analysis.forms import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short
 from npuscope.paint import Paint, plain
 
 MOST = 20  # rows printed of a long table
@@ -216,20 +216,6 @@ def _cell(shown: Shown, text: str, value: object) -> str:
 
 
 FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
-
-
-def derived(frame: pl.DataFrame) -> Table:
-    """A frame whose columns nobody can declare beforehand: `_ns` are times, the rest reads as its type tells."""
-    columns = (
-        Column(name, _form(name, dtype), "", title=name.removesuffix("_ns")) for name, dtype in frame.schema.items()
-    )
-    return Table(Columns("", "", tuple(columns)), frame)
-
-
-def _form(name: str, dtype: pl.DataType) -> Form:
-    if name.endswith("_ns"):
-        return TIME
-    return NUMBER if dtype.is_numeric() else TEXT
 
 
 def aligned(

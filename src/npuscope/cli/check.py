@@ -71,9 +71,9 @@ def command(
     from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.garbage import collected_rarely
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.paint import paint_for
+    from npuscope.process_memory import collected_rarely
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif

@@ -12,7 +12,7 @@ Examples:
 
   npuscope whatif run --scale fa_fused=0.5 --dispatch-cost 0.5
 
-  npuscope whatif run --halve down_proj --remove silu --cores AIC=48
+  npuscope whatif run --halve down_proj --remove silu --cores AIC=48 --html whatif.html
 
 Without an option every kernel and every cost of the scheduler is tried at half and at nothing, for a program also
 every finding of `npuscope check`; the one that buys most comes first. With options all of them are one change, and the
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from npuscope.cli.output import DeviceName, JsonFlag, ProgramNumber, RankOption, SetOption, print_json
+from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, ProgramNumber, RankOption, SetOption, print_json
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
@@ -47,18 +47,20 @@ def command(
     device: DeviceName = "ascend910b1",
     program: ProgramNumber = None,
     rank: RankOption = None,
+    html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
     from npuscope.analysis import Change, whatif
     from npuscope.analysis.apart import chosen
     from npuscope.analysis.each_change import whatif_each
-    from npuscope.cli.output import counts_of, numbers_of
+    from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, write_reports
     from npuscope.errors import NpuscopeError
-    from npuscope.report.document import as_text
+    from npuscope.report.document import Part, as_text
+    from npuscope.report.gains import asked as asked_report
     from npuscope.report.gains import gains as report
     from npuscope.report.gains import gains_dict
     from npuscope.simulate.estimate_forms import versus_told
-    from npuscope.simulate.uncertainty import against
+    from npuscope.simulate.whatif import replay_against, whatif_program
     from npuscope.trace import read
 
     change = Change(
@@ -74,32 +76,38 @@ def command(
     if (arguments or setting) and not is_program:
         remedy = "Those after -- and --set are a tile program's."
         raise NpuscopeError("a capture takes no arguments", path=path, remedy=remedy)
+    check_outputs([path], html)
     with progress_bar():
+        simulated = _simulated(path, arguments, setting, device, program) if is_program else None
+        trace = simulated.trace if simulated else chosen(read(path), rank)
+        parts: list[Part]
         if asked:
-            simulated = _simulated(path, arguments, setting, device, program) if is_program else None
-            result = whatif(simulated.trace if simulated else chosen(read(path), rank), change)
-            told, text = result.as_dict(), str(result)
-            if simulated and result.new_ns > 0:
-                versus = against(result.measured_ns, result.new_ns, simulated.bound.kind, simulated.bound.kind)
-                told, text = {**told, "against": versus.as_dict()}, f"{text}\n{versus_told(versus)}"
-        elif is_program:
-            from npuscope.check.checked import CheckOptions, check
-            from npuscope.simulate.diagnosis import diagnosis_of
-            from npuscope.simulate.priced import prices_of
-            from npuscope.simulate.whatif import whatif_each as simulated_each
-
-            base = _simulated(path, arguments, setting, device, program)
-            found = check(base.prepared.program, CheckOptions(races=False)).findings
-            prices = prices_of(base, [one.finding for one in found], halves=True)
-            gains, diagnosis = simulated_each(base, prices), diagnosis_of(base, prices)
-            told, text = gains_dict(gains, diagnosis), as_text(report(gains, diagnosis))
+            result = whatif(trace, change)
+            versus = replay_against(result, simulated.bound.kind) if simulated else None
+            told = result.as_dict() if versus is None else {**result.as_dict(), "against": versus.as_dict()}
+            text = str(result) if versus is None else f"{result}\n{versus_told(versus)}"
+            parts = [*asked_report(result, versus)]
+        elif simulated:
+            gains, diagnosis = whatif_program(simulated)
+            told = gains_dict(gains, diagnosis)
+            parts = [*report(gains, diagnosis)]
+            text = as_text(parts)
         else:
-            unchanged, gains = whatif_each(chosen(read(path), rank))
-            told, text = {**unchanged.as_dict(), **gains.as_dict()}, as_text(report(gains))
+            unchanged, gains = whatif_each(trace)
+            told, parts = {**unchanged.as_dict(), **gains.as_dict()}, [*report(gains)]
+            text = as_text(parts)
+
+        def whatif_page() -> str:
+            from npuscope.lab.document import page
+            from npuscope.lab.runs import whatif_document
+
+            return page(whatif_document(path, trace, parts, simulated), "The command without --html prints the same.")
+
+        written = write_reports({html: whatif_page})
     if json:
         print_json(told)
     else:
-        print(text)
+        print_text(text, written)
 
 
 def _simulated(

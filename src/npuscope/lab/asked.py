@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.lab.made import Job, Made, Pair, Perfetto
+from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay
 
 
 def perform(job: Job) -> Made:
@@ -24,3 +24,24 @@ def written(order: Perfetto) -> str:
     from npuscope.lab import job as worker
 
     return worker.written(order)
+
+
+def looked_into(again: Again) -> bytes:
+    """Looks into one kind of block."""
+    from npuscope.lab import questions
+
+    return questions.looked_into(again)
+
+
+def every_change(again: Again) -> bytes:
+    """Tries every change of a program."""
+    from npuscope.lab import questions
+
+    return questions.every_change(again)
+
+
+def replayed(order: Replay) -> bytes:
+    """Replays a trace with a change."""
+    from npuscope.lab import questions
+
+    return questions.replayed(order)

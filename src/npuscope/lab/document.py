@@ -25,8 +25,10 @@ def document(
     shared: Mapping[str, Payload] | None = None,
     live: Payload | None = None,
     links: Sequence[tuple[str, str]] = (),
+    panel: str = "timeline",
 ) -> dict[str, object]:
-    """`shared` has the panels that belong to no single run, `live` what a page needs to talk to its server."""
+    """`shared` has the panels that belong to no single run, `live` what a page needs to talk to its server; `panel` is
+    the one that a page opens with."""
     return {
         "format": FORMAT,
         "title": title,
@@ -34,6 +36,7 @@ def document(
         "shared": dict(shared or {}),
         "live": live,
         "links": list(links),
+        "panel": panel,
     }
 
 

@@ -10,7 +10,7 @@ import contextlib
 import pickle
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.comparison import comparison
 from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.runs import run_of
+from npuscope.lab.texts import text_of
 from npuscope.lower.program import Program
 from npuscope.report.simulate import wall_dict
 from npuscope.simulate.diagnosis import diagnosis_of
@@ -37,6 +38,7 @@ from npuscope.simulate.run import Simulated, simulate
 from npuscope.study.knobs import knobs_in
 from npuscope.surroundings import Surroundings
 from npuscope.tile.graph.outputs import the_one
+from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
 from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
@@ -51,19 +53,32 @@ def perform(job: Job) -> Made:
     sources = _sources(Path(job.file))
     with heard() as around, reads() as seen:
         try:
-            simulated = _simulated(job)
+            simulated = simulated_of(job)
         except NpuscopeError as error:
-            return Made(job.id, trouble=_trouble(error), sources=sources | _around(job, around))
-    if isinstance(simulated, Trouble):
-        return Made(job.id, trouble=simulated, sources=sources | _around(job, around))
+            simulated = _trouble(error)
     sources |= _around(job, around)
+    if isinstance(simulated, Trouble):
+        return Made(job.id, trouble=simulated, sources=_with_its_file(simulated, sources))
     cores = 3 * simulated.prepared.machine.clusters
     explained = explain(simulated.trace, cores=cores, diagnosis=diagnosis_of(simulated))
     wall = wall_dict(simulated)
     run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
     verdict = explained.diagnosis.verdict.sentence
     text, trace = as_json(run), _pickled(simulated.trace)
-    made = Made(job.id, text, wall, verdict, None, sources, trace=trace, cpu_s=time.process_time() - began)
+    noticed = tuple(f"{notice.message}." for notice in simulated.grave)
+    cpu_s = time.process_time() - began
+    made = Made(
+        job.id,
+        text,
+        wall,
+        verdict,
+        None,
+        sources,
+        trace=trace,
+        cpu_s=cpu_s,
+        bound=simulated.bound.kind,
+        noticed=noticed,
+    )
     if job.early:
         _send(job.early, made)
     later = as_json(_later(job, simulated, explained, seen))
@@ -79,7 +94,8 @@ def _later(job: Job, simulated: Simulated, explained: Explanation, seen: Reads) 
     return {"panels": panels, "diagnosis": diagnosis_of(simulated, prices).as_dict()}
 
 
-def _simulated(job: Job) -> Simulated | Trouble:
+def simulated_of(job: Job) -> Simulated | Trouble:
+    """The run of a program, or why it has none."""
     chip = chip_to_time(job.device)
     with refusals(job.file, job.argv):
         recordings = run_script(job.file, job.argv, "shapes", settings=dict(job.settings)).recordings
@@ -96,23 +112,29 @@ def _trouble(error: NpuscopeError) -> Trouble:
     return Trouble(error.what, str(Path(error.path).resolve()) if error.path else "", error.line or 0, error.remedy)
 
 
+def _with_its_file(trouble: Trouble, sources: dict[str, str]) -> dict[str, str]:
+    """A module that is no Python is not among the program's, but its mending is waited for."""
+    path = Path(trouble.file)
+    return sources | _texts([path] if path.suffix == ".py" and is_users(trouble.file) else [])
+
+
 def _sources(file: Path) -> dict[str, str]:
-    found: dict[str, str] = {str(file.resolve()): ""}  # watched also where it cannot be read
-    for path in [file.resolve(), *(own.path for own in own_files(file))]:
+    main = file.resolve()
+    return {str(main): ""} | _texts([main, *(own.path for own in own_files(file))])  # watched also if it is not there
+
+
+def _texts(paths: Iterable[Path]) -> dict[str, str]:
+    found = {}
+    for path in paths:
         with contextlib.suppress(OSError):
-            found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
+            found[str(path)] = text_of(path)
     return found
 
 
 def _around(job: Job, around: Sequence[Surroundings]) -> dict[str, str]:
     """Modules that only the run has told of."""
     folder = Path(job.file).resolve().parent
-    names = [name for one in around for name in one.modules]
-    found = {}
-    for path in {(folder / name).resolve() for name in names}:
-        with contextlib.suppress(OSError):
-            found[str(path)] = path.read_text(encoding="utf-8", errors="replace")
-    return found
+    return _texts({(folder / name).resolve() for one in around for name in one.modules})
 
 
 def _told(job: Job) -> str:

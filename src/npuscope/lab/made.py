@@ -52,6 +52,8 @@ class Made:
     panels: bytes = b""
     trace: bytes = b""
     cpu_s: float = 0.0  # of its process until the timeline was there
+    bound: str = ""  # what limits a simulated run
+    noticed: tuple[str, ...] = ()  # what a reader of its time should know, in a sentence each
 
     @property
     def digest(self) -> str:
@@ -74,3 +76,27 @@ class Perfetto:
 
     trace: bytes
     file: str
+
+
+@dataclass(frozen=True)
+class Again:
+    """A question that needs a version's program once more, which is run again if its files are as they were.
+
+    `body` is the kind of block to look into; without one, every change is tried.
+    """
+
+    job: Job
+    sources: Mapping[str, str]
+    body: int | None = None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A change to try in the trace of a run: as pages ask for it, `{}` for every change alone.
+
+    `bound` is what limits the run where it is simulated.
+    """
+
+    trace: bytes
+    change: Mapping[str, object]
+    bound: str = ""

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from npuscope.analysis import explain
 from npuscope.analysis.comparison import Comparison
 from npuscope.analysis.explanation import Explanation
 from npuscope.analysis.forms import many
 from npuscope.analysis.ranks import Ranks
+from npuscope.check.checked import check
 from npuscope.lab.document import Payload, Run, document
+from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.comparison import comparison
 from npuscope.lab.payload.file_names import program_texts
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.overview import overview, section
+from npuscope.lab.payload.parts import parts
 from npuscope.lab.payload.ranks import ranks
 from npuscope.lab.payload.source import source
 from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
+from npuscope.report.document import Part
+from npuscope.report.simulate import wall_dict
+from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.run import Simulated
+from npuscope.trace.core import Trace
 
 Document = dict[str, object]
 
@@ -83,6 +91,18 @@ def compare_document(
     if simulated is not None:
         told["source"] = source_changes(*(program_texts(one.prepared.program.recording) for one in simulated))
     return document(f"{names[0]} against {names[1]}", runs, {"compare": told})
+
+
+def whatif_document(name: str, trace: Trace, found: Iterable[Part], simulated: Simulated | None = None) -> Document:
+    """A run with what changes of it would buy."""
+    told = {"whatif": parts(found)}
+    if simulated is None:
+        run = run_of(name, explain(trace), panels=told)
+    else:
+        explained = explain(trace, cores=3 * simulated.prepared.machine.clusters, diagnosis=diagnosis_of(simulated))
+        of_it = dict(panels_of(simulated, explained, check(simulated.prepared.program)))
+        run = run_of(name, explained, simulated=simulated, wall=wall_dict(simulated), panels={**of_it, **told})
+    return document(name, [run], panel="whatif")
 
 
 def kernel_places(explained: Sequence[Explanation]) -> dict[str, int]:

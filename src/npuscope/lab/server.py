@@ -136,7 +136,10 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         if session.versions.get(id) is None:
             return missing()
         if told.get("write") is True:
-            return json_answer(as_json({"written": session.write_back(id)}))
+            over = told.get("over")
+            if not isinstance(over, str):
+                return refused("the save that is written over is missing")
+            return json_answer(as_json({"written": session.write_back(id, over)}))
         name = told.get("name")
         if not isinstance(name, str) or not name.strip():
             return refused("a name is missing")
@@ -147,6 +150,14 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
 
     async def compare(request: Request) -> Response:
         answer = await session.compare(request.path_params["a"], request.path_params["b"])
+        return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
+
+    async def inside(request: Request) -> Response:
+        answer = await session.look_into(request.path_params["id"], request.path_params["body"])
+        return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
+
+    async def what_if(request: Request) -> Response:
+        answer = await session.what_if(request.path_params["id"], await body_of(request))
         return refused(answer.told, 409) if isinstance(answer, Failed) else json_answer(answer)
 
     async def perfetto(request: Request) -> Response:
@@ -179,6 +190,8 @@ def app_of(session: Session, port: int, token: str) -> ASGIApp:
         Route(f"/{token}/knob", knob, methods=["POST"]),
         Route(f"/{token}/version/{{id}}", version, methods=["POST"]),
         Route(f"/{token}/compare/{{a}}/{{b}}.json", compare),
+        Route(f"/{token}/inside/{{id}}/{{body:int}}.json", inside),
+        Route(f"/{token}/whatif/{{id}}", what_if, methods=["POST"]),
         Route(f"/{token}/perfetto/{{id}}", perfetto_start),
         Route(f"/{token}/perfetto/{{id}}/{{address:path}}", perfetto),
     ]

@@ -9,7 +9,7 @@ import asyncio
 import pickle
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +17,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from npuscope.lab.asked import compared, perform, written
+from npuscope.errors import NpuscopeError
+from npuscope.lab.asked import compared, every_change, looked_into, perform, replayed, written
 from npuscope.lab.document import Payload
-from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
+from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay, Trouble
+from npuscope.lab.texts import replaced, text_of, unreadable
 from npuscope.lab.versions import Version, Versions
 from npuscope.study.job_limits import GIB, Failed, Limits
 from npuscope.study.pool import Handle, Pool
@@ -70,6 +72,8 @@ class Session:
         self._saves = 0
         self._saved: str | None = None  # the version of the newest save, while it is being made
         self._asked: Mapping[str, str] = {}  # texts of the newest save
+        self._known: Mapping[str, str] = {}  # texts of all files that are watched, as they were read last
+        self.gone: Mapping[str, str] = {}  # files that cannot be read, and why
         self._folder = ""
 
     @asynccontextmanager
@@ -108,21 +112,22 @@ class Session:
         return self._begin(merged, name, "knob")
 
     def _begin(self, settings: Mapping[str, str], name: str, what: str) -> str:
-        assert self.subject is not None
         assert self._pool is not None
-        subject, id = self.subject, self.versions.next_id()
+        id = self.versions.next_id()
         version = Version(id, name, time.time(), dict(settings), saved=what == "save")
         self.versions.put(version)
-        job = Job(
-            id, version.name, subject.file, subject.argv, tuple(settings.items()), subject.device, subject.program,
-            f"{self._folder}/early",
-        )  # fmt: skip
+        job = replace(self._job(version), early=f"{self._folder}/early")
         self.tell({"type": "working", "what": what, "version": version.as_dict()})
         limits = self.limits if self.versions.last_made() else self.limits._replace(seconds=FIRST_S)
         handle = self._pool.ask(perform, job, limits)
         self._running[id] = handle
         _then(handle, partial(self._done, id))
         return id
+
+    def _job(self, version: Version) -> Job:
+        subject, settings = self.subject, tuple(version.settings.items())
+        assert subject is not None
+        return Job(version.id, version.name, subject.file, subject.argv, settings, subject.device, subject.program)
 
     def _end(self, id: str) -> bool:
         """Ends the work on a version that nobody waits for any more; whether it is forgotten: it had not run yet."""
@@ -184,30 +189,45 @@ class Session:
 
     def _watch(self, made: Made) -> None:
         if made.sources:
-            self.files = tuple(made.sources)
+            # one that does not run may not have come to all of its files: those from before are watched on
+            self._known = {**self._known, **made.sources} if made.trouble else made.sources
+            self.files = tuple(self._known)
             if self._saved is None or self._saved == made.id:
-                self._asked = made.sources
+                self._asked = self._known
             self.files_known.set()
 
-    def changed(self, texts: Mapping[str, str]) -> bool:
-        """Whether files hold something else than the newest save had."""
-        return any(self._asked.get(file) != text for file, text in texts.items())
+    def look(self, files: Iterable[str] | None = None) -> None:
+        """At files that may have changed, gone or come back; at all of them, once the newest save has been read."""
+        if files is None:
+            files = self.files if self._asked else ()
+        texts, gone = {}, dict(self.gone)
+        for file in files:
+            try:
+                texts[file] = text_of(file)
+                gone.pop(file, None)
+            except OSError:
+                gone[file] = unreadable(file)
+        if gone != self.gone:
+            self.gone = gone
+            self.tell({"type": "files", "gone": list(gone.values())})
+        if any(self._asked.get(file) != text for file, text in texts.items()):
+            self.save()
 
-    def write_back(self, id: str) -> tuple[str, ...]:
-        """Writes the files of a version as they were; those that differ. The program's own files and no others."""
-        from npuscope.trace.writers.atomic import whole_file
+    def write_back(self, id: str, over: str) -> tuple[str, ...]:
+        """Writes the files of a version as they were; those that differ. The program's own files and no others.
 
+        `over` is the save that the reader means to write over: files that hold something newer are left alone.
+        """
         version = self.versions.get(id)
         if version is None or version.made is None or version.measured:
             return ()
-        done = []
-        for file, text in version.made.sources.items():
-            path = Path(file)
-            if path.suffix == ".py" and text and (not path.is_file() or path.read_text(errors="replace") != text):
-                with whole_file(path) as out:
-                    out.write(text.encode())
-                done.append(file)
-        return tuple(done)
+        newest = [one for one in self.versions.all() if one.saved and not one.measured][-1]
+        if newest.id != over:
+            again = "See what has changed since, then write again."
+            raise NpuscopeError(f"nothing was written: {newest.name} is newer than what you saw", remedy=again)
+        seen = [one.made.sources for one in self.versions.all() if one.made]
+        written = {Path(file): text for file, text in version.made.sources.items() if file.endswith(".py") and text}
+        return replaced(written, lambda file, text: any(one.get(file) == text for one in seen))
 
     # ---- questions
 
@@ -221,6 +241,22 @@ class Session:
         traces = [one.made.trace for one in both if one.made]
         sources = [one.made.sources for one in both if one.made]
         return await self._answer(compared, Pair(names, (traces[0], traces[1]), (sources[0], sources[1])))
+
+    async def look_into(self, id: str, body: int) -> bytes | Failed:
+        """A kind of block of a simulated version, for the panel that shows its inside."""
+        version = self.versions.get(id)
+        if version is None or version.made is None or version.measured or not version.has_run:
+            return Failed("refused", "only a simulated run has an inside")
+        return await self._answer(looked_into, Again(self._job(version), version.made.sources, body))
+
+    async def what_if(self, id: str, change: Mapping[str, object]) -> bytes | Failed:
+        """What a change would buy, or every change: the parts of the what-if panel."""
+        version = self.versions.get(id)
+        if version is None or version.made is None or not version.made.trace:
+            return Failed("refused", "the version must have run")
+        if change or version.measured:
+            return await self._answer(replayed, Replay(version.made.trace, change, version.made.bound))
+        return await self._answer(every_change, Again(self._job(version), version.made.sources))
 
     async def perfetto(self, id: str) -> Path | None:
         """The file of a version's trace for the Perfetto UI."""
@@ -256,7 +292,7 @@ class Session:
         """Where things stand, for a page that begins to listen or has lost touch."""
         versions = [version.as_dict() for version in self.versions.all()]
         working = [version.id for version in self.versions.all() if version.id in self._running and not version.has_run]
-        return {"type": "hello", "versions": versions, "working": working}
+        return {"type": "hello", "versions": versions, "working": working, "gone": list(self.gone.values())}
 
     def tell(self, event: Event) -> None:
         """To all who listen; one that has fallen far behind is let go and begins anew."""

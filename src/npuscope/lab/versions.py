@@ -53,6 +53,7 @@ class Version:
             "source": made.digest if made else "",
             "wall": made.wall if made else None,
             "verdict": made.verdict if made else "",
+            "noticed": list(made.noticed) if made else [],
             "trouble": self.trouble.as_dict() if self.trouble else None,
             "cpu_s": made.cpu_s if made else None,
             "has_run": self.has_run,

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import polars as pl
 
+from npuscope.analysis.changes import WhatIf
 from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.analysis.gains import Gains
 from npuscope.report.causes import together
 from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
-from npuscope.simulate.estimate_forms import estimate_told
-from npuscope.simulate.uncertainty import time_estimate
+from npuscope.simulate.estimate_forms import estimate_told, versus_told
+from npuscope.simulate.uncertainty import Against, time_estimate
 from npuscope.simulate.whatif import likely_gains
 
 MOST = 15  # rows of text
@@ -51,6 +52,14 @@ def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     if found.not_expressed:
         yield Heading("Not tried:")
         yield Notes([f"{what}: {why}" for what, why in found.not_expressed])
+
+
+def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
+    """Of one change that was asked for: the time with it, between which bounds, and why so wide."""
+    first, *rest = found.title().split("\n")
+    yield Say(sentence_start(first), strong=True)
+    yield Rows(found.heart())
+    yield Notes([*rest, *([] if versus is None else [versus_told(versus)])])
 
 
 def gains_dict(found: Gains, diagnosis: Diagnosis) -> dict[str, object]:

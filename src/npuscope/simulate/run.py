@@ -19,7 +19,7 @@ from npuscope.simulate.chip.job import SLOTS, Job, Machine, Times
 from npuscope.simulate.chip.prepare import Prepared, prepare
 from npuscope.simulate.compiled import announced, is_kept, switch, wait
 from npuscope.simulate.trace_of import trace_of
-from npuscope.tile.record.model import PAST_THE_END, Notice
+from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.trace.core import Trace
 
 MOST_IN_PLAIN = 1500  # blocks: plain Python runs a layer of 524 in 4 s, compiling takes 15 s
@@ -48,7 +48,7 @@ class Simulated:
     @property
     def grave(self) -> tuple[Notice, ...]:
         """Of those what a reader of times should know."""
-        return tuple(notice for notice in self.noticed if notice.kind in (PAST_THE_END, RING))
+        return tuple(notice for notice in self.noticed if notice.kind in (PAST_THE_END, NO_EFFECT, RING))
 
     @cached_property
     def trace(self) -> Trace:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import polars as pl
 
 from npuscope import progress
+from npuscope.analysis.changes import WhatIf
+from npuscope.analysis.diagnosis import Diagnosis
 from npuscope.analysis.each_change import PRODUCERS
 from npuscope.analysis.gains import GAINS, Gains, OneChange, ranked
 from npuscope.analysis.table import Column, Table
+from npuscope.check.checked import CheckOptions, check
 from npuscope.simulate.change_job import scaled
 from npuscope.simulate.chip.job import Job, Machine
+from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.estimate_forms import COMPARED
-from npuscope.simulate.priced import Prices
+from npuscope.simulate.priced import Prices, prices_of
 from npuscope.simulate.run import Simulated, run
-from npuscope.simulate.uncertainty import against
+from npuscope.simulate.uncertainty import Against, against
 from npuscope.simulate.without_finding import Owners
 from npuscope.simulate.without_limit import COSTS, SCHEDULER, TINY, cheaper, submitted_in, without_limit
 
@@ -46,6 +50,18 @@ def likely_gains(gains: Gains, bound: str) -> Table:
         against(gains.wall_ns, wall, bound, bound).as_dict() if min(wall, gains.wall_ns) > 0 else None for wall in walls
     ]
     return Table(SIMULATED, gains.frame().with_columns(pl.Series("against", found)))
+
+
+def whatif_program(base: Simulated) -> tuple[Gains, Diagnosis]:
+    """Every change and every finding of a program, and its verdict with what the findings are worth."""
+    found = check(base.prepared.program, CheckOptions(races=False)).findings
+    prices = prices_of(base, [one.finding for one in found], halves=True)
+    return whatif_each(base, prices), diagnosis_of(base, prices)
+
+
+def replay_against(found: WhatIf, bound: str) -> Against | None:
+    """How sure a change is that was replayed in the trace of a simulated run; `bound` is what limits that run."""
+    return against(found.measured_ns, found.new_ns, bound, bound) if min(found.measured_ns, found.new_ns) > 0 else None
 
 
 def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:

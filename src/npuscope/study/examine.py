@@ -22,9 +22,9 @@ from npuscope.check.rules.race import RULE as RACE
 from npuscope.check.run import looked_for
 from npuscope.check.traffic.estimate import seconds_of
 from npuscope.errors import NpuscopeError
-from npuscope.garbage import collected_rarely
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
+from npuscope.process_memory import collected_rarely
 from npuscope.simulate.diagnosis import diagnosis_of
 from npuscope.simulate.priced import prices_of
 from npuscope.simulate.programs import Refused, chip_to_time, refusals

@@ -17,7 +17,7 @@ from npuscope.errors import NpuscopeError
 from npuscope.study.divisions import Cuts, cuts_of
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.script.named import UnknownSetting, meant
-from npuscope.tile.script.observed import Reads, reads
+from npuscope.tile.script.observed import Reads, decides, is_read, reads
 from npuscope.tile.script.places import UNTOLD, Kind, Place, Places, places_of
 from npuscope.tile.script.replaced import changed_object
 from npuscope.tile.script.run import run_script
@@ -88,27 +88,9 @@ def _is_used(place: Place, all_of_them: Iterable[Place], seen: Reads) -> bool:
     """Whether it is there to be turned: not private, and read where a run can tell."""
     if place.kind == "variable" or place.name.rpartition(".")[2].startswith("_"):
         return False
-    if place.kind == "field":
-        if any(other is not place and _decides(other, place) for other in all_of_them):
-            return False  # its class's default stands for it
-        return not seen.seen or (place.file, place.target, place.path) in seen.seen
-    if place.kind == "default" and seen.seen:
-        takers = [other for other in all_of_them if _decides(place, other)]
-        read = [other for other in takers if (other.file, other.target, other.path) in seen.seen]
-        return bool(read) or not takers
-    return True
-
-
-def _decides(default: Place, field: Place) -> bool:
-    """Whether a class's default is what a field of an object has."""
-    return (
-        default.kind == "default"
-        and field.kind == "field"
-        and field.taken
-        and field.path[-1] == default.target
-        and field.value == default.value
-        and default.taken
-    )
+    if any(other is not place and decides(other, place) for other in all_of_them):
+        return False  # its class's default stands for it
+    return place.kind not in ("field", "default") or not seen.seen or is_read(place, all_of_them, seen)
 
 
 def _knob(place: Place, places: Places, cuts: Cuts, objects: _Object, file: Path) -> Knob | None:
@@ -173,7 +155,7 @@ def _is_taken(place: Place, value: int, places: Places, objects: _Object) -> boo
     if place.kind == "field":
         holders = [place]
     else:
-        holders = [other for other in places.places if place.kind == "default" and _decides(place, other)]
+        holders = [other for other in places.places if place.kind == "default" and decides(place, other)]
     made = [(objects[one.file, one.target], one) for one in holders if (one.file, one.target) in objects]
     for whole, one in made:
         try:

@@ -10,13 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from npuscope.kernels import kind_of
+from npuscope.process_memory import give_back
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE
 from npuscope.trace.event_table import EventTable
 from npuscope.trace.flows import edges_of
 from npuscope.trace.intervals import Enclosing
-from npuscope.trace.memory import give_back
 from npuscope.trace.step_marks import ON_DEVICE, numbered, step_mark
 
 _KIND_NUMBER = {name: number for number, name in enumerate(schema.KINDS.categories)}

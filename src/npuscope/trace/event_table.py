@@ -18,12 +18,12 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
+from npuscope.process_memory import give_back
 from npuscope.trace.counter_events import ROUNDED, samples_of
 from npuscope.trace.counters import lane_id
 from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, needs_rounding, ns_from_us
 from npuscope.trace.intervals import Ints
 from npuscope.trace.json_stream import Event, EventStream
-from npuscope.trace.memory import give_back
 from npuscope.trace.meta import BELOW_NANOSECOND, NEGATIVE, NEVER_ENDED, NO_DURATION, NOT_UTF8, Ledger
 
 # phases that are known and leave no slice: objects, samples of a profiler, memory dumps, clocks, contexts, marks

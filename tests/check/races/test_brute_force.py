@@ -84,7 +84,7 @@ def recordings(draw: st.DrawFn, kernels: int = 99) -> Recording:
         for b in range(2):
             modes = [mode for mode, argument, *_ in parts if argument == b]
             reads, writes = any(m != "write" for m in modes), any(m != "read" for m in modes)
-            arguments.append(Argument(b, 0, (64,), (1,), reads, writes, reads))
+            arguments.append(Argument(b, 0, (64,), (1,), reads, writes))
         group = BlockGroup(n, np.array([0]), tuple(np.array(offsets)[:, None] for *_, offsets in parts))
         deps = tuple(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else ()
         manual = draw(st.booleans())
@@ -136,7 +136,7 @@ def launches(draw: st.DrawFn) -> Recording:
             items = [Loop("range", 1, 0, (Segment(phases, tuple(items)),))]
         bodies.append(Body((), tuple(items)))
         groups.append(BlockGroup(len(bodies) - 1, np.array(numbers), tuple(offsets)))
-    arguments = tuple(Argument(b, 0, (64,), (1,), True, True, True) for b in range(2))
+    arguments = tuple(Argument(b, 0, (64,), (1,), True, True) for b in range(2))
     made = recording(
         [buffer(0, 64), buffer(1, 8, 8)],
         [task(0, *arguments, kernel="k", blocks=blocks, groups=tuple(groups), form="spmd")],

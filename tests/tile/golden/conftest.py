@@ -43,7 +43,7 @@ def execute(program: Callable, /, *arguments, mode: Mode) -> FakeRun:
         tuple(Buffer(i, n, buffers[n].shape, "FP32", "created", 0) for n, i in ids.items()),
         (),
         tuple(
-            Task(k, "kernel", 0, "AIV", 1, (), (Argument(ids[n], 0, (1,), (1,), False, True, False),), (), (), "at")
+            Task(k, "kernel", 0, "AIV", 1, (), (Argument(ids[n], 0, (1,), (1,), False, True),), (), (), "at")
             for k, n in enumerate(tasks)
         ),
     )

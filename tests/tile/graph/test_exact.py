@@ -69,7 +69,7 @@ def recordings(draw: st.DrawFn) -> Recording:
         items = tuple(Loop("range", 1, 0, (Segment(len(o), (op,)),)) for op, o in zip(ops, offsets, strict=True))
         bodies.append(Body((), items))
         group = BlockGroup(n, np.array([0]), tuple(offsets))
-        arguments = tuple(Argument(b, 0, (48,), (1,), True, True, True) for b in range(2))
+        arguments = tuple(Argument(b, 0, (48,), (1,), True, True) for b in range(2))
         tasks.append(task(n, *arguments, groups=(group,)))
     return recording([buffer(0, 48), buffer(1, 6, 8)], tasks, bodies=tuple(bodies))
 

@@ -79,10 +79,10 @@ def test_an_inout_forgets_only_what_it_covers() -> None:
 
 def test_views_of_other_strides_count_as_meeting_when_their_ranges_do() -> None:
     # row 0 as [1, 16], then columns 8–15 of all rows read flat with another rank
-    flat = Argument(2, 8, (8,), (1,), True, False, True)
+    flat = Argument(2, 8, (8,), (1,), True, False)
     graph = graph_of(task(0, box(ROWS, [0, 0], [1, 4], "w")), task(1, flat))
     assert waits(graph) == set()
-    other_rank = Argument(2, 2, (8,), (1,), True, False, True)
+    other_rank = Argument(2, 2, (8,), (1,), True, False)
     graph = graph_of(task(0, box(ROWS, [0, 0], [2, 2], "w")), task(1, other_rank))
     assert waits(graph) == {(0, 1)}  # exactly disjoint, but the runtime cannot tell
 
@@ -310,7 +310,7 @@ def arguments(draw: st.DrawFn) -> Argument:
     if kind == "rows":  # a view of one axis fewer
         strides = (6, 1) if len(of.shape) == 3 else (1,)
         shape = tuple(draw(st.integers(1, 3)) for _ in strides)
-        return Argument(of.id, at[0], shape, strides, "r" in how, "w" in how, how[0] == "r", **more)
+        return Argument(of.id, at[0], shape, strides, "r" in how, "w" in how, **more)
     return box(of, at, [draw(st.integers(1, n - a)) for n, a in zip(of.shape, at, strict=True)], how, **more)
 
 

@@ -26,9 +26,8 @@ Shapes = dict[tuple[str, int], set[Tile]]  # of the last op of the statement tha
 
 
 class Met(NamedTuple):
-    """A name where it is read or given a value; `order` is that of evaluation in the text."""
+    """A name where it is read or given a value."""
 
-    order: int
     name: str
     writes: bool
     line: int
@@ -125,7 +124,6 @@ def _branched(choice: ast.If, met: Sequence[Met]) -> Iterator[tuple[str, int, in
 
 def _met(body: Sequence[ast.stmt]) -> Iterator[Met]:
     """Names in the order in which they are met; of an assignment what it reads first."""
-    order = 0
 
     def names(node: ast.AST) -> Iterator[ast.Name]:
         parts = list(ast.iter_child_nodes(node))
@@ -139,8 +137,7 @@ def _met(body: Sequence[ast.stmt]) -> Iterator[Met]:
 
     for statement in body:
         for name in names(statement):
-            order += 1
-            yield Met(order, name.id, isinstance(name.ctx, ast.Store), name.lineno)
+            yield Met(name.id, isinstance(name.ctx, ast.Store), name.lineno)
 
 
 def _shown(tile: Tile) -> str:

@@ -53,10 +53,6 @@ class Pairs:
     b: Ints
     of_best: float
 
-    @property
-    def exact(self) -> bool:
-        return self.of_best == 1.0
-
 
 def align_calls(a: Calls, b: Calls, cells: int = CELLS) -> Pairs:
     """The best alignment of two sequences; `cells` bounds the work (time grows with it, memory with its root)."""

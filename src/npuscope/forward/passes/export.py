@@ -79,12 +79,11 @@ def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
     ]
 
 
-def cut_out(found: Passes, number: int, window: str = "full") -> Trace:
+def cut_out(found: Passes, number: int) -> Trace:
     """One pass as a trace of its own, which remembers its window and how many rows are in other ones."""
-    part = _part(found.trace, rows_of(found, [number], window)[0])
-    names = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
+    part = _part(found.trace, rows_of(found, [number], "full")[0])
     meta = found.trace.meta
-    notes = {**meta.notes, "window_ns": [found.table[name][number] for name in names]}
+    notes = {**meta.notes, "window_ns": [found.table[name][number] for name in ("start_ns", "end_ns")]}
     elsewhere = found.trace.slices.height - part.slices.height
     dropped = add_counts(meta.dropped, {OUTSIDE: elsewhere} if elsewhere else {})
     return replace(part, meta=replace(meta, notes=notes, dropped=dropped))

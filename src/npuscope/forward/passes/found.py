@@ -65,10 +65,6 @@ class Passes(Tabular):
             told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
         return told
 
-    def excluded(self, index: int) -> dict[str, float]:
-        """The share of a pass's device time that each window leaves out."""
-        return {"anchor": self.table["excluded_anchor"][index], "full": 0.0, "capture": 0.0}
-
     @cached_property
     def order(self) -> pl.DataFrame:
         """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""

@@ -55,8 +55,8 @@ class LayerKind:
     kernels: tuple[str, ...]
 
 
-def statistics(found: Passes, phase: str | None = None, numbers: Sequence[int] | None = None) -> Statistics:
-    """Statistics of the passes of a phase; without one, of the phase most device time went to.
+def statistics(found: Passes, numbers: Sequence[int] | None = None) -> Statistics:
+    """Statistics of the passes of the phase that most device time went to.
 
     Of the passes given by number, or else of those that are whole and, if there are any, undisturbed.
     """
@@ -64,14 +64,11 @@ def statistics(found: Passes, phase: str | None = None, numbers: Sequence[int] |
     usable = whole.filter(~pl.col("disturbed")) if (~whole["disturbed"]).any() else whole
     if numbers is not None:
         usable = found.table.filter(pl.col("index").is_in(list(numbers)))
-    if phase is None and usable.height:
-        # a capture with one disturbed prefill and many decode passes is about the latter
-        phase = usable.group_by("phase").agg(pl.col("union_ns").sum()).sort("union_ns", "phase")["phase"][-1]
-    chosen = usable.filter(pl.col("phase") == phase)
-    if chosen.is_empty():
-        known = ", ".join(usable["phase"].unique().sort()) or "none"
-        raise NpuscopeError(f"no complete pass of phase '{phase}'", remedy=f"Phases of complete passes: {known}.")
-    counted = chosen["index"]
+    if usable.is_empty():
+        raise NpuscopeError("no pass is complete")
+    # a capture with one disturbed prefill and many decode passes is about the latter
+    phase = usable.group_by("phase").agg(pl.col("union_ns").sum()).sort("union_ns", "phase")["phase"][-1]
+    counted = usable.filter(pl.col("phase") == phase)["index"]
     rows = found.order.filter(pl.col("in_pass").is_in(counted.implode()))
     rows = rows.with_columns(nth=pl.int_range(pl.len()).over("in_pass", "part", "layer", "kernel") + 1)
     return Statistics(

@@ -19,7 +19,7 @@ export function linkOf(state, full, first) {
   const parts = new URLSearchParams();
   if (state.run !== first) parts.set("run", state.run);
   if (state.beside !== null) parts.set("beside", state.beside);
-  if (state.panel !== "timeline") parts.set("panel", state.panel);
+  if (state.panel !== state.opens) parts.set("panel", state.panel);
   if (state.window[0] !== full[0] || state.window[1] !== full[1]) parts.set("window", `${+state.window[0].toFixed(1)}-${+state.window[1].toFixed(1)}`);
   if (state.selection !== null) parts.set("select", selectionText(state.selection));
   if (state.search !== "") parts.set("find", state.search);
@@ -43,7 +43,7 @@ export function linkSays(hash, state) {
   const run = parts.get("run"), beside = parts.get("beside"), shown = { ...SHOWN };
   if (run !== null && known(run)) patch.run = run;
   if (beside !== null && known(beside)) patch.beside = beside;
-  if (parts.get("panel")) patch.panel = parts.get("panel") ?? "timeline";
+  if (parts.get("panel")) patch.panel = parts.get("panel") ?? state.opens;
   const [start, end] = (parts.get("window") ?? "").split("-").map(Number);
   if (Number.isFinite(start) && end > start) patch.window = [start, end];
   if (parts.get("find")) patch.search = parts.get("find") ?? "";

@@ -35,7 +35,8 @@ export class Live {
     /** Versions that the reader asked for here and waits to see. @type {Set<string>} */
     this.wanted = new Set();
     const { live } = store.state;
-    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", failed: null, ask: this } });
+    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", away: live.gone ?? [], failed: null, broken: null, look: null, ask: this } });
+    store.on(["run"], () => this.note());
     this.note();
     if (live.perfetto) { store.on(["run"], () => this.link()); this.link(); }
   }
@@ -43,7 +44,7 @@ export class Live {
   start() {
     const source = this.source = new EventSource("events");
     let before = Promise.resolve(); // one after the other: panels may be told of while their run is being fetched
-    source.onmessage = message => { before = before.then(() => this.hear(JSON.parse(message.data))).catch(error => this.say(error.message)); };
+    source.onmessage = message => { before = before.then(() => this.hear(JSON.parse(message.data))).then(() => this.breaks()).catch(error => this.say(error.message)); };
     source.onerror = () => { if (!this.store.state.live.gone) this.now({ lost: true }); };
     addEventListener("pagehide", () => source.close());
   }
@@ -68,7 +69,7 @@ export class Live {
     const { store } = this, { live, versions } = store.state;
     if (event.type === "hello") {
       store.set({ versions: event.versions });
-      this.now({ lost: false, working: event.working });
+      this.now({ lost: false, working: event.working, away: event.gone });
       const newest = event.versions.filter((/** @type {any} */ one) => one.has_run && !one.measured).pop();
       if (newest && !this.held(newest.id)) await this.take(newest.id, this.follows(newest.id));
       for (const one of event.versions) if (one.has_panels && this.held(one.id)) await this.panels(one.id);
@@ -95,12 +96,27 @@ export class Live {
     } else if (event.type === "dropped") {
       store.set({ versions: versions.filter(one => one.id !== event.id) });
       this.now({ working: this.without(event.id) });
+    } else if (event.type === "files") {
+      this.now({ away: event.gone });
     } else if (event.type === "notice") {
       this.now({ working: this.without(event.id), notice: event.told });
     } else if (event.type === "gone") {
       this.source?.close();
       this.now({ gone: true, working: [] });
     }
+  }
+
+  /** The version that decides whether the program runs: a knob that was turned here, else the newest save. */
+  decides() {
+    return this.store.state.live.failed ?? this.newestSave();
+  }
+
+  /** Keeps the files of a save that does not run, for the panel that shows its lines. */
+  async breaks() {
+    const last = this.decides(), { broken } = this.store.state.live;
+    if (last?.trouble && last.has_source) {
+      if (broken?.id !== last.id) this.now({ broken: { id: last.id, name: last.name, trouble: last.trouble, files: await this.sources(last.id) } });
+    } else if (broken !== null && (last === undefined || last.has_run || last.trouble)) this.now({ broken: null }); // while it works nothing is known
   }
 
   /** @param {string} id */
@@ -163,8 +179,17 @@ export class Live {
   /** @param {string} id @param {string} name */
   rename(id, name) { return asked(`version/${id}`, { name }); }
 
-  /** @param {string} id */
-  writeBack(id) { return asked(`version/${id}`, { write: true }); }
+  /** The newest save, which the files on disk hold. */
+  newestSave() { return this.store.state.versions.filter(one => one.saved && !one.measured).at(-1); }
+
+  /** @param {string} id @param {string} over the save that the reader means to write over */
+  writeBack(id, over) { return asked(`version/${id}`, { write: true, over }); }
+
+  /** One kind of block of a run. @param {string} id @param {number} body */
+  async inside(id, body) { return unpackAll(await asked(`inside/${id}/${body}.json`)); }
+
+  /** What a change would buy; none: every change. @param {string} id @param {any} change */
+  whatif(id, change) { return asked(`whatif/${id}`, change); }
 
   /** @param {string} id */
   sources(id) { return asked(`sources/${id}.json`); }
@@ -180,23 +205,33 @@ export class Live {
 
   /** The line below the title: what is under way, what went wrong. */
   note() {
-    const { live, versions } = this.store.state, saves = versions.filter(one => one.saved && !one.measured), last = live.failed ?? saves[saves.length - 1];
+    const { live, versions } = this.store.state, last = this.decides();
     const lines = [];
     if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
     else if (live.lost) lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
     if (live.working?.length) lines.push(element("span", { class: "working" }, `${live.working.map((/** @type {string} */ id) => versions.find(one => one.id === id)?.name ?? id).join(", ")}: working …`));
-    if (last?.trouble) lines.push(trouble(last));
+    if (live.away?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${live.away.join(", ")}. `), element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back.")));
+    if (last?.trouble) lines.push(this.trouble(last));
+    const shown = versions.find(one => one.id === this.store.state.run);
+    if (shown?.noticed?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
     if (live.notice) lines.push(element("span", {}, live.notice));
     fill(this.status, ...lines);
     this.status.hidden = lines.length === 0;
   }
-}
 
-/** Why a version has no run. @param {any} version */
-function trouble(version) {
-  const { told, remedy, more, ...at } = version.trouble;
-  const kept = version.has_run ? "" : "What is shown is the last that ran.";
-  return element("div", { class: "trouble" },
-    element("b", {}, `${version.name} does not run. `), element("span", { class: "source" }, placeTold(at)), element("span", {}, `${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
-    more?.length ? element("ul", {}, ...more.map((/** @type {any} */ one) => element("li", {}, element("span", { class: "source" }, placeTold(one)), one.told))) : null);
+  /** Why a version has no run; each place leads to its line. @param {any} version */
+  trouble(version) {
+    const { told, remedy, more } = version.trouble, { broken } = this.store.state.live;
+    const place = (/** @type {any} */ at, /** @type {number} */ n) => (at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
+      ? element("button", { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) }, placeTold(at)) : element("span", { class: "source" }, placeTold(at)));
+    const kept = version.has_run || this.store.state.runs.length === 0 ? "" : "What is shown is the last that ran.";
+    return element("div", { class: "trouble" },
+      element("b", {}, `${version.name} does not run. `), place(version.trouble, 0), element("span", {}, `${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
+      more?.length ? element("ul", {}, ...more.map((/** @type {any} */ one, /** @type {number} */ n) => element("li", {}, place(one, n + 1), one.told))) : null);
+  }
+
+  /** To the line of a trouble. @param {number} place */
+  lookAt(place) {
+    this.store.set({ panel: "source", live: { ...this.store.state.live, look: { place } } });
+  }
 }

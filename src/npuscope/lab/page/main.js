@@ -5,6 +5,7 @@ import { unpackAll } from "./packed.js";
 import { createStore } from "./store.js";
 import { Shell } from "./shell.js";
 import { Live } from "./live.js";
+import { panel as source } from "./panels/source.js";
 
 async function main() {
   const held = document.getElementById("document");
@@ -25,7 +26,15 @@ async function main() {
 /** A program has not run yet: says so until it has. @param {import("./types").Store} store */
 function waitFor(store) {
   const status = element("div", { class: "status", role: "status", "aria-live": "polite" });
-  document.getElementById("app")?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status));
+  const text = element("div", {});
+  document.getElementById("app")?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status, text));
+  /** @type {any} */
+  let shown = null;
+  store.on(["live"], state => { // why it did not, at its line
+    if (!state.live.broken) { text.replaceChildren(); shown = null; }
+    else if (shown) shown.update(state);
+    else shown = source.mount(text, store);
+  });
   new Live(store, status, () => {}).start();
   Object.assign(globalThis, { npuscope: { store } });
   document.documentElement.dataset.ready = "true";

@@ -33,7 +33,7 @@ export class Shell {
     this.main = element("div", { class: "main" }, this.pane.box, this.place);
     this.aside = element("aside", { "aria-label": "Diagnosis and selection" }, this.selection.box, this.diagnosis.box);
     this.box = element("div", { class: "app" }, this.head, this.status, this.tabs, element("div", { class: "body" }, this.main, this.aside), this.help);
-    /** @type {{id: string, run: any, due: boolean, shared: any, made: any} | null} */
+    /** @type {{id: string, run: any, told: any, due: boolean, shared: any, made: any} | null} */
     this.mounted = null;
     this.first = store.state.run;
     this.box.dataset.runs = String(store.state.runs.length);
@@ -63,7 +63,7 @@ export class Shell {
   follow() {
     const { patch, select } = linkSays(location.hash, this.store.state);
     if (location.hash.slice(1) === this.link()) return;
-    this.store.set({ panel: "timeline", selection: null, search: "", ...patch, window: patch.window ?? this.store.full() });
+    this.store.set({ panel: this.store.state.opens, selection: null, search: "", ...patch, window: patch.window ?? this.store.full() });
     if (select !== null) this.store.set({ selection: selectionOf(select, this.store.state, (run, slice) => modelOf(run).selection(slice)) });
   }
 
@@ -121,8 +121,8 @@ export class Shell {
     const { state } = this.store, run = this.store.run(), panel = this.panels().find(one => one.id === state.panel) ?? null;
     this.box.dataset.panel = panel === null ? "timeline" : panel.id;
     this.box.dataset.split = String(state.split);
-    const due = panel !== null && !panel.has(run, state); // the server makes it after the timeline
-    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run && this.mounted.due === due && this.mounted.shared === state.shared) { this.mounted.made.update?.(state); return; }
+    const due = panel !== null && !panel.has(run, state), told = run?.panels[panel?.id ?? ""]; // the server makes it after the timeline
+    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run && this.mounted.told === told && this.mounted.due === due && this.mounted.shared === state.shared) { this.mounted.made.update?.(state); return; }
     if (this.mounted?.id !== panel?.id) this.place.scrollTop = 0;
     this.mounted?.made.destroy?.();
     this.mounted = null;
@@ -131,7 +131,7 @@ export class Shell {
     if (panel !== null) {
       this.place.setAttribute("aria-labelledby", `tab-${panel.id}`);
       if (due) this.place.append(element("p", { class: "soft" }, "being made …"));
-      this.mounted = { id: panel.id, run, due, shared: state.shared, made: due ? {} : panel.mount(this.place, this.store) };
+      this.mounted = { id: panel.id, run, told, due, shared: state.shared, made: due ? {} : panel.mount(this.place, this.store) };
       this.mounted.made.update?.(state);
     }
   }

@@ -10,7 +10,7 @@ export function createStore(document) {
   const followers = [];
   /** @type {State} */
   const state = {
-    title: document.title, runs: document.runs, run: document.runs[0]?.id ?? "", beside: null, panel: "timeline", window: [0, 1],
+    title: document.title, runs: document.runs, run: document.runs[0]?.id ?? "", beside: null, opens: document.panel ?? "timeline", panel: document.panel ?? "timeline", window: [0, 1],
     selection: null, search: "", shown: { ...SHOWN }, folded: [], split: true, shared: document.shared ?? {}, live: document.live ?? null,
     versions: document.versions ?? [], links: document.links ?? [],
   };

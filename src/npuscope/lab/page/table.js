@@ -43,7 +43,7 @@ export function facts(columns, row) {
 /** @param {any[]} columns @param {any[]} rows @param {{sorted?: string | null, falling?: boolean, picked?: ((row: any) => void) | null, dots?: Record<string, (row: any) => string>, most?: number}} options */
 export function sortable(columns, rows, { sorted = null, falling = true, picked = null, dots = {}, most = 2000 } = {}) {
   const body = element("tbody");
-  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0", title: column.meaning ?? null }, column.title));
+  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0", title: column.meaning ?? (column.title.length > 28 ? column.title : null) }, column.title));
   /** @type {string | null} */
   let key = sorted;
   let down = falling;

@@ -45,7 +45,7 @@ export type Selection =
   | { kind: "task"; task: number };
 
 export type State = {
-  title: string; runs: Run[]; run: string; beside: string | null; panel: string; window: [number, number]; selection: Selection | null;
+  title: string; runs: Run[]; run: string; beside: string | null; opens: string; panel: string; window: [number, number]; selection: Selection | null;
   search: string; shown: { bubbles: boolean; path: boolean; arrows: boolean; counters: boolean }; folded: string[]; split: boolean;
   shared: Record<string, any>; live: any; versions: any[]; links: [string, string][];
 };

@@ -24,7 +24,8 @@ REASONS = (*PLACES[:ISSUING], "issue", "slot")  # what an instruction can wait f
 def inside(simulated: Simulated, only: int | None = None) -> dict[str, object]:
     """Kinds of blocks by their number in the timeline; `only` one of them, whatever its size."""
     found: list[dict[str, object]] = []
-    room, left_out = MOST_INSTRUCTIONS, 0
+    left_out: list[dict[str, object]] = []
+    room = MOST_INSTRUCTIONS
     done: set[int] = set()
     for kind in kinds_of(simulated):
         if kind.body in done or (only is not None and kind.body != only):
@@ -32,11 +33,12 @@ def inside(simulated: Simulated, only: int | None = None) -> dict[str, object]:
         done.add(kind.body)
         count = len(kind.lane.pipe)
         if only is None and (count > MOST_OF_ONE or count > room):
-            left_out += 1
+            left_out.append({**_named(kind, planned_body(simulated, kind)), "instructions": count})
             continue
         room -= count
         found.append(_kind(kind, simulated))
-    return {"bodies": found, "reasons": list(REASONS), "places": list(PLACES), "left_out": left_out}
+    most = {"of_one": MOST_OF_ONE, "of_all": MOST_INSTRUCTIONS}
+    return {"bodies": found, "reasons": list(REASONS), "places": list(PLACES), "left_out": left_out, "most": most}
 
 
 def _kind(kind: BlockKind, simulated: Simulated) -> dict[str, object]:
@@ -51,10 +53,7 @@ def _kind(kind: BlockKind, simulated: Simulated) -> dict[str, object]:
     start, end = (np.rint(times * TENTHS).astype(np.int64) for times in (lane.start, lane.end))
     planned = planned_body(simulated, kind)
     return {
-        "body": kind.body,
-        "kernel": planned.kernel,
-        "blocks": kind.blocks,
-        "mean_ns": kind.mean_ns,
+        **_named(kind, planned),
         "duration_ns": kind.timing.duration,
         "slow": kind.slow,
         "busy_ns": kind.timing.busy.tolist(),
@@ -72,6 +71,11 @@ def _kind(kind: BlockKind, simulated: Simulated) -> dict[str, object]:
         "deciding": packed(deciding[order], "u8"),
         "waits": _waits(kind),
     }
+
+
+def _named(kind: BlockKind, planned: PlannedBody) -> dict[str, object]:
+    """What a list of kinds tells of one."""
+    return {"body": kind.body, "kernel": planned.kernel, "blocks": kind.blocks, "mean_ns": kind.mean_ns}
 
 
 def _waits(kind: BlockKind) -> dict[str, float]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, DataType
+from npuscope.ops.dtypes import BF16, FP16, FP32, INT8, INT16, INT32, INT64, UINT8, DataType
 
-_A2A3 = {
+_NATIVE = {
     FP32: (FP16, BF16, INT16, INT32, INT64),
     FP16: (FP32, INT32, INT16, INT8, UINT8),
     BF16: (FP32, INT32),
@@ -21,31 +21,17 @@ _A2A3 = {
     UINT8: (FP16,),
     INT8: (FP16,),
 }
-_A5 = {
-    FP32: (FP16, BF16, INT16, INT32, INT64),
-    FP16: (FP32, INT32, INT16, INT8, UINT8),
-    BF16: (FP32, INT32, FP16),
-    INT16: (FP16, FP32, UINT8, UINT32, INT32),
-    INT32: (FP32, INT16, INT64, UINT16, UINT8),
-    INT64: (FP32, INT32),
-    UINT8: (FP16, UINT16),
-    INT8: (FP16, INT16, INT32),
-    UINT32: (UINT8, UINT16, INT16),
-}
-NATIVE = {"a2a3": _A2A3, "a5": _A5}
-
 _LONGEST = 4
 _SIGNIFICAND = {FP32: 24, FP16: 11, BF16: 8}
 _EXPONENT = {FP32: 8, FP16: 5, BF16: 8}
 
 
 @cache
-def hops(source: DataType, target: DataType, chip: str = "a2a3") -> tuple[DataType, ...]:
+def hops(source: DataType, target: DataType) -> tuple[DataType, ...]:
     """The types a cast passes through, `target` last; (target,) is one instruction, () is no chain at all."""
-    native = NATIVE[chip]
     paths: list[tuple[DataType, ...]] = [(source,)]
     for _ in range(_LONGEST):
-        paths = [(*path, step) for path in paths for step in native.get(path[-1], ()) if step not in path]
+        paths = [(*path, step) for path in paths for step in _NATIVE.get(path[-1], ()) if step not in path]
         found = [path for path in paths if path[-1] is target]
         if found:
             return min(found, key=lambda path: sum(step.is_int for step in path))[1:]

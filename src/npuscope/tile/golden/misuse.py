@@ -29,11 +29,11 @@ def misuse(what: str, remedy: str = "", *, place: Site | None = None) -> Misuse:
     return Misuse(what, path=place.file, line=place.line, remedy=remedy)
 
 
-def misuse_of(function: Callable[..., object], what: str, remedy: str = "") -> Misuse:
+def misuse_of(function: Callable[..., object], what: str) -> Misuse:
     """At the line where a user's function is defined; where it does not tell, at the call."""
     code = getattr(function, "__code__", None)
     place = None if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
-    return misuse(what, remedy, place=place)
+    return misuse(what, place=place)
 
 
 class Values(dict[str, object]):
@@ -59,12 +59,12 @@ def inputs_only_read() -> Iterator[None]:
         raise misuse("the golden writes to an input, which is read-only", remedy, place=place) from error
 
 
-def check_number(name: str, value: object, least: float = 0.0, most: float = math.inf) -> None:
-    """A number from `least` to `most`."""
+def check_number(name: str, value: object, most: float = math.inf) -> None:
+    """A number from 0 to `most`."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise misuse(f"{name} must be a number, not {told(value)}")
-    if not least <= value <= most:
-        wanted = f"in [{least:g}, {most:g}]" if most < math.inf else f"{least:g} or more"
+    if not 0 <= value <= most:
+        wanted = f"in [0, {most:g}]" if most < math.inf else "0 or more"
         raise misuse(f"{name} must be {wanted}, not {value}")
 
 

@@ -8,7 +8,6 @@ what the compiler of its day did (auto_scope.py), or is refused; it is never acc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,20 +90,20 @@ _KEYWORD = re.compile(r"pl\.(?:\w+\.)?(\w+)\((\w+)=\)")
 _NAME = re.compile(r"pl\.(\w+)")
 
 
-def renamed_keywords(history: Iterable[Spelling] = HISTORY) -> dict[tuple[str, str], str]:
+def renamed_keywords() -> dict[tuple[str, str], str]:
     """The keyword of today for a function of `pl` and an old keyword of it."""
     found = {}
-    for spelling in history:
+    for spelling in HISTORY:
         old, now = _KEYWORD.fullmatch(spelling.old), _KEYWORD.fullmatch(spelling.now)
         if old and now and spelling.effect == "name" and old[1] == now[1]:
             found[old[1], old[2]] = now[2]
     return found
 
 
-def renamed(history: Iterable[Spelling] = HISTORY) -> dict[str, str]:
+def renamed() -> dict[str, str]:
     """The name in `pl` of today for an old one."""
     found = {}
-    for spelling in history:
+    for spelling in HISTORY:
         old, now = _NAME.fullmatch(spelling.old), _NAME.fullmatch(spelling.now)
         if old and now and spelling.effect == "name":
             found[old[1]] = now[1]

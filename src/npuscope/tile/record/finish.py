@@ -121,7 +121,6 @@ class _Finish:
             strides,
             reads=draft.reads,
             writes=draft.writes,
-            read_first=draft.read_first,
             declared=draft.declared,
             no_dep=draft.no_dep,
         )

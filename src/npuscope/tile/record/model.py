@@ -160,7 +160,6 @@ class Argument:
     strides: tuple[int, ...]
     reads: bool  # some op of some block read it
     writes: bool
-    read_first: bool  # in some block a read came before any write
     declared: Direction | None = None  # by an incore function's signature
     no_dep: bool = False
 
@@ -252,6 +251,7 @@ class HostRead:
 
 
 PAST_THE_END = "past_the_end"  # the kind of finding that tells of a write past a tensor's end
+NO_EFFECT = "no_effect"  # that tells of a setting that changed nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,21 @@ def load_box(
     valid: Shape | None,
     *,
     space: str | None = None,
-    strides: Shape | None = None,
     kept: Shape | None = None,
     op: OpSpec = LOAD,
     early: bool = False,
     reach: Shape | None = None,
     attributes: Attributes = (),
 ) -> Tile:
-    """Loads a box that was checked; `strides` and `kept` (the tile's shape) differ where axes are dropped.
+    """Loads a box that was checked; `kept`: the tile's shape where axes are dropped.
 
     `early`: the load stands before all else in its block; `reach`: the part that exists of a box that hangs over, the
     rest is poison.
     """
-    strides = strides or tensor.strides
     box = reach or valid or shape
     tile = Tile(None, kept or shape, tensor.dtype, valid if kept is None else _dropped(valid, shape, kept), space)
     buffer = tensor.buffer
-    access: AccessKey = (run.touch(tensor, "read"), "read", box, strides)
+    access: AccessKey = (run.touch(tensor, "read"), "read", box, tensor.strides)
     if early:
         run.emit_early(op, tile, access, start)
     else:
@@ -63,8 +61,8 @@ def load_box(
     if not run.computes:
         run.shapes.reads(tensor.buffer, run.block)
     if buffer.written is not None:
-        _check_written(run, tensor, first, box, strides, op.name)
-    view = strided(buffer, first, box, strides, tensor.dtype)
+        _check_written(run, tensor, first, box, op.name)
+    view = strided(buffer, first, box, tensor.strides, tensor.dtype)
     if box == shape:
         array = storage.load(view, tensor.dtype)
     else:
@@ -82,9 +80,9 @@ def _dropped(valid: Shape | None, shape: Shape, kept: Shape) -> Shape | None:
     return tuple(lead + left)
 
 
-def _check_written(run: Door, tensor: Tensor, start: int, box: Shape, strides: Shape, op: str) -> None:
+def _check_written(run: Door, tensor: Tensor, start: int, box: Shape, op: str) -> None:
     buffer = tensor.buffer
-    mask = np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=strides)
+    mask = np.ndarray(box, np.bool_, buffer=buffer.written, offset=start, strides=tensor.strides)
     if mask.all():
         return
     how_much = "some elements were never" if mask.any() else "nothing was ever"

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from npuscope.garbage import collected_rarely
-from npuscope.ops.numeric.allocation import keep_freed_memory
 from npuscope.ops.numeric.arrays import Array
+from npuscope.process_memory import collected_rarely, keep_freed_memory
 from npuscope.tile.fault import fault
 from npuscope.tile.record.finish import recording_of
 from npuscope.tile.record.model import Mode, Recording

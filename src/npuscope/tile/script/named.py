@@ -18,7 +18,7 @@ from npuscope.tile.script.places import UNTOLD, Place, Places
 
 ON, OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 RUNTIME = frozenset(f"PTO2_{name.upper()}" for name in NAMES.values())  # variables that every program's run asks for
-MOST_TOLD = 12
+MOST_TOLD, MOST_NEAR = 12, 6
 
 
 class UnknownSetting(BadInput):
@@ -67,7 +67,7 @@ def offered(places: Places) -> list[str]:
     )
 
 
-def nearest(names: Iterable[str], known: Sequence[str], most: int = 6) -> list[str]:
+def nearest(names: Iterable[str], known: Sequence[str]) -> list[str]:
     """Those of the known names that look most like what was written."""
 
     def likeness(one: str) -> float:
@@ -80,7 +80,7 @@ def nearest(names: Iterable[str], known: Sequence[str], most: int = 6) -> list[s
     each: dict[str, str] = {}  # one name per field: the shortest, a class's own
     for one in sorted(known, key=lambda one: (one.count("."), one)):
         each.setdefault(one.rpartition(".")[2], one)
-    return sorted(each.values(), key=lambda one: -likeness(one))[:most]
+    return sorted(each.values(), key=lambda one: -likeness(one))[:MOST_NEAR]
 
 
 def value_for(place: Place, text: str, name: str) -> object:

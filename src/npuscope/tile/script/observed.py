@@ -7,12 +7,14 @@ reads of itself while it is made (`__post_init__`) does not count: it checks all
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import FrameType
 from typing import Any
+
+from npuscope.tile.script.places import Place
 
 MAKING = frozenset({"__post_init__", "__init__", "__repr__", "__eq__", "__hash__", "_check"})
 COPYING = frozenset({"replace", "_replace", "__replace__"})
@@ -99,6 +101,26 @@ class Reads:
                     setattr(cls, name, before)
         self._classes.clear()
         self._copies.clear()
+
+
+def decides(default: Place, field: Place) -> bool:
+    """Whether a class's default is what a field of an object has."""
+    return (
+        default.kind == "default"
+        and field.kind == "field"
+        and field.taken
+        and field.path[-1] == default.target
+        and field.value == default.value
+        and default.taken
+    )
+
+
+def is_read(place: Place, places: Iterable[Place], seen: Reads) -> bool:
+    """Whether a run read a field, or of a default a field that has it; of what cannot be watched it is taken to be."""
+    if place.kind == "field":
+        return (place.file, place.target, place.path) in seen.seen
+    takers = [other for other in places if decides(place, other)]
+    return not takers or any(is_read(other, (), seen) for other in takers)
 
 
 def _is_object(value: object) -> bool:

@@ -9,18 +9,22 @@ import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.record import sites
-from npuscope.tile.record.model import Mode, Recording
+from npuscope.tile.record.model import NO_EFFECT, Mode, Notice, Recording, Site
+from npuscope.tile.record.same import same_work
 from npuscope.tile.run.execute import Finished, collecting, mode_of_runs
+from npuscope.tile.script.places import Place
 from npuscope.tile.script.serve import served
 from npuscope.tile.script.settings import Settings
 from npuscope.tile.script.surroundings import own_modules, watched
+
+WITHOUT = "did not change the program that ran: it takes another configuration"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class ScriptRun:
     exit_code: int
     output: str
     failure: str = ""
+    unread: Mapping[str, Place] = field(default_factory=dict)  # settings of configurations that the run did not read
 
     @property
     def recordings(self) -> tuple[Recording, ...]:
@@ -64,7 +69,8 @@ def run_script(
     nothing is compared.
     """
     try:
-        return _run(path, argv, mode, echo, settings, golden)
+        ran = _run(path, argv, mode, echo, settings, golden)
+        return ran if mode == "values" or not ran.unread else _without_effect(ran, path, argv, settings or {})
     except NeedsValues as needs:
         if mode != "shapes":
             raise
@@ -72,6 +78,28 @@ def run_script(
         where = f"{Path(needs.path or path).name}, line {needs.line}"
         note = f"values decide what runs ({where}), so it was run with values and the record is of these values"
         return replace(ran, runs=tuple(_noted(run, note) for run in ran.runs))
+
+
+def _without_effect(ran: ScriptRun, path: str | Path, argv: Sequence[str], settings: Mapping[str, str]) -> ScriptRun:
+    """Says which settings changed nothing. What a class reads of itself while it is made counts for nothing until
+    here, but may decide a field: so the program is run once more without them."""
+    kept = {name: text for name, text in settings.items() if name not in ran.unread}
+    try:
+        plain = _run(path, argv, "shapes", False, kept, False)
+    except (NpuscopeError, NeedsValues, SystemExit):
+        return ran  # without them it does not even run
+    if not same_work(ran.recordings, plain.recordings):
+        return ran
+    return replace(ran, runs=tuple(_idle(run, ran.unread) for run in ran.runs))
+
+
+def _idle(run: Finished, unread: Mapping[str, Place]) -> Finished:
+    """Each of the settings as a finding at the line of what was set."""
+    before = run.recording
+    told = [Notice(NO_EFFECT, n, f"{name} {WITHOUT}") for n, name in enumerate(unread, len(before.sites))]
+    places = [Site(place.file, place.line, "") for place in unread.values()]
+    recording = replace(before, sites=(*before.sites, *places), notices=(*before.notices, *told))
+    return replace(run, recording=recording)
 
 
 def _noted(run: Finished, note: str) -> Finished:
@@ -97,7 +125,7 @@ def _run(
         stack.enter_context(mode_of_runs(mode))
         runs = stack.enter_context(collecting())
         stack.enter_context(driven(watch=results.append, shapes=mode == "shapes", golden=golden))
-        stack.enter_context(given.given())
+        seen = stack.enter_context(given.given())
         given.asked = stack.enter_context(watched(file.resolve().parent))
         try:
             if given.rewrites:
@@ -113,6 +141,7 @@ def _run(
             if mode == "shapes" or not (_are_wrong(results) or (runs and isinstance(error, AssertionError))):
                 raise told from error
             code, failure = 1, str(told)
+        unread = given.unread(seen)
     if runs or results or code is None:
         given.check()
     if not runs and not results:
@@ -121,7 +150,7 @@ def _run(
         sys.stdout.write(printed.getvalue())
         raise SystemExit(code)  # it printed its usage, or refused its arguments
     code = 1 if _are_wrong(results) else code or 0
-    return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue(), failure)
+    return ScriptRun(tuple(runs), tuple(results), code, printed.getvalue(), failure, unread)
 
 
 def _are_wrong(results: Sequence[RunResult]) -> bool:

@@ -23,8 +23,8 @@ from types import ModuleType
 
 from npuscope.errors import BadInput
 from npuscope.tile.script.named import OFF, ON, meant, unknown, value_for
-from npuscope.tile.script.observed import current_reads
-from npuscope.tile.script.places import places_of
+from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
+from npuscope.tile.script.places import Place, places_of
 from npuscope.tile.script.replaced import HELPER, Replacement, helper_for, modules_replaced, replaced, watching
 
 IN_TEXT = ("constant", "default", "field", "jit")
@@ -38,14 +38,19 @@ class Settings:
         self.file = file
         self.used: set[str] = set()
         self.asked: set[str] = set()  # variables that the environment was asked for
+        self.fields: dict[str, Place] = {}  # of configurations: a run may have no use for them
         observed = current_reads() is not None
         self.places = places_of(file) if values or observed else None
-        self.replacements = watching(self.places.places) if self.places and observed else []
+        self.replacements: list[Replacement] = []
         for name, text in self.values.items():
             for place in meant(name, self.places, file) if self.places else ():
                 if place.kind in IN_TEXT:
                     self.used.add(name)
                     self.replacements.append(Replacement(place, value_for(place, text, name)))
+                if place.kind in ("field", "default"):
+                    self.fields[name] = place
+        if self.places and (observed or self.fields):
+            self.replacements = [*watching(self.places.places), *self.replacements]
 
     @property
     def rewrites(self) -> bool:
@@ -58,9 +63,23 @@ class Settings:
         if idle and self.places:
             raise unknown(idle, self.places, self.file)
 
+    def unread(self, seen: Reads | None) -> dict[str, Place]:
+        """Fields of configurations that were set and that the run did not read: another configuration ran."""
+        every = self.places.places if self.places else ()
+        return {name: place for name, place in self.fields.items() if seen and not is_read(place, every, seen)}
+
     @contextmanager
-    def given(self) -> Iterator[None]:
-        """Options, environment variables and values of modules, for what runs inside the block."""
+    def given(self) -> Iterator[Reads | None]:
+        """Options, environment variables and values of modules, for what runs inside the block; what it reads."""
+        if self.fields and current_reads() is None:
+            with reads(), self._given():
+                yield current_reads()
+        else:
+            with self._given():
+                yield current_reads()
+
+    @contextmanager
+    def _given(self) -> Iterator[None]:
         if self.places is None:
             yield
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from npuscope.errors import CannotWrite
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to; a path that ends in .gz or .zst is packed on the way."""
+    """A file to write to, in place of one that keeps its mode; a path that ends in .gz or .zst is packed on the way."""
     try:
         path = path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError) as error:
@@ -28,7 +29,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     try:
         with temporary.open("wb") as raw, _packing(path, raw) as stream:
             yield stream
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
         raise CannotWrite(error.strerror or "cannot be written", path=path) from error

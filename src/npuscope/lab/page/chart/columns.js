@@ -1,11 +1,11 @@
 // Upright columns of parts, one beside the other, for many of a kind; marked ones have a flag.
 
-import { svg } from "../format.js";
+import { clippedEnd, svg } from "../format.js";
 import { kernelColor, themed } from "../colors.js";
 import { READS, drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
-const LEFT = 66, RIGHT = 8, TOP = 14, BOTTOM = 10, HIGH = 210;
+const LEFT = 66, RIGHT = 8, TOP = 14, BOTTOM = 22, HIGH = 222, LETTER = 7;
 
 /** @param {any} spec */
 export function columns(spec) {
@@ -16,6 +16,10 @@ export function columns(spec) {
     const page = sheet(width, HIGH), y = scale(spec.y, [0, most], [HIGH - BOTTOM, TOP], 4);
     page.append(...grid(y.ticks, "y", [LEFT, width - RIGHT]));
     const step = Math.min((width - LEFT - RIGHT) / Math.max(spec.columns.length, 1), 110);
+    const longest = Math.max(...spec.columns.map((/** @type {any} */ one) => one.name.length), 1) * LETTER + 8, every = Math.max(1, Math.ceil(longest / step)); // as many names as there is room for
+    spec.columns.forEach((/** @type {any} */ one, /** @type {number} */ n) => {
+      if (n % every === 0 && step * every > 4 * LETTER) page.append(svg("text", { x: LEFT + n * step, y: HIGH - 6, class: "soft" }, clippedEnd(one.name, Math.floor(step * every / LETTER))));
+    });
     const marks = spec.columns.map((/** @type {any} */ one, /** @type {number} */ n) => {
       const mark = svg("g", { class: "column" }), left = LEFT + n * step;
       let level = 0;

@@ -19,7 +19,7 @@ export function lines(spec) {
     const every = Math.max(1, Math.ceil(labels.length / ((width - LEFT) / 84)));
     const ticks = labels.map((/** @type {string} */ text, /** @type {number} */ n) => ({ at: x(n), text: clipped(text, 13) })).filter((/** @type {any} */ _, /** @type {number} */ n) => n % every === 0);
     page.append(...grid(y.ticks, "y", [LEFT, width - RIGHT]), svg("text", { x: LEFT, y: 12, class: "soft" }, from > 0 ? `${spec.y.title} (the axis does not begin at 0)` : spec.y.title),
-      ...ticks.map((/** @type {any} */ tick) => svg("text", { x: tick.at, y: HIGH - BOTTOM + 16, "text-anchor": "middle", class: "soft" }, tick.text)),
+      ...ticks.map((/** @type {any} */ tick) => svg("text", { x: Math.min(Math.max(tick.at, 3.4 * tick.text.length), width - 3.4 * tick.text.length), y: HIGH - BOTTOM + 16, "text-anchor": "middle", class: "soft" }, tick.text)),
       svg("text", { x: (LEFT + width) / 2, y: HIGH - 6, "text-anchor": "middle", class: "soft" }, spec.x.title));
     /** @type {any[]} */
     const marks = [];

@@ -4,7 +4,7 @@ import { clipped, svg } from "../format.js";
 import { drawn, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
-const ROW = 22, LETTER = 6.7;
+const ROW = 22, LETTER = 7;
 
 /** @param {{label: string, value: number, text: string, color?: string, parts?: {value: number, color: string, label: string}[]}[]} rows @param {{width?: number}} options */
 export function stacked(rows, { width: widest = 720 } = {}) {
@@ -16,7 +16,7 @@ export function stacked(rows, { width: widest = 720 } = {}) {
     const marks = [];
     rows.forEach((row, n) => {
       const top = n * ROW + 3;
-      page.append(svg("text", { x: left - 8, y: top + 12, "text-anchor": "end" }, clipped(row.label, Math.floor((left - 12) / LETTER))));
+      page.append(svg("text", { x: left - 8, y: top + 12, "text-anchor": "end" }, clipped(row.label, Math.round((left - 12) / LETTER))));
       let x = left;
       for (const part of row.parts ?? [{ value: row.value, color: row.color ?? "", label: `${row.label}: ${row.text}` }]) {
         const length = Math.max(part.value / most * room, 0), mark = svg("rect", { x, y: top, width: length, height: ROW - 7, fill: part.color });

@@ -26,7 +26,7 @@ export function waterfall(spec) {
     const marks = rows.map((row, n) => {
       const top = n * ROW;
       const mark = svg("g", { class: "bar" }, svg("rect", { x: 0, y: top, width, height: ROW, class: "row" }),
-        svg("text", { x: left - 8, y: top + 16, "text-anchor": "end" }, clipped(row.name, Math.floor((left - 12) / LETTER))),
+        svg("text", { x: left - 8, y: top + 16, "text-anchor": "end" }, clipped(row.name, Math.round((left - 12) / LETTER))),
         svg("rect", { x: x(row.low), y: top + 4, width: Math.max(x(row.high) - x(row.low), 1.5), height: ROW - 8, fill: themed(row.kind) }),
         svg("text", { x: x(row.high) + 6, y: top + 16, class: "soft" }, row.text));
       if (n + 1 < rows.length) mark.append(svg("line", { x1: x(row.kind === "--good" ? row.low : row.high), x2: x(row.kind === "--good" ? row.low : row.high), y1: top + 4, y2: top + ROW + 4, class: "grid" }));

@@ -9,8 +9,9 @@ import { reports } from "./reports.js";
 import { panel as overview } from "./overview.js";
 import { panel as compare } from "./compare.js";
 import { panel as ranks } from "./ranks.js";
+import { panel as whatif } from "./whatif.js";
 import { panel as versions } from "./versions.js";
 import { panel as knobs } from "./knobs.js";
 
 /** @type {import("../types").Panel[]} */
-export const PANELS = [source, inside, kernels, memory, graph, versions, knobs, compare, ranks, ...reports, overview];
+export const PANELS = [source, inside, kernels, memory, graph, whatif, versions, knobs, compare, ranks, ...reports, overview];

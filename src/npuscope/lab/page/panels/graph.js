@@ -13,6 +13,12 @@ const UNITS = /** @type {Record<string, [string, number]>} */ ({ AIC: ["cube (AI
 const DASHES = /** @type {Record<string, string>} */ ({ creator: "2 4", raw: "", waw: "7 4", explicit: "1 0" });
 const HUES = /** @type {Record<string, number>} */ ({ creator: 7, raw: 4, waw: 1, explicit: 3 });
 
+/** The marks of a drawing that a selector names. @param {Element} box @param {string} selector @returns {SVGElement[]} */
+const within = (box, selector) => [.../** @type {NodeListOf<SVGElement>} */ (box.querySelectorAll(selector))];
+
+/** @typedef {{x: number, y: number, w: number, h: number}} Place */
+/** Where boxes stand, whether ranks go downwards, how large it all is. @typedef {{places: Map<string, Place>, down: boolean, size: [number, number]}} Layout */
+
 class TaskGraph {
   /** @param {any} program @param {any} store */
   constructor(program, store) {
@@ -27,6 +33,9 @@ class TaskGraph {
     this.world = svg("g", { class: "world" });
     this.sheet = svg("svg", { class: "graph", tabindex: "0", role: "group", "aria-label": "Task graph: drag to move, wheel to zoom; Tab goes from kernel to kernel, Enter opens one" }, this.world);
     this.at = { x: 0, y: 0, scale: 1 };
+    this.moved = false;
+    /** @type {Layout} */
+    this.drawn = { places: new Map(), down: false, size: [1, 1] };
     const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) => element("button", { "aria-label": label, title: label, onclick: what }, words);
     const implied = element("input", { type: "checkbox", "aria-label": "Also edges that a longer way implies" });
     implied.addEventListener("change", () => { this.all = implied.checked; this.draw(); });
@@ -64,12 +73,12 @@ class TaskGraph {
     for (const node of this.program.nodes) (ranks[node.column] ??= []).push(node);
     const width = this.sheet.clientWidth || 1000, height = this.sheet.clientHeight || 500;
     const ways = [this.laid(ranks, false), this.laid(ranks, true)].map(way => ({ ...way, fits: Math.min(width / way.size[0], height / way.size[1], 1.15) }));
-    Object.assign(this, ways[1].fits > ways[0].fits ? ways[1] : ways[0]);
+    this.drawn = ways[1].fits > ways[0].fits ? ways[1] : ways[0];
   }
 
-  /** @param {any[][]} ranks @param {boolean} down */
+  /** @param {any[][]} ranks @param {boolean} down @returns {Layout} */
   laid(ranks, down) {
-    /** @type {Map<string, {x: number, y: number, w: number, h: number}>} */
+    /** @type {Map<string, Place>} */
     const places = new Map(), gap = down ? GAP * 0.6 : GAP;
     const size = (/** @type {any} */ node) => {
       if (!this.opened.has(node.kernel)) return [BOX, HIGH];
@@ -93,9 +102,12 @@ class TaskGraph {
     return { places, down, size: down ? [breadth, length] : [length, breadth] };
   }
 
+  /** The box of a kernel. @param {string} kernel */
+  boxOf(kernel) { return /** @type {Place} */ (this.drawn.places.get(kernel)); }
+
   /** The box of a task inside its open kernel, else the kernel's. @param {number} task */
   placeOf(task) {
-    const kernel = /** @type {string} */ (this.kernelOf.get(task)), box = this.places.get(kernel);
+    const kernel = /** @type {string} */ (this.kernelOf.get(task)), box = this.boxOf(kernel);
     const number = this.opened.has(kernel) ? this.nodes.get(kernel).tasks.indexOf(task) : -1;
     if (number < 0 || number >= MOST_TASKS) return box;
     return { x: box.x + 7 + (number % PER_ROW) * TASK, y: box.y + HEAD + Math.floor(number / PER_ROW) * (TASK_HIGH + 4), w: TASK - 4, h: TASK_HIGH };
@@ -116,7 +128,7 @@ class TaskGraph {
       if (this.opened.has(edge.src) || this.opened.has(edge.dst)) continue; // their tasks' own are drawn
       const why = Object.entries(edge.origins).map(([kind, count]) => `${whole(count)} × ${kind}: ${program.kinds[kind]}`);
       const kind = Object.keys(edge.origins).sort((a, b) => edge.origins[b] - edge.origins[a])[0];
-      found.push(this.line(this.places.get(edge.src), this.places.get(edge.dst), kind, 1 + Math.log10(edge.count), edge.false > 0, edge.back,
+      found.push(this.line(this.boxOf(edge.src), this.boxOf(edge.dst), kind, 1 + Math.log10(edge.count), edge.false > 0, edge.back,
         [`${edge.dst} waits for ${edge.src}`, `${whole(edge.count)} edges`, ...why, edge.false ? `${whole(edge.false)} of them join tasks that touch different elements` : null]));
     }
     if (this.opened.size) found.push(...this.taskLines());
@@ -149,7 +161,7 @@ class TaskGraph {
 
   /** From one box to another: along the ranks, or around them where it leads back. @param {any} a @param {any} b @param {boolean} back */
   way(a, b, back) {
-    if (this.down) {
+    if (this.drawn.down) {
       const x0 = a.x + a.w / 2, y0 = a.y + a.h, x1 = b.x + b.w / 2, y1 = b.y, right = Math.max(a.x + a.w, b.x + b.w) + 30;
       if (back || y1 < y0) return `M${a.x + a.w} ${a.y + a.h / 2}C${right} ${a.y + a.h / 2} ${right} ${b.y + b.h / 2} ${b.x + b.w} ${b.y + b.h / 2 + (a === b ? 12 : 0)}`;
       const bend = Math.max(GAP / 4, (y1 - y0) / 2);
@@ -163,7 +175,7 @@ class TaskGraph {
 
   races() {
     return this.program.races.flatMap((/** @type {any} */ race) => {
-      const [first, later] = race.tasks, a = first >= 0 ? this.placeOf(first) : this.places.get(race.dst), b = this.placeOf(later);
+      const [first, later] = race.tasks, a = first >= 0 ? this.placeOf(first) : this.boxOf(race.dst), b = this.placeOf(later);
       if (!a || !b) return [];
       const x0 = a.x + a.w / 2, y0 = a.y, x1 = b.x + b.w / 2, y1 = b.y, top = Math.min(y0, y1) - 34;
       const mark = svg("g", { class: "race" }, svg("path", { d: `M${x0} ${y0}C${x0} ${top} ${x1} ${top} ${x1} ${y1}`, class: "edge", stroke: themed("--bad"), "stroke-width": 2.5 }),
@@ -176,7 +188,7 @@ class TaskGraph {
 
   /** @param {any} node */
   node(node) {
-    const { x, y, w, h } = this.places.get(node.kernel), open = this.opened.has(node.kernel), color = kernelColor(UNITS[node.unit][1]);
+    const { x, y, w, h } = this.boxOf(node.kernel), open = this.opened.has(node.kernel), color = kernelColor(UNITS[node.unit][1]);
     const times = `${whole(node.tasks.length)} task${node.tasks.length === 1 ? "" : "s"}${node.blocks === node.tasks.length ? "" : `, ${whole(node.blocks)} blocks`}`;
     const told = [node.kernel, `${times} on ${UNITS[node.unit][0]}`, `${si(node.flops)} FLOP, ${si(node.gm_read)}B read, ${si(node.gm_written)}B written`, `submitted at ${node.file}:${node.line}`, open ? null : "double click or Enter opens its tasks"];
     const group = svg("g", { class: open ? "node open" : "node", tabindex: "0", role: "button", "aria-expanded": String(open), "aria-label": told.filter(Boolean).join("; "), "data-kernel": node.kernel },
@@ -194,9 +206,9 @@ class TaskGraph {
       });
       if (node.tasks.length > MOST_TASKS) group.append(svg("text", { x: x + 10, y: y + h - 8, class: "soft" }, `and ${whole(node.tasks.length - MOST_TASKS)} more`));
     }
-    const toggle = () => { if (open) this.opened.delete(node.kernel); else this.opened.add(node.kernel); hideTip(); this.draw(); this.world.querySelector(`[data-kernel="${CSS.escape(node.kernel)}"]`)?.focus(); };
+    const toggle = () => { if (open) this.opened.delete(node.kernel); else this.opened.add(node.kernel); hideTip(); this.draw(); within(this.world, `[data-kernel="${CSS.escape(node.kernel)}"]`)[0]?.focus(); };
     group.addEventListener("dblclick", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); toggle(); });
-    group.querySelector(".sign")?.addEventListener("click", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); toggle(); });
+    within(group, ".sign")[0]?.addEventListener("click", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); toggle(); });
     group.addEventListener("click", () => this.store.set({ selection: { kind: "kernel", kernel: node.kernel } }));
     group.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") { event.stopPropagation(); toggle(); } });
     group.addEventListener("pointerenter", () => showTip(told, group.getBoundingClientRect()));
@@ -209,21 +221,21 @@ class TaskGraph {
     const { selection } = state, kernel = selection?.kind === "kernel" || selection?.kind === "slice" ? selection.kernel : null;
     const task = selection?.kind === "task" || selection?.kind === "slice" ? selection.task : null;
     const line = selection?.kind === "line" ? selection : null;
-    for (const group of this.world.querySelectorAll(".node")) {
-      const node = this.nodes.get(group.dataset.kernel);
+    for (const group of within(this.world, ".node")) {
+      const node = this.nodes.get(group.dataset.kernel ?? "");
       group.classList.toggle("chosen", node.kernel === kernel || (line !== null && node.file === line.file && node.line === line.line) || (task !== null && this.kernelOf.get(task) === node.kernel));
     }
-    for (const group of this.world.querySelectorAll(".task")) group.classList.toggle("chosen", task !== null && Number(group.dataset.task) === task);
-    for (const path of this.world.querySelectorAll("path.edge")) path.classList.toggle("own", task !== null && (path.dataset.tasks ?? "").split(" ").includes(String(task)));
+    for (const group of within(this.world, ".task")) group.classList.toggle("chosen", task !== null && Number(group.dataset.task) === task);
+    for (const path of within(this.world, "path.edge")) path.classList.toggle("own", task !== null && (path.dataset.tasks ?? "").split(" ").includes(String(task)));
   }
 
   place() { this.world.setAttribute("transform", `translate(${this.at.x} ${this.at.y}) scale(${this.at.scale})`); }
 
   fit() {
     const width = this.sheet.clientWidth, height = this.sheet.clientHeight;
-    if (!width || !this.size) return;
-    const scale = Math.min(width / this.size[0], height / this.size[1], 1.15);
-    this.at = { scale, x: (width - this.size[0] * scale) / 2, y: (height - this.size[1] * scale) / 2 };
+    if (!width) return;
+    const [wide, high] = this.drawn.size, scale = Math.min(width / wide, height / high, 1.15);
+    this.at = { scale, x: (width - wide * scale) / 2, y: (height - high * scale) / 2 };
     this.moved = false;
     this.place();
   }
@@ -272,9 +284,9 @@ export const panel = {
   id: "graph", title: "Graph", has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.graph ?? run?.panels.graph),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
-    const found = store.run()?.panels.graph ?? store.state.shared.graph;
-    const made = found.programs.map((/** @type {any} */ program) => ({ program, graph: new TaskGraph(program, store) }));
-    if (found.told) box.append(element("p", { class: "soft" }, found.told));
+    const told = store.run()?.panels.graph ?? store.state.shared.graph;
+    const made = told.programs.map((/** @type {any} */ program) => ({ program, graph: new TaskGraph(program, store) }));
+    if (told.told) box.append(element("p", { class: "soft" }, told.told));
     for (const { program, graph } of made) box.append(...(made.length > 1 ? [element("h2", {}, program.name)] : []), graph.box);
     return {
       update: (/** @type {any} */ state) => { for (const { graph } of made) graph.mark(state); },

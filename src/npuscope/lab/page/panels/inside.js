@@ -18,9 +18,15 @@ class Inside {
     this.found = found;
     this.current = -1;
     this.chosen = -1;
+    this.asked = -1; // the kind that the server makes
     /** @type {[number, number]} */
     this.window = [0, 1];
-    this.picker = element("select", { "aria-label": "Kind of block", id: "body" }, ...found.bodies.map((/** @type {any} */ body) => element("option", { value: body.body }, `${body.kernel}: ${whole(body.blocks)} block${body.blocks === 1 ? "" : "s"} of ${time(body.mean_ns)} (kind ${body.body})`)));
+    /** The pipes that the block uses, and of each its first instruction and the one after its last. @type {number[]} */
+    this.pipes = [];
+    /** @type {Map<number, [number, number]>} */
+    this.ranges = new Map();
+    this.picker = element("select", { "aria-label": "Kind of block", id: "body" });
+    this.choices();
     this.picker.addEventListener("change", () => this.show(Number(this.picker.value)));
     this.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": "Pipes of the block over time; W and S zoom, A and D move, arrow keys go from instruction to instruction" });
     this.place = element("div", { class: "lanes" }, this.canvas);
@@ -32,12 +38,40 @@ class Inside {
     box.append(element("div", { class: "inside" }, element("div", { class: "tools" }, element("label", {}, "block ", this.picker),
       act("+", "Zoom in (W)", () => this.zoom(0.5)), act("−", "Zoom out (S)", () => this.zoom(2)), act("fit", "The whole block (Esc)", () => this.whole())),
     this.note, this.head, this.decides, this.place,
-    element("p", { class: "soft" }, "Outlined instructions decide when the block ends: shorten one of them and the block ends sooner. Drag to move, Ctrl and wheel to zoom, click an instruction for who it waited for."), this.facts,
-    found.left_out ? element("p", { class: "soft" }, `${found.left_out} kinds of blocks are left out of this page: the ones with the least time, or with more than 40,000 instructions.`) : null));
+    found.bodies.length + found.left_out.length === 0 ? null : element("p", { class: "soft" }, "Outlined instructions decide when the block ends: shorten one of them and the block ends sooner. Drag to move, Ctrl and wheel to zoom, click an instruction for who it waited for."), this.facts));
     this.listen();
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(this.place);
     this.follow(store.state);
+  }
+
+  /** The list of kinds: those that are here, and those that are not. */
+  choices() {
+    const { bodies, left_out } = this.found;
+    const option = (/** @type {any} */ body) => element("option", { value: body.body }, `${body.kernel}: ${whole(body.blocks)} block${body.blocks === 1 ? "" : "s"} of ${time(body.mean_ns)} (kind ${body.body})`);
+    this.picker.replaceChildren(...bodies.map(option), ...(left_out.length ? [element("optgroup", { label: this.store.state.live ? "made when asked for" : "not in this page" }, ...left_out.map(option))] : []));
+    if (this.current >= 0) this.picker.value = String(bodies[this.current].body);
+  }
+
+  /** A kind that the payload leaves out: the server is asked for it, a page says why. @param {any} body */
+  async fetch(body) {
+    const { of_one, of_all } = this.found.most, ask = this.store.state.live?.ask, run = this.store.run();
+    const why = body.instructions > of_one ? `it has ${whole(body.instructions)} instructions, and a page takes at most ${whole(of_one)} of one kind` : `a page takes ${whole(of_all)} instructions, those of the kinds with most time`;
+    this.picker.value = String(body.body);
+    if (!ask) { this.note.textContent = `This kind of block of ${body.kernel} is not in this page: ${why}. \`npuscope lab\` with the program shows it.`; return; }
+    if (this.asked === body.body) return;
+    this.asked = body.body;
+    this.note.textContent = `looking inside ${body.kernel} …`;
+    try {
+      const [made] = (await ask.inside(run.id, body.body)).bodies;
+      Object.assign(run.panels.inside, { bodies: [...run.panels.inside.bodies, made], left_out: run.panels.inside.left_out.filter((/** @type {any} */ one) => one.body !== body.body) });
+      this.choices();
+      this.note.textContent = "";
+      this.show(body.body);
+    } catch (error) {
+      this.note.textContent = /** @type {Error} */ (error).message;
+    }
+    this.asked = -1;
   }
 
   get body() { return this.found.bodies[this.current]; }
@@ -46,9 +80,9 @@ class Inside {
   follow(state) {
     const wanted = state.selection?.kind === "slice" ? state.selection.body : -1;
     const place = this.found.bodies.findIndex((/** @type {any} */ body) => body.body === wanted);
-    this.note.textContent = wanted >= 0 && place < 0 ? "The selected slice is of a kind of block that this page leaves out." : "";
-    if (place >= 0) this.show(wanted);
-    else if (this.current < 0 && this.found.bodies.length) this.show(this.found.bodies[0].body);
+    this.note.textContent = wanted >= 0 && place < 0 ? "The selected slice has no inside here." : "";
+    if (wanted >= 0) this.show(wanted);
+    if (this.current < 0 && this.found.bodies.length) this.show(this.found.bodies[0].body);
     const line = state.selection?.kind === "line" ? state.selection : null;
     this.marked = line === null ? null : line;
     this.draw();
@@ -56,14 +90,15 @@ class Inside {
 
   /** @param {number} number */
   show(number) {
-    const place = this.found.bodies.findIndex((/** @type {any} */ body) => body.body === number);
+    const place = this.found.bodies.findIndex((/** @type {any} */ body) => body.body === number), missing = this.found.left_out.find((/** @type {any} */ body) => body.body === number);
+    if (missing) { this.fetch(missing); return; }
+    if (place >= 0) this.note.textContent = "";
     if (place < 0 || place === this.current) return;
     this.current = place;
     this.chosen = -1;
     this.picker.value = String(number);
     const { body } = this, waited = body.slow > 1.005 ? `, with memory ${body.slow.toFixed(2)} times as slow as alone on the chip` : "";
-    this.pipes = [...new Set(body.pipe)].sort((a, b) => a - b);
-    /** @type {Map<number, [number, number]>} */
+    this.pipes = /** @type {number[]} */ ([...new Set(body.pipe)]).sort((a, b) => a - b);
     this.ranges = new Map(this.pipes.map(pipe => [pipe, [body.pipe.indexOf(pipe), body.pipe.lastIndexOf(pipe) + 1]]));
     this.head.textContent = `One of ${whole(body.blocks)} such block${body.blocks === 1 ? "" : "s"} of ${body.kernel}: ${whole(body.start.length)} instructions in ${time(body.duration_ns)}${waited}.`;
     const parts = Object.entries(body.waits).sort((a, b) => b[1] - a[1]);
@@ -72,6 +107,9 @@ class Inside {
     this.facts.replaceChildren();
     this.whole();
   }
+
+  /** @param {number} pipe @returns {[number, number]} */
+  rangeOf(pipe) { return this.ranges.get(pipe) ?? [0, 0]; }
 
   /** @param {number} pipe */
   color(pipe) { return pipe < PIPE_COLORS.length ? kernelColor(PIPE_COLORS[pipe]) : themed("--soft"); }
@@ -111,7 +149,7 @@ class Inside {
       paper.fillStyle = soft; paper.fillText(time(tick), x + 3, AXIS / 2);
     }
     this.pipes.forEach((pipe, n) => {
-      const top = AXIS + n * ROW, [first, last] = this.ranges.get(pipe);
+      const top = AXIS + n * ROW, [first, last] = this.rangeOf(pipe);
       paper.fillStyle = ink; paper.fillText(this.found.places[pipe], 6, top + ROW / 2);
       const color = this.color(pipe), words = inkOn(color);
       let drawn = -1;
@@ -161,10 +199,10 @@ class Inside {
   /** The instruction at a place of the canvas, -1 for none. @param {PointerEvent | MouseEvent} event */
   at(event) {
     const area = this.canvas.getBoundingClientRect(), x = event.clientX - area.left, y = event.clientY - area.top - AXIS, { body } = this;
-    const pipe = this.pipes?.[Math.floor(y / ROW)];
+    const pipe = this.pipes[Math.floor(y / ROW)];
     if (pipe === undefined || y < 0 || x < NAMES) return -1;
     const [from, to] = this.window, moment = from + (x - NAMES) / (area.width - NAMES) * (to - from), slack = 2 * (to - from) / (area.width - NAMES);
-    const [first, last] = this.ranges.get(pipe);
+    const [first, last] = this.rangeOf(pipe);
     let found = -1;
     for (let i = first; i < last && body.start[i] <= moment + slack; i++) if (body.start[i] + body.dur[i] >= moment - slack) found = i;
     return found;
@@ -237,7 +275,7 @@ class Inside {
 }
 
 export const panel = {
-  id: "inside", title: "Inside a block", has: (/** @type {any} */ run) => (run?.panels.inside?.bodies.length ?? 0) > 0,
+  id: "inside", title: "Inside a block", has: (/** @type {any} */ run) => (run?.panels.inside?.bodies.length ?? 0) + (run?.panels.inside?.left_out.length ?? 0) > 0,
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
     const made = new Inside(box, store, store.run().panels.inside);

@@ -104,9 +104,15 @@ class Kernels {
         return { mark, lines: [`${whole(count)} slice${count === 1 ? "" : "s"}`, `${time(from)} to ${time(to)}`], count };
       }).filter(bin => bin.count > 0);
       page.append(...bins.map(bin => bin.mark));
+      /** @type {{x: number, words: string}[]} */
+      const labels = []; // those of one place are one
       for (const { share, at } of range[1] > range[0] ? marks : []) {
-        page.append(svg("line", { x1: x.at(at), x2: x.at(at), y1: top, y2: high - foot, class: "quantile" }), svg("text", { x: x.at(at) + 3, y: 12, class: "small halo" }, `p${Math.round(share * 100)}`));
+        const place = x.at(at), last = labels.at(-1), words = `p${Math.round(share * 100)}`;
+        page.append(svg("line", { x1: place, x2: place, y1: top, y2: high - foot, class: "quantile" }));
+        if (last && place - last.x < 26 + 6 * (last.words.length - 2)) last.words += `, ${words}`;
+        else labels.push({ x: place, words });
       }
+      page.append(...labels.map(({ x: place, words }) => svg("text", { x: place > width - 70 ? place - 3 : place + 3, y: 12, "text-anchor": place > width - 70 ? "end" : "start", class: "small halo" }, words)));
       telling(bins);
       return page;
     };

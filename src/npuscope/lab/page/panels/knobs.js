@@ -44,7 +44,7 @@ export const panel = {
         const least = best(knob), tried = knob.values.filter((/** @type {any} */ value) => wallOf(found(knob.name, value)) !== null).length;
         const buttons = knob.values.map((/** @type {any} */ value) => {
           const version = found(knob.name, value), wall = wallOf(version), is = String(now(knob.name)) === String(value), works = version && state.live.working.includes(version.id);
-          const note = version?.trouble ? "does not run" : wall !== null ? time(wall) : works ? "working …" : "";
+          const note = version?.trouble ? "does not run" : version?.noticed.some((/** @type {string} */ line) => line.startsWith(`${knob.name} `)) ? "no effect" : wall !== null ? time(wall) : works ? "working …" : "";
           return element("button", { class: `knob${is ? " is" : ""}${version?.trouble ? " not" : ""}${wall !== null && wall === least && tried > 1 ? " best" : ""}`, "aria-pressed": String(is), "data-turn": `${knob.name}=${value}`,
             title: version?.trouble ? `${placeTold(version.trouble)}${version.trouble.told}` : is ? "as the program has it now" : wall === null ? "simulate it" : "show it",
             onclick: () => { if (version?.has_run) state.live.ask.take(version.id, true).catch(failed); else if (!works) turn(knob.name, value); } }, element("b", {}, String(value)), note ? element("span", {}, note) : null);

@@ -13,6 +13,8 @@ class Memory {
   /** @param {HTMLElement} box @param {any} store @param {any} found */
   constructor(box, store, found) {
     this.store = store;
+    /** The function that is shown. @type {string | null} */
+    this.now = null;
     /** @type {MemoryMap[]} */
     this.maps = [];
     this.entries = found.programs.flatMap((/** @type {any} */ program, /** @type {number} */ n) => program.functions.map((/** @type {any} */ made) => ({ program, made, id: found.programs.length > 1 ? `${n}/${made.name}` : made.name })));
@@ -27,7 +29,7 @@ class Memory {
     box.append(element("div", { class: "memory" }, found.told ? element("p", { class: "soft" }, found.told) : null, ...found.programs.map(verdict),
       ...(this.entries.length ? [table, element("div", { class: "tools" }, element("label", {}, "function ", this.picker), element("span", { class: "soft" }, "address upward, instructions to the right; a click on a tile selects the line that makes it")), this.chosen] : [])));
     this.follow(store.state);
-    if (this.now === undefined && this.entries.length) this.show(this.entries.reduce((/** @type {any} */ a, /** @type {any} */ b) => (fullest(b.made.spaces) > fullest(a.made.spaces) ? b : a)).id);
+    if (this.now === null && this.entries.length) this.show(this.entries.reduce((/** @type {any} */ a, /** @type {any} */ b) => (fullest(b.made.spaces) > fullest(a.made.spaces) ? b : a)).id);
   }
 
   /** @param {string} id */

@@ -46,11 +46,11 @@ function tiles(report) {
     report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"));
 }
 
-/** @param {any} report */
-function ledger(report) {
-  const rows = report.scheduling.ledger;
+/** @param {any} side */
+function ledger(side) {
+  const { report } = side, rows = report.scheduling.ledger, titles = new Map(side.timeline.reasons.map((/** @type {any} */ reason) => [reason.id, reason.title]));
   const draw = (/** @type {string} */ key, /** @type {string} */ share) => stacked(rows.filter((/** @type {any} */ row) => row[key] > 0).map((/** @type {any} */ row) => ({
-    label: row.part, value: row[key], text: `${time(row[key])}, ${percent(row[share])}`, color: reasonColor(row.part),
+    label: titles.get(row.part) ?? (row.part === "run" ? "running" : row.part), value: row[key], text: `${time(row[key])}, ${percent(row[share])}`, color: reasonColor(row.part),
   })));
   return element("div", { class: "two" },
     element("div", {}, element("p", { class: "soft" }, `all cores × window, ${report.scheduling.cores} lanes`), draw("core_ns", "share")),
@@ -129,7 +129,7 @@ export const panel = {
     const run = store.run(), side = { ...run.panels.overview, timeline: run.timeline }, { report } = side, marked = steps(side);
     box.append(...[
       ...side.first.map(said), tiles(report), notes(report.notes),
-      titled("Where the core time went", ledger(report)),
+      titled("Where the core time went", ledger(side)),
       report.overlap === null ? null : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
       titled("Kernels", kernelTable(side, store)),
       titled("Who waited for whom", blockers(side)),

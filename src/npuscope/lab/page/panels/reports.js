@@ -6,7 +6,7 @@ import { partsOf } from "../parts.js";
 /** Id and title of each. @type {[string, string][]} */
 const REPORTS = [
   ["rank", "Variants"], ["sweep", "Settings"], ["roofline", "Roofline"], ["passes", "Forward passes"], ["align", "Alignment"],
-  ["several", "Several runs"], ["tpot", "Time per token"], ["history", "History"], ["whatif", "What if"],
+  ["several", "Several runs"], ["tpot", "Time per token"], ["history", "History"],
 ];
 
 export const reports = REPORTS.map(([id, title]) => ({

