@@ -45,7 +45,7 @@ class Case:
         return Variant("", str(ROOT / self.file), self.argv)
 
 
-SMALL = ("--max-seq", "128")  # few tokens: attention has no setting here
+TILELET = ("--heads", "8", "--kv-heads", "1", "--inter", "256", "--context", "128")
 CASES = (
     Case(
         "gemm", "benchmarks/tuned/gemm.py", (),
@@ -55,18 +55,17 @@ CASES = (
         ),
     ),
     Case(
-        "tilelet layer", "models/qwen3_32b_tilelet.py", (),
+        "decode layer", "models/qwen3_14b/decode_layer.py", ("--small",),
         (
-            ("K_TILE", (64, 128, 256), 128), ("improved.SEQ_TILE", (32, 64, 128), 128),
-            ("NORM_TILE", (128, 256, 512), 256), ("N_TILE", (64, 128, 256, 512), 256),
-            ("KV_TILE", (32, 64, 128, 256), 128),
+            ("qkv_tn", (16, 32, 64, 128), 64), ("qkv_tk", (16, 32, 64, 128), 64), ("out_n", (32, 64, 128), 64),
+            ("out_k", (64, 128), 128), ("tk", (16, 32, 64), 64), ("mlp_n", (64, 128), 128),
         ),
     ),
     Case(
-        "decode layer", "models/qwen3_14b/decode_layer.py", SMALL,
+        "tilelet layer", "models/qwen3_32b_tilelet.py", TILELET,
         (
-            ("qkv_tn", (64, 128, 256), 256), ("qkv_tk", (64, 128, 256), 256), ("out_n", (128, 256, 512), 512),
-            ("out_k", (256, 512, 1024), 1024), ("tk", (32, 64, 128), 64), ("mlp_n", (512, 1024), 1024),
+            ("K_TILE", (64, 128, 256), 128), ("improved.SEQ_TILE", (32, 64, 128), 128),
+            ("NORM_TILE", (128, 256, 512), 256), ("N_TILE", (64, 128, 256), 256), ("KV_TILE", (32, 64, 128), 128),
         ),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from evidence_page import write_page
 from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
 from npuscope.device import Device
-from npuscope.forward.estimate.call_time import Estimate, estimate
+from npuscope.forward.estimate.call_time import CallTime, estimate
 from npuscope.forward.roofline.rows import rows_of
 from npuscope.kernels import law_of
 from npuscope.llm.config import read_config
@@ -258,5 +258,5 @@ def _row(row: Row, device: Device, found: dict[str, Fitted]) -> list[object]:
     ]
 
 
-def _us(guess: Estimate) -> str:
+def _us(guess: CallTime) -> str:
     return "–" if guess.ns is None else f"{guess.ns / 1000:,.2f}"

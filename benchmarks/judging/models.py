@@ -86,7 +86,7 @@ MODELS = (
            ("ROW_TILE = 8", "ROW_TILE = 16", "ROW_TILE = 64"),
            ("pl.parallel(0, ROWS, ROW_TILE)", "pl.parallel(0, ROWS - ROW_TILE, ROW_TILE)")),
     _basic("layer_norm", "y[row : row + ROW_TILE, :]", "ROW_TILE = 16", ("ROW_TILE = 128", "ROW_TILE = 256"),
-           ("ROW_TILE = 8", "ROW_TILE = 32"),
+           ("ROW_TILE = 8",),
            ('pl.spmd(BLOCKS, name_hint="apply")', 'pl.spmd(BLOCKS - 1, name_hint="apply")')),
     _basic("rms_norm", "y[row : row + ROW_TILE, col : col + CHUNK]", "ROW_TILE, CHUNK = 16, 256",
            ("ROW_TILE, CHUNK = 16, 2048", "ROW_TILE, CHUNK = 128, 512"),

@@ -10,7 +10,7 @@ from npuscope.agents.guide import MOST_WORDS, REMEDY, guide
 from npuscope.check.rules import own_rules
 from npuscope.ops import table
 from npuscope.report.ops_page import first_call
-from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.bound import KIND_OF
 
 
 def test_it_has_every_op_every_rule_and_the_chips_memories_in_few_words() -> None:
@@ -18,7 +18,7 @@ def test_it_has_every_op_every_rule_and_the_chips_memories_in_few_words() -> Non
     assert len(text.split()) < MOST_WORDS
     for spec in table.BY_NAME.values():
         assert not spec.names or f"`{first_call(spec)}`" in text
-    for limit in LIMITS:  # the words that an answer's `bound` has
+    for limit in KIND_OF.values():  # the words that an answer's `bound` has
         assert f"**{limit}**: {REMEDY[limit]}" in text
     for rule in own_rules():
         assert f"`{rule.id}`" in text

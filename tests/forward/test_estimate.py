@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from npuscope.device import Device, constants, load
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.estimate import Estimate, estimate
+from npuscope.forward.estimate import CallTime, estimate
 
 ROOT = Path(__file__).resolve().parents[2]
 A3 = load("a3")
@@ -62,7 +62,7 @@ def test_outside_the_measured_sizes_a_product_is_extrapolated() -> None:
 
 def test_the_measured_all_reduce_and_one_of_another_size() -> None:
     point = estimate(collective("allReduce", 163840), A3)
-    assert point == Estimate(20200, "MEASURED", point.limit_ns, "measured point")
+    assert point == CallTime(20200, "MEASURED", point.limit_ns, "measured point")
     other = estimate(collective("allReduce", 81920), A3)
     assert (other.source, other.extrapolated) == ("INTERPOLATED", True)
     assert other.ns is not None

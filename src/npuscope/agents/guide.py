@@ -12,17 +12,16 @@ from npuscope.device.listing import listed
 from npuscope.models import FOLDER
 from npuscope.ops import table
 from npuscope.report.ops_page import first_call, unit
-from npuscope.simulate.bound import LIMITS
+from npuscope.simulate.bound import KIND_OF
 from npuscope.study.answer import MEANING
 
 MOST_WORDS = 6000
-REMEDY = {  # by what limits a run
-    "memory": "move fewer bytes, in longer rows",
-    "cube": "multiply less, or fill more cube cores",
-    "vector": "compute less per element, or fill more vector cores",
-    "scheduler": "fewer, larger tasks; blocks of one launch instead of tasks",
-    "orchestrator": "submit fewer tasks",
-    "dependency": "shorter chains, more that runs side by side, even blocks",
+REMEDY = {  # by the kind of cause that limits a run
+    "bandwidth": "move fewer bytes, in longer rows",
+    "core": "compute less per block, or fill more cores",
+    "dispatch": "fewer, larger tasks; blocks of one launch instead of tasks",
+    "dependency": "shorter chains, more that runs side by side",
+    "tail": "as many blocks as cores or a multiple, and even ones",
 }
 EXAMPLE = FOLDER / "basics" / "gemm.py"
 SPACES = {
@@ -135,7 +134,7 @@ def _verdicts() -> str:
         "## How to read a verdict\n\n`npuscope judge FILE --json` answers in a second:\n\n" + "\n".join(rows) + "\n\n"
         "`time` is predicted: four in five measured times lie between `low_ns` and `high_ns`. Trust a ratio more than a time: with `--baseline` "
         "the answer is faster, slower or undecided, with a probability. *Undecided* means: keep the simpler one, or measure. `bound` says what "
-        f"limits the run: {'; '.join(f'**{name}**: {REMEDY[name]}' for name in LIMITS)}. `findings` are what is worth mending, the one worth "
+        f"limits the run: {'; '.join(f'**{name}**: {REMEDY[name]}' for name in dict.fromkeys(KIND_OF.values()))}. `findings` are what is worth mending, the one worth "
         "most first, each with its line, its fix and `gain_ns`, what the run would take less without it.\n\n"
     )
 

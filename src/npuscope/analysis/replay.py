@@ -120,7 +120,7 @@ def jobs_in_order(work: Work, ready: Readiness, *, across: bool) -> Jobs:
     )
 
 
-class Waiting:
+class WaitingTasks:
     """Tasks that wait for one another, as a replay goes on: which jobs may start at first, and after each end."""
 
     def __init__(self, jobs: Jobs) -> None:
@@ -177,7 +177,7 @@ def replay(jobs: Jobs) -> int:
         column.tolist() for column in (jobs.pool, jobs.dur, jobs.delay, jobs.late, jobs.not_before, jobs.order)
     )
     cores = {number: [0] * count for number, count in jobs.cores.items()}
-    waiting = Waiting(jobs)
+    waiting = WaitingTasks(jobs)
     queue = [(order[job], job) for job in waiting.at_first()]  # jobs that may start, by measured order
     heapq.heapify(queue)
     wall = 0

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from npuscope.analysis.readiness import Readiness
-from npuscope.analysis.replay import Jobs, Waiting, jobs_with_edges, replay
+from npuscope.analysis.replay import Jobs, WaitingTasks, jobs_with_edges, replay
 from npuscope.analysis.work import NEVER, Work
 
 
@@ -65,7 +65,7 @@ def _replay_served(jobs: Jobs) -> int:
         )
     )  # fmt: skip
     cores = {number: [(0, 0)] * count for number, count in jobs.cores.items()}
-    waiting = Waiting(jobs)
+    waiting = WaitingTasks(jobs)
     coming = [(floor[job], order[job], job) for job in waiting.at_first()]  # when, place in the measured order, job
     heapq.heapify(coming)
     # of each pool, and of those that need no free core there: place in line, place in the capture, job

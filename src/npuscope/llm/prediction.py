@@ -13,7 +13,7 @@ from npuscope.analysis.forms import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, d
 from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
 from npuscope.device import Device
 from npuscope.forward.calls import Call
-from npuscope.forward.estimate import Estimate, estimate
+from npuscope.forward.estimate import CallTime, estimate
 from npuscope.llm.config import Model
 from npuscope.llm.forward_pass import Placed, basis, forward_pass
 from npuscope.llm.memory import Memory, memory
@@ -61,7 +61,7 @@ class Prediction(Tabular):
     run: Run
     device: Device
     kernels: tuple[Placed, ...]
-    estimates: tuple[Estimate, ...]  # of each kernel
+    estimates: tuple[CallTime, ...]  # of each kernel
 
     @property
     def total_ns(self) -> int:
@@ -200,8 +200,8 @@ def predict(model: Model, run: Run, device: Device) -> Prediction:
     return Prediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
 
 
-def _estimates(calls: Sequence[Call], device: Device) -> list[Estimate]:
-    known: dict[Call, Estimate] = {}
+def _estimates(calls: Sequence[Call], device: Device) -> list[CallTime]:
+    known: dict[Call, CallTime] = {}
     for call in calls:
         if call not in known:
             known[call] = estimate(call, device)

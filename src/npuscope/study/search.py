@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Point = tuple[int, ...]
 Goals = tuple[float, ...]  # what is to be small: the time, and memory or tasks where a front is asked for
+BEST = 5  # points whose neighbours are tried
 FIRST = 6  # points drawn before the estimator has something to estimate from
 
 
@@ -41,7 +43,10 @@ class Space:
         return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))
 
     def beside(self, point: Point) -> list[Point]:
-        """Points that differ in one setting by one value, then those that differ in one setting at all."""
+        """Points that differ in one setting by one value, then in two of them so, then in one setting at all.
+
+        Two at a time, because what one tile gains another has to give: a memory that is full holds only one of them.
+        """
         near: list[Point] = []
         far: list[Point] = []
         for place, (_, values) in enumerate(self.settings):
@@ -49,7 +54,13 @@ class Space:
                 if other != point[place]:
                     one = (*point[:place], other, *point[place + 1 :])
                     (near if abs(other - point[place]) == 1 else far).append(one)
-        return near + far
+        steps = [(place, one) for one in near for place in range(len(point)) if one[place] != point[place]]
+        pairs = [
+            tuple(b[place] if place == moved else value for place, value in enumerate(a))
+            for (first, a), (moved, b) in combinations(steps, 2)
+            if first != moved
+        ]
+        return near + pairs + far
 
 
 class Search:
@@ -99,8 +110,10 @@ class Search:
         return point if point not in self._asked else self._neighbour() or self._untried()
 
     def _neighbour(self) -> Point | None:
-        """An untried one beside the best, or beside one of the front."""
-        for best in best_first(self._told):
+        """An untried one beside the best, or beside the next best, or beside one of the front."""
+        goals = len(self._study.directions)
+        best_ones = best_first(self._told) if goals > 1 else sorted(self._told, key=lambda one: self._told[one])[:BEST]
+        for best in best_ones:
             for point in self._space.beside(best):
                 if point not in self._asked:
                     return point
@@ -115,7 +128,7 @@ class Search:
 
 def best_first(told: dict[Point, Goals]) -> list[Point]:
     """Those that nothing beats in all goals, the smallest first goal first."""
-    return sorted(front(told), key=lambda point: told[point])[:5]
+    return sorted(front(told), key=lambda point: told[point])[:BEST]
 
 
 def front(told: dict[Point, Goals]) -> list[Point]:

@@ -1,5 +1,5 @@
 """The time a kernel call takes, from calibrated laws: how long, by which law, how sure."""
 
-from npuscope.forward.estimate.call_time import Estimate, estimate
+from npuscope.forward.estimate.call_time import CallTime, estimate
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["CallTime", "estimate"]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from npuscope.device import Constant, Device
 from npuscope.errors import NpuscopeError
 from npuscope.forward.calls import Call, Tensor
-from npuscope.forward.estimate.calibrated import Calibrated, Source
 from npuscope.forward.estimate.collective_time import collective_time
 from npuscope.forward.estimate.gemm_time import GemmCosts, gemm_time
+from npuscope.forward.estimate.law_time import LawTime, Source
 from npuscope.forward.work import Limit, Work, limit_ns, work_of
 from npuscope.forward.work.matmul import sizes
 from npuscope.kernels import law_of
@@ -28,7 +28,7 @@ SAME = 0.01  # sizes this close are the same
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CallTime:
     """`ns` is None for an unknown kernel, `limit_ns` where the chip's limit is not known."""
 
     ns: int | None
@@ -38,11 +38,11 @@ class Estimate:
     extrapolated: bool = False
 
 
-def estimate(call: Call, device: Device) -> Estimate:
+def estimate(call: Call, device: Device) -> CallTime:
     """The time of one call."""
     work, limit = _priced(call, device)
     if limit.ns is None:
-        return Estimate(None, "UNKNOWN", None, limit.why)
+        return CallTime(None, "UNKNOWN", None, limit.why)
     floor = round(limit.ns)
     try:
         found = _calibrated(call, work, limit.ns / 1e9, device)
@@ -50,15 +50,15 @@ def estimate(call: Call, device: Device) -> Estimate:
         what = f"a [family] table of device {device.name} for {call.type} has no {missing}"
         raise NpuscopeError(what, remedy="Complete it as a3.toml does, or leave the table out.") from missing
     if found is None and work.byte_bound:
-        return Estimate(None, "UNKNOWN", None, work.note or "what it computes is not known")
+        return CallTime(None, "UNKNOWN", None, work.note or "what it computes is not known")
     if found is None:
-        return Estimate(floor, "ANALYTIC", floor, f"no calibration: {limit.why}")
+        return CallTime(floor, "ANALYTIC", floor, f"no calibration: {limit.why}")
     # bytes that stay in L2 can beat the memory's limit, but nothing here says which will
     ns = max(round(found.seconds * 1e9), floor)
-    return Estimate(ns, found.source, floor, found.why, not found.inside)
+    return CallTime(ns, found.source, floor, found.why, not found.inside)
 
 
-def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
+def _calibrated(call: Call, work: Work, limit: float, device: Device) -> LawTime | None:
     if work.message_bytes is not None:
         return collective_time(work, device, call.type)
     match law_of(call.type):
@@ -70,7 +70,7 @@ def _calibrated(call: Call, work: Work, limit: float, device: Device) -> Calibra
     return None if costs is None else _line(call, work, limit, device, costs)
 
 
-def _gemm(call: Call, work: Work, device: Device) -> Calibrated | None:
+def _gemm(call: Call, work: Work, device: Device) -> LawTime | None:
     costs = device.family.get("gemm")
     batch, *mkn = _product(call)
     if costs is None or batch > 1 or work.dtype not in ("bf16", "fp16", "int8"):
@@ -81,10 +81,10 @@ def _gemm(call: Call, work: Work, device: Device) -> Calibrated | None:
     kind = "int8" if work.dtype == "int8" else "bf16"
     bounds = zip(mkn, ("m", "k", "n"), strict=True)
     inside = all(costs[f"{kind}_{d}_least"].value <= size <= costs[f"{kind}_{d}_most"].value for size, d in bounds)
-    return Calibrated(seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2")
+    return LawTime(seconds, "INTERPOLATED", inside, "fit over tiles, memory and L2")
 
 
-def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) -> Calibrated:
+def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) -> LawTime:
     """fixed + spread · share of the vector cores in use + bytes at a rate (at the limit where none was fitted)."""
     size, rows = work.bytes or 0, token_rows(call)
     value = {name: constant.value for name, constant in costs.items()}
@@ -93,12 +93,12 @@ def _line(call: Call, work: Work, limit: float, device: Device, costs: Costs) ->
     least, most = value["bytes_least"], value["bytes_most"]
     inside = least * (1 - SAME) <= size <= most * (1 + SAME)
     if inside and least == most:
-        return Calibrated(seconds, "MEASURED", True, "measured point")
+        return LawTime(seconds, "MEASURED", True, "measured point")
     how = "line through one measured point" if least == most else "fitted line"
-    return Calibrated(seconds, "INTERPOLATED", inside, how)
+    return LawTime(seconds, "INTERPOLATED", inside, how)
 
 
-def _attention(call: Call, work: Work, limit: float, device: Device) -> Calibrated | None:
+def _attention(call: Call, work: Work, limit: float, device: Device) -> LawTime | None:
     """fixed + the cache's bytes at a rate, or the arithmetic at its limit, whichever is longer."""
     latent = call.inputs[0] is not None and len(call.inputs[0].shape) == 4
     costs = device.family.get("attention_latent" if latent else "attention")
@@ -108,7 +108,7 @@ def _attention(call: Call, work: Work, limit: float, device: Device) -> Calibrat
     moved = (work.bytes or 0) / costs["rate"].value
     inside = one_each and costs["bytes_least"].value <= (work.bytes or 0) <= costs["bytes_most"].value
     seconds = costs["fixed"].value + max(moved, limit)
-    return Calibrated(seconds, "INTERPOLATED", inside, "fixed cost and the cache's bytes")
+    return LawTime(seconds, "INTERPOLATED", inside, "fixed cost and the cache's bytes")
 
 
 def _priced(call: Call, device: Device) -> tuple[Work, Limit]:

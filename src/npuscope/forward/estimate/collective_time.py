@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from npuscope.device import Constant, Device
-from npuscope.forward.estimate.calibrated import Calibrated
+from npuscope.forward.estimate.law_time import LawTime
 from npuscope.forward.work import Work, limit_ns
 from npuscope.kernels import collective_of
 
@@ -20,7 +20,7 @@ BETWEEN = "between the measured small all-reduce and the fitted lines"
 SMALL = "overhead of the measured small all-reduce plus the links' time"
 
 
-def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated | None:
+def collective_time(work: Work, device: Device, kernel_type: str) -> LawTime | None:
     """The time of a collective; None without calibration."""
     kind, ranks, message = collective_of(kernel_type), work.ranks, work.message_bytes
     if kind not in ("all_reduce", "all_gather", "reduce_scatter") or ranks is None or message is None or ranks < 2:
@@ -35,7 +35,7 @@ def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated 
     if share >= least:
         inside = kind != "all_reduce" and share <= costs[0]["bytes_most"].value and ranks == costs[0]["ranks"].value
         how = "fitted line" if kind != "all_reduce" else "reduce-scatter and all-gather, each a fitted line"
-        return Calibrated(_lines(costs, share, ranks), "INTERPOLATED", inside, how)
+        return LawTime(_lines(costs, share, ranks), "INTERPOLATED", inside, how)
     point = device.family.get("all_reduce")
     if small is None or point is None or share <= (shortest := point["bytes"].value / point["ranks"].value):
         return small
@@ -43,7 +43,7 @@ def collective_time(work: Work, device: Device, kernel_type: str) -> Calibrated 
     at_point = _small(replace(work, message_bytes=round(message * shortest / share)), device, kernel_type, kind)
     begin, end = (at_point or small).seconds, _lines(costs, least, ranks)
     weight = math.log(share / shortest) / math.log(least / shortest)
-    return Calibrated(begin * (end / begin) ** weight, "INTERPOLATED", False, BETWEEN)
+    return LawTime(begin * (end / begin) ** weight, "INTERPOLATED", False, BETWEEN)
 
 
 def _lines(costs: list[dict[str, Constant]], share: float, ranks: int) -> float:
@@ -51,7 +51,7 @@ def _lines(costs: list[dict[str, Constant]], share: float, ranks: int) -> float:
     return sum(line["fixed"].value + (ranks - 1) * share / line["rate"].value for line in costs)
 
 
-def _small(work: Work, device: Device, kernel_type: str, kind: str) -> Calibrated | None:
+def _small(work: Work, device: Device, kernel_type: str, kind: str) -> LawTime | None:
     point = device.family.get("all_reduce")
     if point is None:
         return None
@@ -63,5 +63,5 @@ def _small(work: Work, device: Device, kernel_type: str, kind: str) -> Calibrate
     same = kind == "all_reduce" and (work.message_bytes, work.ranks) == (there.message_bytes, there.ranks)
     seconds = overhead + wire.ns / 1e9
     if same:
-        return Calibrated(seconds, "MEASURED", True, "measured point")
-    return Calibrated(seconds, "INTERPOLATED", False, SMALL)
+        return LawTime(seconds, "MEASURED", True, "measured point")
+    return LawTime(seconds, "INTERPOLATED", False, SMALL)

@@ -37,8 +37,10 @@ class KeptStreams:
             return replace(kept, sites=np.array(known.sites, np.int64)[kept.sites])
         made = stream_of(body, self.device, fresh)
         places = {site: n for n, site in enumerate(known.sites)}
-        own = np.array([places[site] for site in made.sites.tolist()], np.int64)
-        FILES.write(key, pickle.dumps(replace(made, sites=own), 5))
+        used = made.sites.tolist()
+        if places.keys() >= set(used):  # what lowering made at a line of its own cannot be found again by the body's
+            own = np.array([places[site] for site in used], np.int64)
+            FILES.write(key, pickle.dumps(replace(made, sites=own), 5))
         return made
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from npuscope.ops.dtypes import DataType
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
-from npuscope.tile.run.arguments import Foreign, Parameter
+from npuscope.tile.run.arguments import Elsewhere, Parameter
 from npuscope.tile.run.orchestration import OneRank
 from npuscope.tile.run.state import Run
 from npuscope.tile.values.buffers import LiveBuffer, contiguous
@@ -57,7 +57,7 @@ class WindowBuffer:
             buffer.changed()
 
 
-class Window(Foreign):
+class Window(Elsewhere):
     """A window buffer as a tensor; a tensor of GM once a call on a device has it."""
 
     def __init__(self, buffer: WindowBuffer, shape: tuple[int, ...], dtype: DataType) -> None:

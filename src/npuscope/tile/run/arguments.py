@@ -64,7 +64,7 @@ class Parameter:
         return shape is not None and len(shape) > 0 and isinstance(shape[0], types.DynVar)
 
 
-class Foreign(ABC):
+class Elsewhere(ABC):
     """An argument that lives elsewhere and knows how to become a tensor of a run."""
 
     shape: tuple[int, ...]
@@ -189,7 +189,7 @@ def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynV
     annotation = parameter.annotation
     if isinstance(value, Tensor):
         return BoundArgument(value)
-    if isinstance(value, Foreign):
+    if isinstance(value, Elsewhere):
         _check(parameter, value.shape, value.dtype, dynamic, where)
         return BoundArgument(value.enter(run, parameter))
     if is_torch(value):

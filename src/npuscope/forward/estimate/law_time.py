@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 Source = Literal["MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN"]
 
 
-class Calibrated(NamedTuple):
+class LawTime(NamedTuple):
     """`inside`: the call is within the sizes that the law was fitted to. `why` names the law."""
 
     seconds: float
