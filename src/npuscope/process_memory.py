@@ -12,6 +12,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHO
 _KEPT = 64 * 2**20  # bytes of free memory kept at the top of the heap
 _TILE = 4 * 2**20  # larger allocations (tensors in GM, not tiles) still go straight back to the system
 _OFTEN_ENOUGH = 100_000  # new objects until the next look for garbage
+_OF_A_JOB = 200_000  # a layer makes 60,000 that stay: a process that ends with its job looks through them not once
 
 
 @cache
@@ -58,3 +59,8 @@ def collected_rarely() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def collect_rarely() -> None:
+    """For the rest of a process that does one job and ends."""
+    gc.set_threshold(_OF_A_JOB)

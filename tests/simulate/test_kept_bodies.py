@@ -104,6 +104,12 @@ BEFORE = """with pl.at(level=pl.Level.CORE_GROUP, name_hint="other"):
 """
 
 
+IDLE = """with pl.at(level=pl.Level.CORE_GROUP, name_hint="idle"):
+        for k in pl.range(0):
+            out = pl.assemble(out, pl.full([16, 128], dtype=pl.FP32, value=0.0), [0, 0])
+"""
+
+
 def written(folder: Path, **other: object) -> Recording:
     told = {"above": "", "before": "pass", "deep": 256, "stage": 2, "name": "grown", "operand": "total", **other}
     file = folder / f"program_{len(list(folder.iterdir()))}.py"
@@ -134,6 +140,13 @@ def test_a_body_that_moves_in_its_file_is_taken_and_has_its_new_lines(folder: Pa
     same(prepared(later, None), prepared(later, folder))
     # THEN only the new task's body and stream came to be kept
     assert len(set(folder.iterdir()) - kept) == 2
+
+
+def test_a_task_that_does_nothing_is_none_the_worse(folder: Path, tmp_path: Path) -> None:
+    recording = written(tmp_path, before=f"{BEFORE}    {IDLE}")
+    assert len(recording.tasks) == 3
+    same(prepared(recording, None), prepared(recording, folder))
+    same(prepared(recording, None), prepared(recording, folder))
 
 
 def test_what_a_body_is_decides_what_is_taken(folder: Path, tmp_path: Path) -> None:

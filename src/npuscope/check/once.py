@@ -1,11 +1,10 @@
-"""Computed once per program, though several rules ask: kept as long as the program is."""
+"""Computed once per program, though several rules ask: kept with the program, as its own properties are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
-from weakref import WeakKeyDictionary
+from typing import TypeVar, cast
 
 from npuscope.lower.program import Program
 
@@ -14,12 +13,13 @@ Result = TypeVar("Result")
 
 def once(function: Callable[[Program], Result]) -> Callable[[Program], Result]:
     """The function, which is not run again for a program it has seen."""
-    known: WeakKeyDictionary[Program, Result] = WeakKeyDictionary()
+    name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
     def remembered(program: Program) -> Result:
-        if program not in known:
-            known[program] = function(program)
-        return known[program]
+        kept = program.__dict__
+        if name not in kept:
+            kept[name] = function(program)
+        return cast(Result, kept[name])
 
     return remembered

@@ -110,7 +110,7 @@ class Lowerer:
                     item.name, item.plane, line, tuple(map(_operand, item.operands)),
                     None if result is None else (result.shape, result.dtype, result.valid, result.space),
                     None if result is None else name_of_result(item, self.recording.sites, tensors),
-                    tuple([(one.argument, one.mode, one.shape, one.strides) for one in item.accesses]),
+                    tuple(map(tuple, item.accesses)),
                     item.attributes, item.flops,
                 )  # fmt: skip
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from npuscope.ops.spec import OpSpec, Plane
-from npuscope.ops.table import spec_of
+from npuscope.ops.table import BY_NAME
 from npuscope.tile.record.model import Access
 
 CoreKind = Literal["AIC", "AIV"]
@@ -56,7 +57,7 @@ class Instruction(NamedTuple):
     @property
     def spec(self) -> OpSpec:
         """What the op is; lowering makes a few that no program has, such as `copy`."""
-        return spec_of(self.name)
+        return BY_NAME[self.name]
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -116,6 +117,11 @@ class Lowered:
     split: str = ""
     ring_slots: int = 0
     notes: tuple[str, ...] = field(default=())  # what a pass gave up or changed
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Every instruction once, in order, through all loops."""
+        return tuple(instructions(self.items))
 
 
 def instructions(items: Items) -> Iterator[Instruction]:

@@ -15,7 +15,7 @@ from npuscope.device.chip import Device
 from npuscope.lower.kept_bodies import Known, Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.memory.plan import MemoryPlan, SpacePlan
-from npuscope.lower.model import Lowered, instructions
+from npuscope.lower.model import Lowered
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
@@ -54,9 +54,9 @@ class PlannedBody:
     plan: MemoryPlan
     known: Known | None = None
 
-    @property
+    @cached_property
     def mixed(self) -> bool:
-        return len({one.unit for one in instructions(self.lowered.items) if one.unit}) > 1
+        return len({one.unit for one in self.lowered.instructions if one.unit}) > 1
 
     def function(self, space: SpacePlan) -> str:
         return f"{self.kernel}_{space.unit.lower()}" if self.mixed else self.kernel

@@ -125,4 +125,7 @@ class OpSpec:
 
     def is_a(self, *roles: Role) -> bool:
         """Whether it has one of the roles."""
-        return any(role in self.roles for role in roles)
+        for role in roles:  # noqa: SIM110 (asked tens of thousands of times: a generator takes thrice as long)
+            if role in self.roles:
+                return True
+        return False

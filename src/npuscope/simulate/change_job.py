@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from npuscope.simulate.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Rings, rings_with
+from npuscope.tile.graph.cells import once
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
 Pairs = Iterable[tuple[int, int]]
@@ -66,35 +67,42 @@ def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
 
     A merged task takes the longest time of its members to submit, one slot of a ring, and the tensors of all.
     """
-    lead = np.arange(len(job.shape))
+    count = len(job.shape)
+    lead = np.arange(count)
     for group in groups:
         lead[list(group)] = group[0]
-    pairs = {(int(lead[a]), int(lead[b])) for a, b in pairs_of(job) if lead[a] != lead[b]}
-    order = _in_order(sorted(set(lead.tolist())), pairs)
+    ends = np.stack([lead[np.repeat(np.arange(count), np.diff(job.first_out))], lead[job.out]])
+    pairs = list(zip(*ends[:, ends[0] != ends[1]].tolist(), strict=True))
+    order = _in_order(once(lead).tolist(), set(pairs))
     if order is None:
         return None
-    place = {task: n for n, task in enumerate(order)}
-    members: list[list[int]] = [[] for _ in order]
-    for task, first in enumerate(lead.tolist()):
-        members[place[first]].append(task)
-    blocks = np.array([int(np.sum(job.blocks[group])) for group in members], np.int64)
-    rows = [np.arange(job.first_block[t], job.first_block[t] + job.blocks[t]) for group in members for t in group]
     leads = np.array(order, np.int64)
-    waits = [max((int(job.waits_host[t]) for t in group), default=-1) for group in members]
+    place = np.zeros(count, np.int64)
+    place[leads] = np.arange(len(order))
+    new = place[lead]  # of each task: the merged one's number
+    sorted_tasks = np.argsort(new, kind="stable")
+    blocks = np.bincount(new, job.blocks, len(order)).astype(np.int64)
+    taken = job.blocks[sorted_tasks]
+    rows = np.arange(int(np.sum(taken))) + np.repeat(job.first_block[sorted_tasks] - _firsts(taken), taken)
+    submit, early = np.zeros(len(order)), np.ones(len(order), np.int64)
+    waits = np.full(len(order), -1, np.int64)
+    np.maximum.at(submit, new, job.submit)
+    np.minimum.at(early, new, job.early)
+    np.maximum.at(waits, new, job.waits_host)
     return with_pairs(
         job._replace(
             shape=job.shape[leads],
             blocks=blocks,
             first_block=_firsts(blocks),
-            block_class=job.block_class[np.concatenate(rows)] if rows else job.block_class,
+            block_class=job.block_class[rows],
             task_of=np.repeat(np.arange(len(order), dtype=np.int64), blocks),
-            submit=np.array([float(np.max(job.submit[group])) for group in members]),
-            early=np.array([int(np.min(job.early[group])) for group in members], np.int64),
+            submit=submit,
+            early=early,
             together=job.together[leads],
-            waits_host=np.array([place[int(lead[t])] if t >= 0 else -1 for t in waits], np.int64),
-            rings=_merged_rings(job.rings, members),
+            waits_host=np.where(waits >= 0, new[waits], -1),
+            rings=_merged_rings(job.rings, np.split(sorted_tasks, np.cumsum(np.bincount(new))[:-1])),
         ),
-        ((place[a], place[b]) for a, b in pairs),
+        zip(*place[ends[:, ends[0] != ends[1]]].tolist(), strict=True),
     )
 
 
@@ -128,7 +136,7 @@ def in_first(job: Job, groups: Sequence[Sequence[int]]) -> Job:
     return dropped(longer, np.array([task for group in groups for task in group[1:]], np.int64))
 
 
-def _merged_rings(rings: Rings, members: Sequence[Sequence[int]]) -> Rings:
+def _merged_rings(rings: Rings, members: Sequence[Ints]) -> Rings:
     """What the merged tasks take: the allocations before all members of a group, then one entry for the group."""
     if not len(rings.first_entry):
         return rings
@@ -136,20 +144,23 @@ def _merged_rings(rings: Rings, members: Sequence[Sequence[int]]) -> Rings:
     kept: list[int] = []  # old entries in their new order
     first = [0]
     own = rings.first_entry[1:] - 1
+    starts, ends = rings.first_entry.tolist(), own.tolist()
     for number, group in enumerate(members):
         place[group] = number
-        for task in group:
-            kept += range(rings.first_entry[task], own[task])
-        kept.append(own[group[0]])
+        tasks = group.tolist()
+        for task in tasks:
+            kept += range(starts[task], ends[task])
+        kept.append(ends[tasks[0]])
         first.append(len(kept))
     new = np.full(rings.entry.shape[1], -1, np.int64)
     new[kept] = np.arange(len(kept))
     uses = []
     for group in members:
         new[own[group]] = new[own[group[0]]]
+    used, starts = new[rings.use].tolist(), rings.first_use.tolist()
     for number, group in enumerate(members):
-        used = (rings.use[rings.first_use[task] : rings.first_use[task + 1]] for task in group)
-        uses.append({int(new[entry]) for one in used for entry in one} - {first[number + 1] - 1})
+        entries = {entry for task in group.tolist() for entry in used[starts[task] : starts[task + 1]]}
+        uses.append(entries - {first[number + 1] - 1})
     entry = np.ascontiguousarray(rings.entry[:, kept])  # another layout would be compiled anew, which takes 15 s
     submitted = np.concatenate([[0], np.maximum.accumulate(place) + 1])  # all tasks before an old one, in the new order
     entry[CLOSES] = submitted[entry[CLOSES]]

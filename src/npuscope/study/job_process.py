@@ -13,6 +13,7 @@ import signal
 import sys
 from typing import NamedTuple, NoReturn
 
+from npuscope.process_memory import collect_rarely
 from npuscope.study.frames import framed
 from npuscope.study.job_limits import GIB, Failed, Kind, Limits
 
@@ -46,6 +47,7 @@ def run_job(order: Order, answer: int) -> NoReturn:
         os.setsid()  # so that its own children can be ended with it
     _end_with_parent()
     _set_streams(answer)
+    collect_rarely()
     own = os.getpid()
     message = _answer(order)
     if os.getpid() == own:  # not what the job forked and forgot

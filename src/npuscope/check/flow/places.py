@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.flow.dataflow import Flow, flows_of
+from npuscope.check.once import once
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Access, Argument, Buffer, Site, TileType
@@ -49,13 +49,16 @@ class Place:
         return access.elements * BY_NAME[self.buffer(access).dtype].bytes
 
 
-def places(program: Program) -> Iterator[Place]:
+@once
+def places(program: Program) -> tuple[Place, ...]:
     """Every step of every launch, in the order of the launches' first tasks."""
-    for launch in program.launches:
-        for body, blocks in launch.bodies:
-            flow = flows_of(program)[body]
-            for step in flow.steps:
-                yield Place(program, launch, body, flow, step, step.times * blocks * len(launch.tasks))
+    flows = flows_of(program)
+    return tuple(
+        Place(program, launch, body, flows[body], step, step.times * blocks * len(launch.tasks))
+        for launch in program.launches
+        for body, blocks in launch.bodies
+        for step in flows[body].steps
+    )
 
 
 def as_one(findings: list[Finding]) -> Finding:

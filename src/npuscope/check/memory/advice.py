@@ -15,7 +15,7 @@ from functools import lru_cache
 from npuscope.check.memory.usage import Usage
 from npuscope.lower.lowering import passed
 from npuscope.lower.memory.plan import MemoryPlan, SpacePlan, plan_memory
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.build import build
 from npuscope.lower.program import Program
 from npuscope.lower.source import statement_at
@@ -93,7 +93,7 @@ def axes_of(recorded: Lowered, program: Program) -> dict[int, AxisNames]:
     """The name of each axis of each value, None where the source does not tell."""
     found: dict[int, AxisNames] = {}
     loads: Counter[int] = Counter()  # site -> loads met: the n-th load of a line is its n-th slice
-    for one in instructions(recorded.items):
+    for one in recorded.instructions:
         if one.result is not None:
             found[one.result] = _axes(one, recorded.values, found, program, loads[one.site])
             loads[one.site] += one.plane == "load"

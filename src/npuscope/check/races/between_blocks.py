@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.races.between_tasks import AccessName, meeting
 from npuscope.check.races.conflicts import unordered
 from npuscope.check.races.element_classes import ElementClasses
@@ -22,10 +23,10 @@ from npuscope.check.races.model import Race, side_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 from npuscope.tile.graph.aliases import Offsets
-from npuscope.tile.graph.cells import Region
+from npuscope.tile.graph.cells import Region, once
 from npuscope.tile.graph.exact import Hazard
-from npuscope.tile.record.model import Access, Body, Op, Recording, Task
-from npuscope.tile.record.operands import Step, steps_of
+from npuscope.tile.record.model import Access, Op, Recording, Task
+from npuscope.tile.record.operands import Step
 
 WHY = "the blocks of one launch run at once, in any order"
 APART = "give each block elements of its own"
@@ -54,7 +55,7 @@ class _Example(NamedTuple):
 def block_races(program: Program) -> Iterator[Race]:
     """One race per kernel, pair of lines, hazard and name of the buffer; `count` pairs of blocks over all launches."""
     recording = program.recording
-    plan = cache(lambda body: phased(recording.bodies[body]))
+    plan = cache(lambda body: phased(flows_of(program)[body].steps))
     alike: dict[Hashable, list[Task]] = defaultdict(list)
     for task in recording.tasks:
         if task.blocks > 1 and task.groups and task.form != "extern":
@@ -107,8 +108,8 @@ def _touches(task: Task, plan: Plan) -> Iterator[tuple[int, int, Region]]:
             shape = np.broadcast_shapes(offsets.shape, phase.shape, (len(group.blocks),))
             places, phases = np.broadcast_to(offsets, shape), np.broadcast_to(phase, shape)
             for n, block in enumerate(group.blocks.tolist()):
-                for number in np.unique(phases[..., n]).tolist():
-                    mine = np.unique(places[..., n][phases[..., n] == number])
+                for number in once(phases[..., n].ravel()).tolist():
+                    mine = once(places[..., n][phases[..., n] == number])
                     yield number, op.site, Region(block, access.mode, buffer, access.shape, access.strides, mine)
 
 
@@ -128,9 +129,8 @@ def _shifted(task: Task, recording: Recording, plan: Plan) -> Hashable:
     return task.kernel, task.site, tuple(group.blocks.tobytes() for group in task.groups), names, places
 
 
-def phased(body: Body) -> list[Phased]:
+def phased(steps: Sequence[Step]) -> list[Phased]:
     """The accesses of a body in the order of its offsets."""
-    steps = steps_of(body)
     barriers = [step for step in steps if step.op.spec.is_a(Role.BARRIER)]
     return [Phased(step.op, access, _phase(step, barriers)) for step in steps for access in step.op.accesses]
 

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from npuscope.check.findings import Finding, Waste
-from npuscope.check.flow.dataflow import SAME, flows_of, tile_bytes
+from npuscope.check.flow.dataflow import SAME, Flow, flows_of, tile_bytes
 from npuscope.check.flow.places import Place, places, shown
 from npuscope.check.flow.sums import acc_of, sum_in_gm, sums
+from npuscope.check.once import once
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import accumulated
 from npuscope.check.traffic.table import traffic_of
@@ -156,7 +157,7 @@ def _upstream(program: Program, launches: dict[int, Launch], values: Written) ->
 
 def _writers(program: Program, launch: Launch, load: Step) -> list[Written]:
     """The steps that wrote to the buffer that a step of the launch's first task loads from, before it; newest first."""
-    traffic = traffic_of(program)
+    traffic, stores = traffic_of(program), _stores(program)
     first = program.first_task(launch)
     root = traffic.roots[first.arguments[load.op.accesses[0].argument].buffer]
     found = []
@@ -166,13 +167,23 @@ def _writers(program: Program, launch: Launch, load: Step) -> list[Written]:
         task = program.recording.tasks[number]
         into = {n for n, a in enumerate(task.arguments) if a.writes and traffic.roots[a.buffer] == root}
         for group in task.groups if into else ():
-            flow = flows_of(program)[group.body]
-            for step in flow.steps:
-                if step.stores and step.op.accesses[0].argument in into:
-                    makers = flow.makers(step, 0, (*SAME, Role.CAST))
-                    cube = bool(makers) and all(maker.op.plane == "cube" for maker in makers)
-                    found.append(Written(number, group.body, step, makers[0] if cube else None))
+            found += [
+                Written(number, group.body, store, product)
+                for store, product in stores[group.body]
+                if store.op.accesses[0].argument in into
+            ]
     return found[::-1]
+
+
+@once
+def _stores(program: Program) -> list[list[tuple[Step, Step | None]]]:
+    """Of each body its stores, each with the matmul whose product it stores, if it does."""
+    return [[(step, _product(flow, step)) for step in flow.steps if step.stores] for flow in flows_of(program)]
+
+
+def _product(flow: Flow, store: Step) -> Step | None:
+    makers = flow.makers(store, 0, (*SAME, Role.CAST))
+    return makers[0] if makers and all(maker.op.plane == "cube" for maker in makers) else None
 
 
 def _crossing(program: Program, launch: Launch, written: Written, add: Place) -> Finding:

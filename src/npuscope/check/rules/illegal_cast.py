@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.model import instructions
 from npuscope.lower.passes.casts import chain
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME
@@ -20,7 +19,7 @@ def check(program: Program) -> Iterator[Finding]:
 
     def found(body: PlannedBody) -> Iterator[Problem]:
         values = body.lowered.values
-        for one in instructions(body.lowered.items):
+        for one in body.lowered.instructions:
             if not one.spec.is_a(Role.CAST) or one.plane != "vector" or one.result is None or not one.reads:
                 continue
             source, target = values[one.reads[0]], values[one.result]

@@ -35,7 +35,7 @@ def check(program: Program) -> Iterator[Finding]:
 
 
 def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if one.plane != "move" or one.spec.is_a(Role.RECEIVE) or not one.reads:
             continue
         source = lowered.values[one.reads[0]]
@@ -61,7 +61,7 @@ def _moves(lowered: Lowered, rules: Rules) -> Iterator[Problem]:
 
 def _accumulators(lowered: Lowered) -> Iterator[Problem]:
     """Sums in place whose old value is still needed."""
-    order = list(instructions(lowered.items))
+    order = list(lowered.instructions)
     last = {number: n for n, one in enumerate(order) for number in one.reads}
     repeated = set(_read_every_turn(lowered.items))
     for n, one in enumerate(order):

@@ -8,7 +8,7 @@ from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
 from npuscope.device.chip import Device
-from npuscope.lower.model import Lowered, instructions
+from npuscope.lower.model import Lowered
 from npuscope.lower.passes.l0_tiling import product_of
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.sizes import matrix
@@ -25,7 +25,7 @@ def check(program: Program) -> Iterator[Finding]:
 
 def _products(lowered: Lowered, device: Device) -> Iterator[Problem]:
     step = int(device.core["fractal"].value)
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if one.plane != "cube" or one.operands[1] is None or one.operands[2] is None or one.result is None:
             continue
         product = product_of(one, lowered.values, device)
@@ -38,7 +38,7 @@ def _products(lowered: Lowered, device: Device) -> Iterator[Problem]:
 
 def _columns(lowered: Lowered, device: Device) -> Iterator[Problem]:
     least = int(device.core["vec_least"].value)
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if one.result is None or one.plane not in ("load", "vector"):
             continue
         tile = lowered.values[one.result]

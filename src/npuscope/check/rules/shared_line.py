@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npuscope.check.findings import Finding
+from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.races.between_blocks import Phased, phased
 from npuscope.check.races.order import order_of
 from npuscope.check.rule import Example, Rule
@@ -49,7 +50,10 @@ def _writers(program: Program, size: int) -> dict[int, list[_Writer]]:
 
     @cache
     def scalar(body: int) -> list[tuple[int, Phased]]:
-        plan = phased(recording.bodies[body])
+        steps = flows_of(program)[body].steps
+        if not any(step.op.plane == "scalar" and step.op.accesses for step in steps):
+            return []
+        plan = phased(steps)
         return [(n, p) for n, p in enumerate(plan) if p.op.plane == "scalar" and p.access.mode == "write"]
 
     found: dict[int, list[_Writer]] = defaultdict(list)

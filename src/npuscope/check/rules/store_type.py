@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.model import instructions
 from npuscope.lower.program import PlannedBody, Program
 
 
@@ -17,7 +16,7 @@ def check(program: Program) -> Iterator[Finding]:
     told = ", ".join(sorted(types)).upper()
 
     def found(body: PlannedBody) -> Iterator[Problem]:
-        for one in instructions(body.lowered.items):
+        for one in body.lowered.instructions:
             tile = body.lowered.values[one.reads[0]] if one.plane == "store" and one.reads else None
             if tile is not None and tile.space == "Acc" and tile.dtype.lower() not in types:
                 message = f"{tile.name}: an accumulator cannot be stored as {tile.dtype}"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.model import instructions
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.spec import Role
 
@@ -15,7 +14,7 @@ from npuscope.ops.spec import Role
 def check(program: Program) -> Iterator[Finding]:
     def found(body: PlannedBody) -> Iterator[Problem]:
         task = program.recording.tasks[body.task]
-        for one in instructions(body.lowered.items):
+        for one in body.lowered.instructions:
             if not one.spec.is_a(Role.BARRIER) or one.attribute("mode") != "hard":
                 continue
             vector = one.attribute("core_type") == "aiv_only"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from npuscope.device.chip import Device
 from npuscope.lower.memory.lifetimes import Lifetime, Lives, Moment, lifetimes
@@ -28,8 +29,7 @@ SPACES: tuple[tuple[str, CoreKind], ...] = (
 ON_TOP = ("Left", "Right", "Acc", "Bias")  # at the cube itself: nothing is kept apart where it does not fit
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
+class Tenant(NamedTuple):
     """A storage in a buffer: the value that it is known by, when it is needed, which turn in flight it serves.
 
     `turns` has for each pipelined loop around it: the loop, which of its turns in flight, how many there are.
@@ -41,8 +41,7 @@ class Tenant:
     turns: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A buffer at an address."""
 
     address: int

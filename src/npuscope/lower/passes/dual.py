@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 
 from npuscope.device.chip import Device
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.l0_tiling import next_loop, product_of
 from npuscope.lower.sizes import tile_bytes
 from npuscope.ops.shaping import SLICE
@@ -22,7 +22,7 @@ IN_FLIGHT = 2
 
 def stream_dual(lowered: Lowered, device: Device) -> Lowered:
     """Dual products whose weights do not fit whole, as a loop over parts of K."""
-    if not any(one.spec.is_a(Role.DUAL) for one in instructions(lowered.items)):
+    if not any(one.spec.is_a(Role.DUAL) for one in lowered.instructions):
         return lowered
     streamer = _Streamer(lowered, device)
     items = streamer.items(lowered.items)
@@ -33,7 +33,7 @@ class _Streamer:
     def __init__(self, lowered: Lowered, device: Device) -> None:
         self.device = device
         self.values = list(lowered.values)
-        self.readers = Counter(number for one in instructions(lowered.items) for number in one.reads)
+        self.readers = Counter(number for one in lowered.instructions for number in one.reads)
         self.loop = next_loop(lowered.items)
 
     def items(self, items: Items) -> Items:
@@ -108,7 +108,7 @@ class _Streamer:
         slice_shape = tuple(part if n == deep else n for n in left.shape)
         view = self._value(left._replace(shape=slice_shape), storage=left.storage)
         accesses = tuple(
-            replace(access, shape=tuple(part if n == deep else n for n in access.shape)) for access in load.accesses
+            access._replace(shape=tuple(part if n == deep else n for n in access.shape)) for access in load.accesses
         )
         share = product.flops * part // deep
         return [

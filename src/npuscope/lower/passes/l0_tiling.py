@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from npuscope.device.chip import Device
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.l0 import HALVES, Cut, Product, choose
 from npuscope.lower.sizes import matrix, tile_bytes
 from npuscope.ops.dtypes import BY_NAME
@@ -37,8 +37,8 @@ class _Tiler:
         self.lowered, self.device = lowered, device
         self.values = list(lowered.values)
         self.loops = next_loop(lowered.items)
-        readers = Counter(number for one in instructions(lowered.items) for number in one.reads)
-        drained = {one.reads[0] for one in instructions(lowered.items) if one.reads and self._drains(one)}
+        readers = Counter(number for one in lowered.instructions for number in one.reads)
+        drained = {one.reads[0] for one in lowered.instructions if one.reads and self._drains(one)}
         self.only_drained = {number for number in drained if readers[number] == 1}
         self.notes = list(lowered.notes)
 

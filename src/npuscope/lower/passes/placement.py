@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.cube import MATMUL
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import MOVE
@@ -41,7 +41,7 @@ def _spaces(lowered: Lowered) -> dict[int, str]:
     """The space of every storage."""
     said = {value.storage: value.space for value in lowered.values if value.said}
     made: dict[int, set[str]] = defaultdict(set)
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if one.result is not None:
             inherits = one.spec.is_a(Role.INHERITS_SPACE)
             made[lowered.values[one.result].storage].add("inherits" if inherits else one.plane)
@@ -59,7 +59,7 @@ def _spaces(lowered: Lowered) -> dict[int, str]:
 def demands(lowered: Lowered) -> dict[int, set[str]]:
     """Storage -> the spaces its readers need it in, also through ops that work where their operand lies."""
     wanted: dict[int, set[str]] = defaultdict(set)
-    order = list(instructions(lowered.items))
+    order = list(lowered.instructions)
     copies = [one for one in order if one.spec.is_a(Role.COPY)]
     for one in reversed(order):
         for n, value in enumerate(one.operands):
@@ -79,7 +79,7 @@ def demands(lowered: Lowered) -> dict[int, set[str]]:
 
 def _only_loaded(lowered: Lowered, storage: int) -> bool:
     """Whether a storage comes from GM by ops that need no vector core."""
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if one.result is None or lowered.values[one.result].storage != storage or one.plane == "view":
             continue
         if one.spec.is_a(Role.INHERITS_SPACE):
@@ -99,7 +99,7 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
     wanted = demands(lowered)
     loads = {
         one.result: one
-        for one in instructions(lowered.items)
+        for one in lowered.instructions
         if one.plane == "load" and one.result is not None and not lowered.values[one.result].said
     }
     both = {number for number in loads if wanted[lowered.values[number].storage] == {"Mat", "Vec"}}
@@ -107,7 +107,7 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
         return lowered
     values = list(lowered.values)
     twins: dict[int, int] = {}
-    views = {one.result: one.operands[0] for one in instructions(lowered.items) if one.plane == "view" and one.operands}
+    views = {one.result: one.operands[0] for one in lowered.instructions if one.plane == "view" and one.operands}
 
     def root(number: int) -> int | None:
         while number not in loads and views.get(number) is not None:
@@ -141,13 +141,11 @@ def _twice_loaded(lowered: Lowered) -> Lowered:
 
 def _without_zero_seeds(lowered: Lowered) -> Lowered:
     """An accumulator seeded by `full`: the first product overwrites instead, for nothing can be put into Acc."""
-    seeds = {one.result for one in instructions(lowered.items) if one.spec.is_a(Role.FILL)}
-    used = {
-        v for one in instructions(lowered.items) for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)
-    }
+    seeds = {one.result for one in lowered.instructions if one.spec.is_a(Role.FILL)}
+    used = {v for one in lowered.instructions for n, v in enumerate(one.operands) if (one.plane, n) != ("cube", 0)}
     dropped = {
         one.operands[0]
-        for one in instructions(lowered.items)
+        for one in lowered.instructions
         if one.plane == "cube" and one.operands[0] in seeds and one.operands[0] not in used
     }
     if not dropped:
@@ -199,7 +197,7 @@ class _Mover:
         """Results of casts that the accumulator's own way out does: rounded to even, read by products only."""
         wanted = demands(self.lowered)
         found = set()
-        for one in instructions(self.lowered.items):
+        for one in self.lowered.instructions:
             if one.spec.is_a(Role.CAST) and one.plane == "vector" and one.result is not None and one.reads:
                 source, result = self.values[one.reads[0]], self.values[one.result]
                 rint = one.attribute("mode") == "rint" and result.dtype in NARROWED

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from npuscope.device.chip import Device
-from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Pipe, Repeat, Ring, RingWay, Value, instructions
+from npuscope.lower.model import CoreKind, Instruction, Items, Lowered, Pipe, Repeat, Ring, RingWay, Value
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import POP, PUSH
@@ -25,8 +25,8 @@ RECEIVER: dict[RingWay, tuple[CoreKind, Pipe, str]] = {"C2V": ("AIV", "MTE2", "V
 def split_cores(lowered: Lowered, device: Device, ring_slots: int | None = None) -> Lowered:
     """`ring_slots`: depth of a ring that goes one way; one that goes both ways has half, but at least two."""
     values = list(lowered.values)
-    mixed = any(_unit(one, values) == "AIV" for one in instructions(lowered.items) if one.plane != "scalar")
-    scalar: CoreKind = "AIV" if mixed or not any(one.plane == "cube" for one in instructions(lowered.items)) else "AIC"
+    mixed = any(_unit(one, values) == "AIV" for one in lowered.instructions if one.plane != "scalar")
+    scalar: CoreKind = "AIV" if mixed or not any(one.plane == "cube" for one in lowered.instructions) else "AIC"
     handed: dict[RingWay, int] = {}
     items = tuple(_split(lowered.items, values, scalar, handed))
     wanted = lowered.ring_slots or ring_slots or int(device.core["ring_slots"].value)

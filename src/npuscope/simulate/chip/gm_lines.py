@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from npuscope.simulate.chip.job import Ints
+from npuscope.tile.graph.cells import once
 from npuscope.tile.record.model import Access
 
 MOST = 1 << 21  # spans that are looked at one by one; of more, an even sample
@@ -21,9 +22,9 @@ def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: int, line: int) -
         span = 1
         while outer and (outer[-1][1] == span or outer[-1][0] == 1):
             span *= outer.pop()[0]
-        starts = np.unique(offsets)
+        starts = once(offsets.reshape(-1))
         for extent, stride in outer:
-            starts = np.unique((starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1))
+            starts = once((starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1))
             if len(starts) > MOST:
                 step = -(-len(starts) // MOST)
                 starts, share = starts[::step], share * step
@@ -31,4 +32,4 @@ def distinct_lines(boxes: Sequence[tuple[Access, Ints]], size: int, line: int) -
         reach = np.arange(int(np.max(last - first)) + 1, dtype=np.int64)
         lines = first[:, None] + reach
         found.append(lines[lines <= last[:, None]])
-    return round(len(np.unique(np.concatenate(found))) * share) if found else 0
+    return round(len(once(np.concatenate(found))) * share) if found else 0

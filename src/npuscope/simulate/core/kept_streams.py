@@ -29,7 +29,7 @@ class KeptStreams:
     def stream(self, body: PlannedBody, fresh: Mapping[int, int]) -> Stream:
         """As `stream_of` makes it."""
         known = body.known
-        if known is None or not known.sites:
+        if known is None or not body.lowered.items:  # what does nothing has no line of its own
             return stream_of(body, self.device, fresh)
         key = sha256(repr(("stream", known.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
         kept = _read(FILES.read(key))

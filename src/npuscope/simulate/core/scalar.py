@@ -28,7 +28,7 @@ def fresh_lines(
     """
     seen: dict[int, set[int]] = {}
     found: dict[int, int] = {}
-    for one in instructions(lowered.items):
+    for one in lowered.instructions:
         if not _reads(one):
             continue
         (access, *_) = one.accesses

@@ -13,13 +13,14 @@ so forty layers store what one does.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from math import prod
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.spec import OpSpec, Plane
-from npuscope.ops.table import spec_of
+from npuscope.ops.table import BY_NAME
 from npuscope.tile.record.rings import RingSizes
 
 Core = Literal["AIC", "AIV", "MIX", "none"]
@@ -68,8 +69,7 @@ class Ref:
     path: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """One strided box of GM that an op touches: elements `offset + sum(i[k] * strides[k])`, `i[k] < shape[k]`.
 
     `argument` counts the task's arguments; strides are in elements of the argument's buffer. The offsets are in the
@@ -83,7 +83,7 @@ class Access:
 
     @property
     def elements(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Op:
 
     @property
     def spec(self) -> OpSpec:
-        return spec_of(self.name)
+        return BY_NAME[self.name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,17 +36,13 @@ class Operand:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """A stored op and the loops around it, outermost first."""
+    """A stored op and the loops around it, outermost first; `times`: how often it runs in a block."""
 
     number: int  # its place in the order of a BlockGroup's offsets
     op: Op
     around: tuple[Around, ...]
     operands: tuple[Operand, ...]
-
-    @property
-    def times(self) -> int:
-        """How often it runs in a block."""
-        return prod(loop.count for loop in self.around)
+    times: int
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -78,7 +74,13 @@ def steps_of(body: Body) -> tuple[Step, ...]:
     """The steps of a body, in the order of a BlockGroup's offsets."""
     resolver = _Resolver(body)
     return tuple(
-        Step(number, op, around, tuple([resolver.operand(one, around) for one in op.operands]))
+        Step(
+            number,
+            op,
+            around,
+            tuple([resolver.operand(one, around) for one in op.operands]),
+            prod([loop.count for loop in around]),
+        )
         for number, (op, _, around) in enumerate(walk(body))
     )
 

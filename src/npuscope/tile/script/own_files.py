@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from npuscope.tile.record import sites
@@ -15,11 +16,12 @@ MOST = 400  # files: a program of more is not one
 
 @dataclass(frozen=True, eq=False)
 class OwnFile:
-    """One of them. `module` is the name that it is imported by, "" for the script."""
+    """One of them. `module` is the name that it is imported by, "" for the script. Its tree is not to be changed."""
 
     path: Path
     module: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # of the tree, outer before inner
 
 
 def own_files(script: Path) -> tuple[OwnFile, ...]:
@@ -32,13 +34,21 @@ def own_files(script: Path) -> tuple[OwnFile, ...]:
         if path in found:
             continue
         try:
-            tree = ast.parse(path.read_bytes(), str(path))
+            text = path.read_bytes()
+            tree, nodes = _parsed(text, str(path))
         except (OSError, SyntaxError, ValueError):
             continue
-        found[path] = OwnFile(path, module, tree)
-        for name in _imported(tree, path, module):
+        found[path] = OwnFile(path, module, tree, nodes)
+        for name in _imported(nodes, path, module):
             waiting += [(file, name) for file in _files(name, roots) if file not in found]
     return tuple(found.values())
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: bytes, name: str) -> tuple[ast.Module, tuple[ast.AST, ...]]:
+    """A file's tree and its nodes: the lab asks for them several times at every save."""
+    tree = ast.parse(text, name)
+    return tree, tuple(ast.walk(tree))
 
 
 def _roots(script: Path) -> tuple[Path, ...]:
@@ -48,10 +58,10 @@ def _roots(script: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([folder, *folder.parents[:2], *users]))
 
 
-def _imported(tree: ast.Module, path: Path, module: str) -> Iterator[str]:
+def _imported(nodes: Iterable[ast.AST], path: Path, module: str) -> Iterator[str]:
     """The names of modules that a file may import, wherever in it."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

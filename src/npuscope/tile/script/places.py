@@ -218,7 +218,7 @@ def _fields(
 
 
 def _jit_options(file: OwnFile, found: _Found) -> None:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.FunctionDef) or not is_of_language(node):
             continue
         for decorator in node.decorator_list:
@@ -232,7 +232,7 @@ def _jit_options(file: OwnFile, found: _Found) -> None:
 def _outside(file: OwnFile, found: _Found) -> None:
     """Options of parsers and variables of the environment, and whether some names are made as the program runs."""
     literals: set[int] = set()
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call):
             name = called(node)
             if name == "add_argument":
