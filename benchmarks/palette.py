@@ -1,4 +1,4 @@
-"""Pictures of pages as small files: the 256 colours that are met most, every other as the nearest of them."""
+"""Pictures of pages as small files: 256 colours, of all that are met some and of those met most the more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ INDEXED = """async picture => {
     const { data } = paper.getImageData(0, 0, width, height), met = new Map();
     const colorAt = i => data[i] << 16 | data[i + 1] << 8 | data[i + 2];
     for (let i = 0; i < data.length; i += 4) met.set(colorAt(i), (met.get(colorAt(i)) ?? 0) + 1);
-    const kept = [...met].sort((a, b) => b[1] - a[1]).slice(0, 256).map(one => one[0]);
+    const often = [...met].sort((a, b) => b[1] - a[1]).map(one => one[0]), first = new Map();
+    for (const color of [...often].reverse()) first.set(color & 0xf0f0f0, color); // of colours much alike one
+    const kept = [...new Set([...[...first.values()].reverse().slice(0, 192), ...often])].slice(0, 256);
     const near = new Map(kept.map((color, n) => [color, n])), part = (color, shift) => color >> shift & 255;
     const away = (a, b) => [16, 8, 0].reduce((sum, shift) => sum + (part(a, shift) - part(b, shift)) ** 2, 0);
     for (const color of met.keys()) {

@@ -188,9 +188,9 @@ def take(page: Any, picture: Picture, file: Path, studio: Studio, whole: bool) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="names of pictures, with commas")
     asked = parser.parse_args()
-    chosen = [one for one in PICTURES if asked.only in one.name and (asked.all or one.height)]
+    chosen = [one for one in PICTURES if one.name in (asked.only or one.name).split(",") and (asked.all or one.height)]
     target: Path = asked.all or ROOT / "docs"
     target.mkdir(parents=True, exist_ok=True)
     sizes = [(1400, 900), (480, 900)] if asked.all else [(0, 0)]

@@ -43,7 +43,30 @@ COMMANDS = {
     "graph": ("graph", str(LAYER)),
     "simulate": ("simulate", str(SOFTMAX)),
     "whatif of a program": ("whatif", str(SOFTMAX)),
-}
+    "simulate, times alone": ("simulate", str(SOFTMAX), "--no-report", "--wide"),
+    "inside a block": ("simulate", str(SOFTMAX), "--pipes", "softmax"),
+    "rank": ("rank", str(SOFTMAX), str(SOFTMAX.with_name("rms_norm.py")), "--jobs", "1"),
+    "sweep": ("sweep", str(SOFTMAX.with_name("gemm.py")), "--set", "TILE=64,128", "--jobs", "1", "--no-why"),
+    "judge": ("judge", str(SOFTMAX), "--no-golden"),
+    "tpot": ("tpot", str(LAYER.with_name("decode.py")), "--batch", "4", "--context", "120", "--tokens", "1", "--",
+             "--small"),
+    "gate": ("gate", "run", "--budget", "budget.toml"),
+    "history": ("history", "times.jsonl"),
+    "convert": ("convert", "run", "run.json"),
+}  # fmt: skip
+BUDGET = """[[limit]]
+metric = "wall_us"
+max = 958
+[[limit]]
+metric = "mean_us"
+kernel = "up_proj"
+max = 33.3333
+"""
+LINES = "".join(f'{{"commit": "c{n}", "wall_ns": {1234567.8 + n}, "kernels": {{"k": 1234.5678}}}}\n' for n in range(4))
+# People read three digits; 100.0% and 1,234 have four. A whole number without a unit is a count, a size or a line.
+NUMBER = re.compile(r"(?<![\w.:#-])(\d[\d,]*(?:\.\d+)?)( ?(?:ns|µs|ms|s|%|x|[kMGT]?B|[kMGT]?FLOP|[KMG]iB)\b)?")
+NOUNS = "tasks|blocks|kernels|slices|calls|steps|captures|limits|findings|variants|runs|commits|changes|rows|gaps"
+ONE_OF_MANY = re.compile(rf"(?<![\d.,])\b1 (?:more )?(?:{NOUNS}|launches|switches|passes)\b|\(s\)")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +76,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run.returncode == 0, run.stderr
     assert not PRIVATE.search(run.stdout)
     assert "What to try next:" in run.stdout
+    (folder / "budget.toml").write_text(BUDGET)
+    (folder / "times.jsonl").write_text(LINES)
     return folder
+
+
+def digits(number: str) -> int:
+    """Significant ones; zeros at the end of a whole number are none."""
+    bare = number.replace(",", "")
+    return len((bare.replace(".", "") if "." in bare else bare.rstrip("0")).lstrip("0"))
+
+
+def test_digits_are_counted_as_people_count_them() -> None:
+    assert [digits(number) for number in ("0.0129", "1,030.86", "100.0", "45,000", "0", "1.50")] == [3, 6, 4, 2, 0, 3]
+    found = NUMBER.findall("1,030.86 µs, 1,088 tasks at layer.py:12345, 33.3333% of 4096 B")
+    assert found == [("1,030.86", " µs"), ("1,088", ""), ("33.3333", ""), ("4096", " B")]
+    assert ONE_OF_MANY.search("in 1 calls")
+    assert not ONE_OF_MANY.search("1 call of 21 calls")
 
 
 def printed(demo: Path, words: tuple[str, ...], **environment: str) -> str:
@@ -73,6 +112,9 @@ def test_no_line_has_a_private_word_and_the_whole_fits_about_a_screen(demo: Path
     assert "\x1b" not in text  # a pipe gets plain text
     # times have a unit that fits: nobody reads 1,234.567 µs
     assert re.findall(r"\d{4,}(?:\.\d+)? (?:ns|µs|ms)\b|\d,\d{3}\.\d+ (?:ns|µs|ms)\b", text) == []
+    told = [number + unit for number, unit in NUMBER.findall(text) if digits(number) > 4 and ("." in number or unit)]
+    assert told == [], "more than four significant digits"
+    assert ONE_OF_MANY.findall(text) == []
 
 
 def test_the_first_line_is_the_answer(demo: Path) -> None:
@@ -82,7 +124,7 @@ def test_the_first_line_is_the_answer(demo: Path) -> None:
     compared = first("compare", "run", "slow_scheduler")
     assert compared == "slow_scheduler is 1.34x slower than run (959 µs → 1.29 ms): +392 µs ready, not handed out yet"
     assert first("compare", "slow_scheduler", "run").startswith("run is 1.34x faster than slow_scheduler (1.29 ms")
-    assert first("memory", str(LAYER)) == "fits: the fullest memory is Right 100.0% (q_proj)"
+    assert first("memory", str(LAYER)) == "Fits: the fullest memory is Right 100.0% (q_proj)"
     assert first("roofline", "kernel_details.csv", "--device", "a3").startswith(
         "Kernels run at 91.1% of the chip's limits"
     )

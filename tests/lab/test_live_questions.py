@@ -139,6 +139,11 @@ def test_what_a_change_would_buy_is_asked_of_a_capture_and_of_a_program(
         )  # four blocks of a microsecond: it is what they wait for
         page.locator("[data-panel=whatif] tbody tr", has_text="copy").first.click()
         assert state(page, "selection") == {"kind": "kernel", "kernel": "copy"}
+        # the same without a mouse: Enter lets go, arrows go from row to row
+        page.keyboard.press("Enter")
+        assert state(page, "selection") is None
+        page.keyboard.press("ArrowUp")
+        assert page.evaluate("document.activeElement.tagName") == "TR"
         # one change: without the kernel nothing is left
         page.get_by_label("Change", exact=True).select_option("remove")
         page.get_by_role("button", name="ask", exact=True).click()

@@ -98,8 +98,7 @@ export class Shell {
       element("span", { class: "soft told" }, run?.told ?? ""),
       element("span", { class: "grow" }),
       ...state.links.map(([text, address]) => element("a", { href: address }, text)),
-      element("button", { "aria-label": "Keyboard and mouse", title: "Help (?)", onclick: () => this.toggleHelp() }, "?"),
-      themeButton(() => this.repaint()));
+      element("span", { class: "acts" }, element("button", { "aria-label": "Keyboard and mouse", title: "Help (?)", onclick: () => this.toggleHelp() }, "?"), themeButton(() => this.repaint())));
   }
 
   /** The panels that this document has something for. */

@@ -55,15 +55,27 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
         const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
         return element("td", { class: name ? "name" : "number", title: name && text.length > NAME ? text : null }, dot, name ? clipped(text, NAME) : text);
       });
-      const line = element("tr", { class: picked ? "pick" : "" }, ...cells);
-      if (picked) line.addEventListener("click", () => {
-        const chosen = !line.classList.contains("chosen");
-        for (const other of body.children) other.classList.remove("chosen");
-        line.classList.toggle("chosen", chosen);
-        picked(chosen ? row : null);
-      });
+      const line = element("tr", { class: picked ? "pick" : "", tabindex: picked ? "-1" : null }, ...cells);
+      if (picked) {
+        const act = () => {
+          const chosen = !line.classList.contains("chosen");
+          for (const other of body.children) other.classList.remove("chosen");
+          line.classList.toggle("chosen", chosen);
+          picked(chosen ? row : null);
+        };
+        line.addEventListener("click", act);
+        line.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+          const next = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling }[event.key];
+          if (event.key === "Enter") act();
+          else if (next === undefined) return;
+          else next?.focus();
+          event.preventDefault();
+          event.stopPropagation();
+        });
+      }
       return line;
     }));
+    if (picked) body.firstElementChild?.setAttribute("tabindex", "0"); // arrows go on from there
     heads.forEach((head, i) => {
       if (columns[i].key === key) head.setAttribute("aria-sort", down ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
