@@ -57,8 +57,9 @@ CASES = (
     Case(
         "decode layer", "models/qwen3_14b/decode_layer.py", ("--small",),
         (
-            ("qkv_tn", (16, 32, 64, 128), 64), ("qkv_tk", (16, 32, 64, 128), 64), ("out_n", (32, 64, 128), 64),
-            ("out_k", (64, 128), 128), ("tk", (16, 32, 64), 64), ("mlp_n", (64, 128), 128),
+            ("SMALL.tiles.qkv_tn", (16, 32, 64, 128), 64), ("SMALL.tiles.qkv_tk", (16, 32, 64, 128), 64),
+            ("SMALL.tiles.out_n", (32, 64, 128), 64), ("SMALL.tiles.out_k", (64, 128), 128),
+            ("SMALL.tiles.tk", (16, 32, 64), 64), ("SMALL.tiles.mlp_n", (64, 128), 128),
         ),
     ),
     Case(

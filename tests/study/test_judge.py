@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from command import npuscope as command
+from hypothesis import given
+from hypothesis import strategies as st
 
 import npuscope
 from npuscope.errors import BadInput
-from npuscope.study.answer import LEAST_BUDGET, Answer, Reason, Versus, Worth
+from npuscope.study.answer import LEAST_BUDGET, Answer, Reason, Versus, Worth, Wrong
 from npuscope.study.job_limits import Limits
 from npuscope.study.judge import How, judge_all, judge_many
 from npuscope.study.variant import Variant
@@ -176,6 +178,52 @@ def test_a_budget_cuts_the_least_important_first_and_says_so() -> None:
         before = cut
     assert before
     assert answer.as_dict(10_000) == whole
+
+
+@given(
+    st.text(max_size=3000), st.text(max_size=2000), st.lists(st.text(max_size=400), max_size=12), st.integers(0, 6000)
+)
+def test_whatever_is_to_be_told_keeps_within_the_budget(name: str, told: str, lines: list[str], more: int) -> None:
+    reasons = tuple(Reason("race", line, name, n, line) for n, line in enumerate(lines))
+    answer = Answer(name, "race", told, False, None, reasons, reasons, bound_told=told, device="ascend910b1", line=7)
+    budget = LEAST_BUDGET + more
+    short = answer.as_dict(budget)
+    printed = json.dumps(short, ensure_ascii=False).encode(errors="replace")
+    assert len(printed) <= budget
+    assert json.loads(printed)["verdict"] == "race"
+    assert ("cut" in short) == (short != answer.as_dict())
+
+
+def test_reviews_read_what_was_found(tmp_path: Path) -> None:
+    """What SARIF 2.1.0 requires of a log, of a run and of a result, and that every result has its rule and its line."""
+    from npuscope.report.judge import judge_sarif
+
+    file = tmp_path / "layer.py"
+    file.write_text("x\n")
+    wrong = Wrong("y", "3 of 8 differ", str(file), 1)
+    answers = [
+        Answer("a", "unfit", "too large", reasons=(Reason("buffer-overflow", "too large", str(file), 1, "Less."),)),
+        Answer("b", "wrong", "its numbers are wrong", False, wrong),
+        Answer("c", "crashed", "it was ended by SIGSEGV"),
+        Answer("d", "good", findings=(Worth("many-tasks", "many", str(file), 1, "Fewer.", 10),)),
+    ]
+    log = json.loads(judge_sarif(answers, [str(file)] * 4))
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "npuscope"
+    ids = [rule["id"] for rule in driver["rules"]]
+    assert len(ids) == len(set(ids))
+    assert [result["ruleId"] for result in run["results"]] == [
+        "buffer-overflow", "wrong-numbers", "does-not-run", "many-tasks",
+    ]  # fmt: skip
+    assert [result["level"] for result in run["results"]] == ["error", "error", "error", "note"]
+    for result in run["results"]:
+        assert ids[result["ruleIndex"]] == result["ruleId"]
+        assert result["message"]["text"]
+        (place,) = result["locations"]
+        assert place["physicalLocation"]["region"]["startLine"] == 1
+        assert place["physicalLocation"]["artifactLocation"]["uri"].endswith("layer.py")
 
 
 def test_no_such_file_is_no_candidate(tmp_path: Path) -> None:

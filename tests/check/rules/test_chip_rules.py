@@ -255,6 +255,24 @@ def test_a_loop_cannot_carry_a_tile_that_changes_its_shape() -> None:
     assert errors(mended, *given) == []
 
 
+def test_ones_in_front_of_a_shape_are_no_other_shape() -> None:
+    """As public programs have it, which compile: the accumulator of a slice of stacked weights."""
+
+    @pl.jit
+    def kernel(x: pl.Tensor, w: pl.Tensor, y: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="stacked"):
+            total = pl.create_tensor([1, 16, 64], dtype=pl.FP32)
+            for k in pl.range(0, 64, 32):
+                if k == 0:
+                    total = pl.matmul(x[:, k : k + 32], w[k : k + 32, :])
+                else:
+                    total = pl.matmul_acc(total, x[:, k : k + 32], w[k : k + 32, :])
+            y[:, :] = pl.reshape(total, [16, 64])
+        return y
+
+    assert errors(kernel, tensor((16, 64), "BF16"), tensor((64, 64), "BF16"), tensor((16, 64), "FP32")) == []
+
+
 def test_two_branches_leave_tiles_of_one_shape() -> None:
     @pl.jit
     def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):

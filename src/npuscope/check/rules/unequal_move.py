@@ -68,10 +68,16 @@ def _shapes(program: Program) -> Shapes:
             if last is not None and last[0] != place:
                 found[last[0]].add(last[1])
             result = step.op.result
-            last = None if result is None else (place, (tuple(result.shape), result.dtype))
+            last = None if result is None else (place, (_matrix(result.shape), result.dtype))
         if last is not None:
             found[last[0]].add(last[1])
     return found
+
+
+def _matrix(shape: Sequence[int]) -> tuple[int, ...]:
+    """Without the ones in front, as a tile lies on chip: [1, 16, 256] is [16, 256]."""
+    ones = next((n for n, size in enumerate(shape[:-2]) if size != 1), max(len(shape) - 2, 0))
+    return tuple(shape[ones:])
 
 
 def _joined(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, int, int, str]]:

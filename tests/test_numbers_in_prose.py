@@ -1,0 +1,100 @@
+"""Numbers in the sentences and tables of README, start, how-to and stories: printed by a session of the page, or of
+known descent.
+
+A number that nobody checks is wrong a year later. Counts up to ten are words and not looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+import pytest
+from sessions import FENCE, ROOT
+
+PAGES = [
+    "README.md",
+    *(
+        str(p.relative_to(ROOT))
+        for part in ("start", "howto", "stories")
+        for p in sorted((ROOT / "docs" / part).glob("*.md"))
+    ),
+]
+NUMBER = re.compile(r"(?<![\w.,–-])\d[\d,]*(?:\.\d+)?(?![\w])")
+CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|!\[[^\]]*\]|^\d\. ", re.MULTILINE)
+WORD = re.compile(r"(10|\d)(?!\d|[.,]\d)(?!\s*(?:%|[µmn]?s\b|[kMGT]i?B\b|×|times\b))")  # and no quantity
+
+# What no session of the page prints, and where it comes from: a page that has the number too, or a reason.
+TRUST, FORWARD = "docs/understand/trust.md", "docs/understand/trust_forward.md"
+PUBLISHED = "published with the question, measured by others"
+A_910B1 = "24 cube and 48 vector cores, as docs/reference says of the 910B1"
+GIVEN: dict[str, dict[str, str]] = {
+    "README.md": {
+        **dict.fromkeys(("62", "92", "80", "7", "16"), "test_readme.py holds them against docs/understand/trust.md"),
+        "3.11": "pyproject.toml",
+    },
+    "docs/start/first_kernel.md": {"24": A_910B1},
+    "docs/start/install.md": {"3.11": "pyproject.toml", "3.14": "pyproject.toml"},
+    "docs/howto/choose.md": {"90": "the probability from which on a verdict is given"},
+    "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
+    "docs/howto/judge.md": {"1,500": "MOST_IN_PLAIN of simulate/run.py"},
+    "docs/howto/lab.md": {"60": "the limit of a run in the lab"},
+    "docs/howto/predict.md": {"1.6": "computed below", "5.2": "computed below"},
+    "docs/stories/a8w8_fan_out.md": {
+        **dict.fromkeys(("356", "280", "37.8", "0.79"), TRUST),
+        **dict.fromkeys(("38,705", "6.6"), PUBLISHED),
+        "72": A_910B1,
+    },
+    "docs/stories/a_chip_that_does_not_exist.md": {"24": A_910B1},
+    "docs/stories/attention_alone_and_in_the_layer.md": {"72": A_910B1},
+    "docs/stories/attention_gap.md": dict.fromkeys(("548", "1,263"), PUBLISHED),
+}
+
+
+def prose(text: str) -> str:
+    return CODE.sub(" ", FENCE.sub("", text))
+
+
+def numbers(text: str) -> set[str]:
+    return {found[0].rstrip(",") for found in NUMBER.finditer(text) if not WORD.match(text, found.start())}
+
+
+def unproven(text: str) -> set[str]:
+    """Numbers of the prose that no block of the page has."""
+    code = " ".join([*(block for _, block in FENCE.findall(text)), *re.findall(r"`[^`]*`", text)])
+    printed = {Decimal(found.replace(",", "")) for found in re.findall(r"\d[\d,]*(?:\.\d+)?", code)}
+    return {number for number in numbers(prose(text)) if not any(is_said_by(number, one) for one in printed)}
+
+
+def is_said_by(number: str, printed: Decimal) -> bool:
+    """Whether it is the printed one, or that one rounded."""
+    said = Decimal(number.replace(",", ""))
+    return said in (printed, round(printed, max(-int(said.as_tuple().exponent), 0)))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_numbers_are_printed_or_of_known_descent(page: str) -> None:
+    assert unproven((ROOT / page).read_text()) == set(GIVEN.get(page, {}))
+
+
+@pytest.mark.parametrize("page", GIVEN)
+def test_the_page_that_a_number_comes_from_has_it(page: str) -> None:
+    for number, source in GIVEN[page].items():
+        if source.endswith(".md") and (ROOT / source).exists():
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", (ROOT / source).read_text()), number
+
+
+def test_how_much_longer_whole_passes_took_than_predicted() -> None:
+    """The sentence of docs/howto/predict.md, from the rows of the page of evidence."""
+    rows = re.findall(r"^\| (\S+) (?:prefill|decode),.*?\| ([\d.]+) \| ([\d.]+) \|", (ROOT / FORWARD).read_text(), re.M)
+    ratios = {model: sorted(float(m) / float(p) for one, m, p in rows if one == model) for model, _, _ in rows}
+    said = " ".join((ROOT / "docs/howto/predict.md").read_text().split())
+    for model, found in ratios.items():
+        assert re.search(rf"{found[0]:.1f} to {found[-1]:.1f} times (as long )?for {model}", said), (model, found)
+
+
+def test_a_number_out_of_the_air_would_be_found() -> None:
+    page = "It takes 54 µs, as `--tokens 99` says, or 12.5 %.\n```console\n$ npuscope x\n12.5 %\n```\n"
+    assert unproven(page) == {"54"}
+    assert unproven(page.replace("12.5 %.", "13.5 %.")) == {"54", "13.5"}
+    assert unproven(page.replace("54", "12")) == set()
