@@ -60,7 +60,7 @@ max = 958
 [[limit]]
 metric = "mean_us"
 kernel = "up_proj"
-max = 33.3333
+max = 33.3
 """
 LINES = "".join(f'{{"commit": "c{n}", "wall_ns": {1234567.8 + n}, "kernels": {{"k": 1234.5678}}}}\n' for n in range(4))
 # People read three digits; 100.0% and 1,234 have four. A whole number without a unit is a count, a size or a line.
