@@ -34,7 +34,7 @@ GIVEN: dict[str, dict[str, str]] = {
         "3.11": "pyproject.toml",
     },
     "docs/start/first_kernel.md": {"24": A_910B1},
-    "docs/start/install.md": {"3.11": "pyproject.toml", "3.14": "pyproject.toml"},
+    "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
     "docs/howto/choose.md": {"90": "the probability from which on a verdict is given"},
     "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
     "docs/howto/judge.md": {"1,500": "MOST_IN_PLAIN of simulate/run.py"},
