@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import statistics  # noqa: F401 (loaded here and not by every job)
 
 from npuscope.check.checked import check
 from npuscope.simulate.compile_now import smallest_run
