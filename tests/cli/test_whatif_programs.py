@@ -17,7 +17,7 @@ def test_a_program_s_kernels_costs_and_findings_are_ranked(tmp_path: Path) -> No
     assert told.returncode == 0, told.stderr
     for line in (
         "kernel      fa_fused",
-        "scheduler   all of the scheduler",
+        "dispatch    all of the scheduler",
         "Each change alone",
         "What the findings above stand for:",
     ):

@@ -43,7 +43,7 @@ def test_a_good_program_has_everything_that_is_known_of_it() -> None:
     assert answer.time is not None
     assert answer.time.low_ns < answer.time.wall_ns < answer.time.high_ns
     assert answer.time.coverage == 0.8
-    assert answer.bound == "scheduler"
+    assert answer.bound == "dispatch"
     assert answer.bound_told
     assert answer.findings[0].id == "many-tasks"
     assert 0 < answer.findings[0].gain_ns < answer.time.wall_ns

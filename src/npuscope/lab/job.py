@@ -44,7 +44,6 @@ from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.surroundings import heard
-from npuscope.trace.core import Trace
 
 
 def perform(job: Job) -> Made:
@@ -64,7 +63,7 @@ def perform(job: Job) -> Made:
     wall = wall_dict(simulated)
     run = run_of(job.name, explained, job.id, simulated=simulated, wall=wall, told=_told(job))
     verdict = explained.diagnosis.verdict.sentence
-    text, trace = as_json(run), _pickled(simulated.trace)
+    text, trace = as_json(run), pickle.dumps(simulated.trace)
     noticed = tuple(f"{notice.message}." for notice in simulated.grave)
     cpu_s = time.process_time() - began
     made = Made(
@@ -77,6 +76,7 @@ def perform(job: Job) -> Made:
         trace=trace,
         cpu_s=cpu_s,
         bound=simulated.bound.kind,
+        diagnosis=pickle.dumps(explained.diagnosis),
         noticed=noticed,
     )
     if job.early:
@@ -155,15 +155,17 @@ def _send(place: str, made: Made) -> None:
         there.sendall(pickle.dumps(made))
 
 
-def _pickled(trace: Trace) -> bytes:
-    return pickle.dumps(trace)
-
-
 def compared(pair: Pair) -> bytes:
     """The payload of the compare panel, with the lines of the source that differ."""
-    a, b = (explain(pickle.loads(trace)) for trace in pair.traces)
+    a, b = map(_explained, pair.both)
     found = comparison(pair.names, compare_explained(a, b))
-    return orjson.dumps(orjson.loads(as_json(found)) | {"source": source_changes(*pair.sources), "first": []})
+    sources = source_changes(*(one.sources for one in pair.both))
+    return orjson.dumps(orjson.loads(as_json(found)) | {"source": sources, "first": []})
+
+
+def _explained(made: Made) -> Explanation:
+    diagnosis = pickle.loads(made.diagnosis) if made.diagnosis else None
+    return explain(pickle.loads(made.trace), diagnosis=diagnosis)
 
 
 def written(order: Perfetto) -> str:

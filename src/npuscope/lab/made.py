@@ -40,7 +40,7 @@ class Trouble:
 class Made:
     """A version: its run as the page reads it, a few words about it, or its trouble.
 
-    `files` is what it was made from, `sources` the text of those; `trace` the simulated run for who compares.
+    `sources` is the text of what it was made from; `trace` and `diagnosis` are pickled, for who compares.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Made:
     trace: bytes = b""
     cpu_s: float = 0.0  # of its process until the timeline was there
     bound: str = ""  # what limits a simulated run
+    diagnosis: bytes = b""  # of a simulated run, which knows more than its trace
     noticed: tuple[str, ...] = ()  # what a reader of its time should know, in a sentence each
 
     @property
@@ -63,11 +64,10 @@ class Made:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs to compare: their names, their traces, the sources that they were made from (none of a capture)."""
+    """Two runs to compare."""
 
     names: tuple[str, str]
-    traces: tuple[bytes, bytes]
-    sources: tuple[Mapping[str, str], Mapping[str, str]]
+    both: tuple[Made, Made]
 
 
 @dataclass(frozen=True)

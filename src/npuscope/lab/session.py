@@ -236,11 +236,8 @@ class Session:
         sides = [self.versions.get(id) for id in (a, b)]
         if any(one is None or one.made is None or not one.made.trace for one in sides):
             return Failed("refused", "both versions must have run")
-        both = [one for one in sides if one is not None and one.made is not None]
-        names = both[0].name, both[1].name
-        traces = [one.made.trace for one in both if one.made]
-        sources = [one.made.sources for one in both if one.made]
-        return await self._answer(compared, Pair(names, (traces[0], traces[1]), (sources[0], sources[1])))
+        (name, one), (other_name, other) = [(side.name, side.made) for side in sides if side and side.made]
+        return await self._answer(compared, Pair((name, other_name), (_for_comparing(one), _for_comparing(other))))
 
     async def look_into(self, id: str, body: int) -> bytes | Failed:
         """A kind of block of a simulated version, for the panel that shows its inside."""
@@ -336,6 +333,11 @@ def _then(handle: Handle[B], act: Callable[[B | Failed], None]) -> None:
             loop.call_soon_threadsafe(act, answer)
 
     handle.when_done(done)
+
+
+def _for_comparing(made: Made) -> Made:
+    """Without the pages' parts: they are large."""
+    return replace(made, run=b"", panels=b"")
 
 
 def _words(failed: Failed, limits: Limits) -> str:

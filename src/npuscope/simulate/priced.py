@@ -38,8 +38,8 @@ class Price:
 class Prices:
     """Of one program as it is: `wall_ns`. A gain below zero is a change that makes it slower.
 
-    `together_ns` is the wall without all findings that save time, None where they are fewer than two or cannot go
-    together.
+    `together_ns` is the wall without all findings that save time, None where they are fewer than two, cannot go
+    together, or save nothing together: work that one moves may stand in another's way.
     """
 
     wall_ns: int
@@ -81,7 +81,7 @@ def prices_of(base: Simulated, findings: Sequence[Finding], halves: bool = False
     if len(savers) < 2:
         return prices
     together = wall(*(removal for price, removal in zip(found, removals, strict=True) if price in savers))
-    return replace(prices, together_ns=together)
+    return prices if together is None or together >= base.wall_ns else replace(prices, together_ns=together)
 
 
 def _halved(finding: Finding) -> Finding | None:

@@ -134,7 +134,7 @@ def _examined(variant: Variant) -> Examined:
     return Examined(
         "race" if races else "unfit" if reasons else "good",
         Surroundings(),
-        bad[0].message if bad else "",
+        bad[0].message if bad else "; ".join(notice.message for notice in simulated.grave),
         bad[0].line if bad else None,
         reasons,
         races,

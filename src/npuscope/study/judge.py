@@ -284,7 +284,7 @@ def _answer(
     )  # fmt: skip
     if numbers is None:
         why = "its numbers were not compared (--no-golden)" if not golden else ""
-        return (replace(answer, told=why) if answer.is_good and why else answer), [examined.seen]
+        return (_telling(answer, why) if answer.is_good else answer), [examined.seen]
     if isinstance(numbers, Failed):
         verdict = ENDED[numbers.kind]
         told = f"with values {numbers.told}"
@@ -293,5 +293,9 @@ def _answer(
     if answer.is_good and numbers.right is False:
         answer = replace(answer, verdict="wrong", told=numbers.told, line=numbers.wrong.line if numbers.wrong else None)
     elif answer.is_good and numbers.right is None:
-        answer = replace(answer, told=numbers.told)
+        answer = _telling(answer, numbers.told)
     return answer, [examined.seen, numbers.seen]
+
+
+def _telling(answer: Answer, more: str) -> Answer:
+    return replace(answer, told="; ".join(filter(None, [answer.told, more])))
