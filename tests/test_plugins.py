@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 from command import npuscope
+from sessions import FENCE
 
-READER = '''
-"""Reads captures of acme's own: a line per slice, `kernel start_ns end_ns`."""
-from pathlib import Path
-
-import polars as pl
-
-from npuscope import Meta, Trace
+PAGE = (Path(__file__).resolve().parents[1] / "docs/howto/extend.md").read_text()
 
 
-def recognises(path):
-    return path.suffix == ".acme" and path.read_bytes().startswith(b"acme 1")
+def shown(language: str, first: str) -> str:
+    """The one block of the page that begins so."""
+    (block,) = (text for kind, text in FENCE.findall(PAGE) if kind == language and text.startswith(first))
+    return str(block)
 
 
-def read(path):
-    rows = [line.split() for line in path.read_text().splitlines()[1:]]
-    slices = pl.DataFrame(
-        {
-            "lane": [0] * len(rows),
-            "start": [int(start) for _, start, _ in rows],
-            "dur": [int(end) - int(start) for _, start, end in rows],
-            "kernel": [kernel for kernel, _, _ in rows],
-        }
-    )
-    lanes = pl.DataFrame({"lane": [0], "name": ["core 0"], "unit": ["AIC"]})
-    return Trace.of(slices, lanes, Meta(format="acme", files=(str(path),)))
-'''
-RULE = """
-from npuscope.check.rule import Example, Rule
+READER = shown("python", '"""Reads captures of acme')
+RULE = shown("python", '"""Loads of one element')
+PROJECT = shown("toml", "[project]") + shown("toml", '[project.entry-points."npuscope.rules"]')
+PROGRAM = """import numpy as np
+import npuscope.tile as pl
 
 
-def check(program):
-    return ()
+@pl.jit
+def element(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="element"):
+        out[0:1, 0:1] = pl.add(x[0:1, 0:1], 1.0)
+    return out
 
 
-RULE = Rule("acme-no-exp", "hint", "an exp where acme's chip has none", "It is slow there.", check, Example("a", "b"))
-"""
-ENTRIES = """[npuscope.readers]
-acme = acme_npuscope.reader
-
-[npuscope.rules]
-acme-no-exp = acme_npuscope.rules:RULE
+element(np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32))
 """
 
 
@@ -60,8 +45,14 @@ def acme(tmp_path: Path) -> Path:
     (package / "__init__.py").touch()
     (package / "reader.py").write_text(READER)
     (package / "rules.py").write_text(RULE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-npuscope\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(ENTRIES)
+    project = tomllib.loads(PROJECT)["project"]
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    entries = (
+        line
+        for group, named in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {where}" for name, where in named.items()))
+    )
+    (info / "entry_points.txt").write_text("\n".join(entries))
     return tmp_path
 
 
@@ -71,24 +62,28 @@ def test_a_capture_of_another_packages_format_is_read(acme: Path) -> None:
     found = npuscope("info", capture, "--json", PYTHONPATH=str(acme))
     assert found.returncode == 0, found.stderr
     assert '"format": "acme"' in found.stdout
-    assert npuscope("report", capture, PYTHONPATH=str(acme)).returncode == 0
+    # AND its slices count as work
+    assert "2 tasks, one per 1.25 µs" in npuscope("report", capture, PYTHONPATH=str(acme)).stdout
+    assert "  acme             brought by acme-npuscope\n" in npuscope("formats", PYTHONPATH=str(acme)).stdout
     # WITHOUT the package it is no capture that anybody knows
     assert "no capture npuscope knows" in npuscope("info", capture).stderr
 
 
 def test_a_rule_of_another_package_is_listed_and_can_be_selected(acme: Path) -> None:
     listed = npuscope("check", "--list-rules", PYTHONPATH=str(acme)).stdout
-    assert "acme-no-exp" in listed
-    chosen = npuscope("check", "model:basics/gemm", "--select", "acme-*", PYTHONPATH=str(acme))
+    assert "one-element-load" in listed
+    (acme / "element.py").write_text(PROGRAM)
+    chosen = npuscope("check", acme / "element.py", "--select", "one-*", PYTHONPATH=str(acme))
     assert chosen.returncode == 0, chosen.stderr
+    assert "element.py:8: hint: loads one element as a tile [one-element-load]" in chosen.stdout
 
 
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
-        ("rules.py", "import nothing_there", "'acme-no-exp' of acme-npuscope cannot be loaded (ModuleNotFoundError"),
-        ("rules.py", "RULE = 7", "'acme-no-exp' of acme-npuscope is no Rule"),
-        ("rules.py", RULE.replace("acme-no-exp", "race"), "brings a rule 'race', which there is"),
+        ("rules.py", "import nothing_there", "'one-element-load' of acme-npuscope cannot be loaded (ModuleNotFound"),
+        ("rules.py", "RULE = 7", "'one-element-load' of acme-npuscope is no Rule"),
+        ("rules.py", RULE.replace("one-element-load", "race"), "brings a rule 'race', which there is"),
     ],
 )
 def test_a_broken_package_is_named_not_skipped(acme: Path, file: str, text: str, told: str) -> None:

@@ -17,16 +17,6 @@ from npuscope.check.rule import Rule
 from npuscope.report.rules_page import rule_text, rules_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "extend.md"
-IMPORTS = """
-from collections.abc import Iterator
-from math import prod
-
-from npuscope.check.findings import Finding
-from npuscope.check.flow.places import places
-from npuscope.check.rule import Example, Rule
-from npuscope.lower.program import Program
-
-"""
 ID = "one-element-load"
 
 
@@ -41,8 +31,7 @@ def element(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.
 def new_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The rule of the page in a folder beside the package's own."""
     (text,) = re.findall(r'```python\n("""Loads of one element.*?)```', PAGE.read_text(), re.DOTALL)
-    head, body = text.split("\n", 1)
-    (tmp_path / "one_element_load.py").write_text(head + IMPORTS + body)
+    (tmp_path / "one_element_load.py").write_text(text)
     monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
     rules.all_rules.cache_clear()
     yield

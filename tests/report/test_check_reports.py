@@ -51,7 +51,6 @@ def test_scopes_come_by_what_they_cost_and_their_findings_too(source: str) -> No
     assert text.splitlines()[:2] == ["Fits on chip and is safe to schedule: 2 hints", "layer.py: layer on chip"]
     assert text.index("Scope 2: attention (layer.py, lines 4 to 6): 1 finding") < text.index("Scope 1: norm")
     assert "costs 1 GB of GM traffic, 2 tasks\n" in text  # no microseconds: nothing was simulated
-    assert text.splitlines()[-1] == "2 hints"
 
 
 def test_long_scopes_are_cut_but_never_wrong_numbers(source: str) -> None:
@@ -109,7 +108,8 @@ def test_nothing_from_the_source_acts_on_a_terminal_or_on_markdown(tmp_path: Pat
 
 
 def test_nothing_found_says_so(source: str) -> None:
-    assert check_text("layer.py", "chip", [checked()]).endswith("nothing found")
+    first = check_text("layer.py", "chip", [checked()]).splitlines()[0]
+    assert first == "Fits on chip and is safe to schedule: nothing found"
     assert "nothing found." in check_markdown("layer.py", "chip", [checked()], "npuscope")
 
 

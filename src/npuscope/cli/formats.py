@@ -21,11 +21,14 @@ READS = (
 
 
 def command() -> None:
+    from npuscope.plugins import READERS, brought
     from npuscope.trace.writers import FORMATS
 
     print("Reads, whatever the file is called; also packed with gzip or zstd:")
     for name, what in READS:
         print(f"  {name:<16} {what}")
+    for one in brought(READERS):
+        print(f"  {one.name:<16} brought by {one.package}")
     print("Writes:")
     for name, what in FORMATS.items():
         print(f"  {name:<16} {what}")

@@ -11,7 +11,7 @@ Examples:
   npuscope roofline torch_profile.json.gz   (a profile that names its GPU)
 
 Shapes do not tell how long the cached context is, nor how many rows an expert got: give them, or those kernels have
-no price. Devices and their sources: docs/howto/roofline.md.
+no price. Devices and their sources: docs/reference/devices.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from npuscope.errors import BadInput, NpuscopeError
 from npuscope.toml_file import decode_toml, read_toml
 from npuscope.trace.json_file import checked
 
-WHAT = "a device file (docs/howto/roofline.md)"
+WHAT = "a device file (docs/howto/extend.md)"
 PER_CYCLE = "FLOP/cycle/core"
 Unit = Literal["cube", "vector"]
 SMALLEST, LARGEST = 1e-12, 1e20
@@ -171,7 +171,7 @@ def load(name_or_path: str | Path) -> Device:
         return _device(_inherited(read_toml(path, dict[str, object], WHAT), path), path)
     raise NpuscopeError(
         f"no device '{name_or_path}'",
-        remedy=f"Known are {', '.join(names())}; or give the path of a TOML file of your own (docs/howto/roofline.md).",
+        remedy=f"Known are {', '.join(names())}; or give the path of a TOML file of your own (docs/howto/extend.md).",
     )
 
 
