@@ -37,7 +37,10 @@ GIVEN: dict[str, dict[str, str]] = {
     "docs/start/install.md": dict.fromkeys(("3.11", "3.12", "3.13", "3.14"), "pyproject.toml"),
     "docs/howto/choose.md": {"90": "the probability from which on a verdict is given"},
     "docs/howto/compare.md": {"5": "docs/understand/noise.md", "95": "docs/understand/noise.md"},
-    "docs/howto/judge.md": {"1,500": "MOST_IN_PLAIN of simulate/run.py"},
+    "docs/howto/judge.md": {
+        "1,500": "MOST_IN_PLAIN of simulate/run.py",
+        "256": "MOST_PROCESSES of study/fork_server.py",
+    },
     "docs/howto/lab.md": {"60": "the limit of a run in the lab"},
     "docs/howto/predict.md": {"1.6": "computed below", "5.2": "computed below"},
     "docs/stories/a8w8_fan_out.md": {

@@ -48,7 +48,7 @@ def test_the_verdict_comes_first(predicted: Path, measured: Path) -> None:
         "too short, first of all MatMul (+30 µs) against Attention (-30 µs)."
     )
     assert "Missing from the prediction: 2 calls" in lines
-    assert "Extra in the prediction: 1 calls" in lines
+    assert "Extra in the prediction: 1 call" in lines
     assert any("the measured pass has 2 calls, 23 µs, after the last shared call" in line for line in lines)
 
 

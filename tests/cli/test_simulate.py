@@ -86,7 +86,6 @@ def test_what_a_layer_costs_is_printed_with_its_bound_and_the_report() -> None:
     assert "-bound" not in done.stdout  # and no other
     wide = entry("simulate", LAYER, "--wide", "--", "--small").stdout
     assert "the time rests on constants of the chip's file: " in wide
-    assert "what limited it: " in wide
     assert "where core time went" in done.stdout
     assert "does not say how many" not in done.stdout  # the simulated chip's cores are known
 

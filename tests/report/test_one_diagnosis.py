@@ -35,7 +35,7 @@ def told_in(page: Path) -> dict[str, object]:
 
 
 def diagnosed(told: dict[str, object]) -> dict[str, object]:
-    return {key: told[key] for key in ("verdict", "bound", "wall_ns", "window", "causes")}
+    return {key: told[key] for key in ("verdict", "bound", "wall_ns", "window", "causes", "together")}
 
 
 def plain(text: str) -> str:

@@ -43,7 +43,7 @@ class Space:
         return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))
 
     def beside(self, point: Point) -> list[Point]:
-        """Points that differ in one setting by one value, then in two of them so, then in one setting at all.
+        """Points that differ in one setting by one value, then in one setting at all, then in two by one value.
 
         Two at a time, because what one tile gains another has to give: a memory that is full holds only one of them.
         """
@@ -110,10 +110,8 @@ class Search:
         return point if point not in self._asked else self._neighbour() or self._untried()
 
     def _neighbour(self) -> Point | None:
-        """An untried one beside the best, or beside the next best, or beside one of the front."""
-        goals = len(self._study.directions)
-        best_ones = best_first(self._told) if goals > 1 else sorted(self._told, key=lambda one: self._told[one])[:BEST]
-        for best in best_ones:
+        """An untried one beside the best, or beside one of the front."""
+        for best in best_first(self._told):
             for point in self._space.beside(best):
                 if point not in self._asked:
                     return point

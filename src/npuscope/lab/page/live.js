@@ -226,7 +226,7 @@ export class Live {
       ? element("button", { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) }, placeTold(at)) : element("span", { class: "source" }, placeTold(at)));
     const kept = version.has_run || this.store.state.runs.length === 0 ? "" : "What is shown is the last that ran.";
     return element("div", { class: "trouble" },
-      element("b", {}, `${version.name} does not run. `), place(version.trouble, 0), element("span", {}, `${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
+      element("b", {}, `${version.name} does not run. `), place(version.trouble, 0), element("span", {}, ` ${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
       more?.length ? element("ul", {}, ...more.map((/** @type {any} */ one, /** @type {number} */ n) => element("li", {}, place(one, n + 1), one.told))) : null);
   }
 

@@ -45,7 +45,7 @@ function form(run, ask) {
 
 /** @type {import("../types").Panel} */
 export const panel = {
-  id: "whatif", title: "What if", has: (run, state) => Boolean(state.shared.whatif ?? run?.panels.whatif) || (state.live !== null && run !== undefined),
+  id: "whatif", title: "What if", has: (run, state) => Boolean(state.shared.whatif ?? run?.panels.whatif) || (state.live?.ask !== undefined && run !== undefined),
   mount(box, store) {
     const run = store.run(), ask = store.state.live?.ask, answers = element("div", {}), every = element("div", { class: "parts", "data-panel": "whatif" }), told = element("p", { class: "soft", role: "status" });
     const table = () => { const found = store.state.shared.whatif ?? run?.panels.whatif; fill(every, ...(found ? partsOf(found.parts, run ? pick(store) : null) : [])); };
