@@ -2,7 +2,7 @@
 
 That process is forked from one that has everything loaded (tests/warm_commands.py): to load it anew for each of a
 thousand commands took a third of the suite's time. A command with an environment of its own is started as users start
-it, and so are those of the README and the docs (tests/sessions.py).
+it, and so are those of the README.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ WARM = Path(__file__).with_name("warm_commands.py")
 PYTEST = "PYTEST_CURRENT_TEST"  # pytest's own, another one in every test
 
 
-def npuscope(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = [*map(str, arguments)]
+def npuscope(
+    *arguments: str | Path, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    words, folder = [*map(str, arguments)], folder or Path.cwd()
     if not environment and hasattr(os, "fork") and _environment() == _warm().around:
-        return _warm().run(words)
+        return _warm().run(words, folder)
     command = [str(Path(sys.executable).with_name("npuscope")), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
+    around = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, env=around, cwd=folder)
 
 
 def _environment() -> dict[str, str]:
@@ -48,10 +51,10 @@ class _Warm:
         )
         assert self._answer() == "ready"
 
-    def run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
+    def run(self, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
         with TemporaryDirectory() as place:
             out, err = Path(place, "out"), Path(place, "err")
-            order = {"words": words, "folder": str(Path.cwd()), "out": str(out), "err": str(err)}
+            order = {"words": words, "folder": str(folder), "out": str(out), "err": str(err)}
             assert self.process.stdin is not None
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()

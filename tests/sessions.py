@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from command import npuscope
+
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = (sys.executable, "-m", "npuscope")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -50,10 +49,9 @@ def own_programs(page: str, here: Path) -> None:
         (here / "model.csv").write_text(table)
 
 
-def printed(command: str, here: Path, timeout: float = 600) -> list[str]:
-    """What a command prints, be it an error. The limit leaves room for compiling the simulator first."""
-    words = [*PROGRAM, *shlex.split(command)]
-    run = subprocess.run(words, cwd=here, capture_output=True, text=True, timeout=timeout)
+def printed(command: str, here: Path) -> list[str]:
+    """What a command prints, be it an error."""
+    run = npuscope(*shlex.split(command), folder=here)
     # where models are installed differs from machine to machine: pages show their place in the repository
     return (run.stdout + run.stderr).replace(f"{ROOT}/models/", "models/").splitlines()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from builders import RESET, point, write_bundle
+from command import npuscope
 from noisy_runs import write_runs
 from sessions import ROOT, blocks, prepare
 
@@ -65,9 +66,7 @@ def measured(here: Path) -> None:
     programs(here, "old.py", "new.py", "other.py", "a.py", "b.py")
     for folder in ("run", "run1", "run2"):
         (here / folder).mkdir()
-        simulated = subprocess.run(
-            [*npuscope("simulate"), "old.py", "--no-report", "-o", f"{folder}/run.npu"], cwd=here, capture_output=True
-        )
+        simulated = npuscope("simulate", "old.py", "--no-report", "-o", f"{folder}/run.npu", folder=here)
         assert simulated.returncode == 0, simulated.stderr
 
 
@@ -111,10 +110,6 @@ STAND_INS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def npuscope(*words: str) -> list[str]:
-    return [sys.executable, "-m", "npuscope", *words]
-
-
 def shown(text: str) -> list[str]:
     """Commands of a page outside its sessions, which test_readme.py and test_stories.py hold against the output."""
     parts = [*blocks(text, ""), *blocks(text, "yaml")]
@@ -133,7 +128,7 @@ def words_of(command: str, here: Path) -> list[str]:
     """As a shell would have them, with stand-ins."""
     words = [STANDS_FOR.get(word, word) for word in shlex.split(command)]
     words = [found for word in words for found in (glob.glob(word, root_dir=here) if "*" in word else [word])]
-    return npuscope(*words[1:]) if words[0] == "npuscope" else [sys.executable, *words[1:]]
+    return words if words[0] == "npuscope" else [sys.executable, *words[1:]]
 
 
 def test_commands_are_found() -> None:
@@ -162,5 +157,10 @@ def test_the_commands_of_a_page_run(name: str, prepared: Path, tmp_path: Path) -
     here = shutil.copytree(prepared, tmp_path / "here", symlinks=True)
     STAND_INS.get(name, lambda here: None)(here)
     for command in filter(is_run, shown((ROOT / name).read_text())):
-        run = subprocess.run(words_of(command, here), cwd=here, capture_output=True, text=True, timeout=600)
+        first, *words = words_of(command, here)
+        if first == "npuscope" and name != "README.md":
+            run = npuscope(*words, folder=here)
+        else:  # as users start them
+            start = [sys.executable, "-m", "npuscope"] if first == "npuscope" else [first]
+            run = subprocess.run([*start, *words], cwd=here, capture_output=True, text=True, timeout=600)
         assert run.returncode == (1 if command in FIND else 0), f"{command}\n{run.stdout[-2000:]}{run.stderr}"

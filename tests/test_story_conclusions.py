@@ -5,25 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from command import npuscope
+
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAM = [sys.executable, "-m", "npuscope"]
 A8W8, A8W8_LAYER = "models/qwen3_14b/decode_a8w8.py", "models/qwen3_14b/decode_layer_a8w8.py"
 TILELET = "models/qwen3_32b_tilelet.py"
-
-
-def npuscope(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *words], cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def answer(command: str) -> Any:
     """What a command prints with --json."""
     before, dashes, after = command.partition(" -- ")
-    run = npuscope(*shlex.split(f"{before} --json{dashes}{after}"))
+    run = npuscope(*shlex.split(f"{before} --json{dashes}{after}"), folder=ROOT)
     assert run.stdout, run.stderr
     return json.loads(run.stdout)
 
