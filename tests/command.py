@@ -21,10 +21,8 @@ WARM = Path(__file__).with_name("warm_commands.py")
 PYTEST = "PYTEST_CURRENT_TEST"  # pytest's own, another one in every test
 
 
-def npuscope(
-    *arguments: str | Path, folder: Path | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    words, folder = [*map(str, arguments)], folder or Path.cwd()
+def npuscope(*arguments: str | Path, folder: str | Path = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    words, folder = [*map(str, arguments)], Path(folder).absolute()
     if not environment and hasattr(os, "fork") and _environment() == _warm().around:
         return _warm().run(words, folder)
     command = [str(Path(sys.executable).with_name("npuscope")), *words]
