@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,13 +34,12 @@ FILES = KeptFiles("bodies", 128 << 20)
 class Line(int):
     """A place in the source, as a kept body counts them."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return line_of, (int(self),)
 
+class Writer(pickle.Pickler):
+    """Writes a body; its lines stand apart from other numbers."""
 
-def line_of(number: int) -> NoReturn:
-    """What a pickle names in place of a line; `Reader` puts the recording's number there."""
-    raise NotImplementedError
+    def persistent_id(self, thing: object) -> int | None:
+        return int(thing) if isinstance(thing, Line) else None
 
 
 class Reader(pickle.Unpickler):
@@ -50,8 +49,8 @@ class Reader(pickle.Unpickler):
         super().__init__(io.BytesIO(data))
         self.sites = sites
 
-    def find_class(self, module: str, name: str) -> Any:
-        return self.sites.__getitem__ if name == line_of.__name__ else super().find_class(module, name)
+    def persistent_load(self, line: int) -> int:
+        return self.sites[line]
 
 
 class Known(NamedTuple):
@@ -80,7 +79,7 @@ class Lowerer:
         if found is None:
             recorded = build(self.recording, task, body)
             lines = {site: Line(n) for n, site in enumerate(known.sites)}
-            data = pickle.dumps(self._made(replace(_with_lines(recorded, lines), kernel="", body=0)), 5)
+            data = _written(self._made(replace(_with_lines(recorded, lines), kernel="", body=0)))
             FILES.write(known.content, data)
             found = Reader(data, known.sites).load()
         lowered, plan = found
@@ -120,6 +119,12 @@ class Lowerer:
         except ValueError:
             return None
         return Known(sha256(data).hexdigest(), tuple(lines))
+
+
+def _written(made: tuple[Lowered, MemoryPlan]) -> bytes:
+    data = io.BytesIO()
+    Writer(data, 5).dump(made)
+    return data.getvalue()
 
 
 def _read(data: bytes | None, sites: tuple[int, ...]) -> tuple[Lowered, MemoryPlan] | None:

@@ -18,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from npuscope import progress
 from npuscope.errors import BadInput, NpuscopeError
@@ -28,7 +28,7 @@ from npuscope.study.answers import KeptAnswer, kept_answer
 from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.job_process import Place
 from npuscope.study.kept_lines import Kind, kept
-from npuscope.study.pool import WARM, Handle, Pool
+from npuscope.study.pool import WARM, Handle, Named, Pool
 from npuscope.study.variant import Variant
 from npuscope.surroundings import Surroundings
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 DEFAULT = Limits()
 EXAMINE = "npuscope.study.examine"
+EXAMINED: Named[Variant, Examined] = Named(EXAMINE, "examine")
+NUMBERS: Named[Variant, Compared] = Named(EXAMINE, "golden_of")
 MODULES = (*WARM, EXAMINE)
 HEARTBEAT_S = 0.5  # how often whoever waits for an answer is told that there is none yet
 LINES = Kind(KeptAnswer, b'{"key": "', "judge")
@@ -218,12 +220,12 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) 
     handles: dict[int, Handle[Examined] | Handle[Compared]] = {}
 
     def ask(piece: Piece) -> None:
-        handle = cast("Handle[Examined]", pool.ask(_Job(EXAMINE, "examine"), piece[1], limits, place))
+        handle = pool.ask(EXAMINED, piece[1], limits, place)
         handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, done, None)))
 
     def ask_numbers(piece: Piece, examined: Handle[Examined]) -> None:
-        handle = cast("Handle[Compared]", pool.ask(_Job(EXAMINE, "golden_of"), piece[1], limits, place))
+        handle = pool.ask(NUMBERS, piece[1], limits, place)
         handles[piece[0]] = handle
         handle.when_done(lambda done: events.put((piece, examined, done)))
 
@@ -257,18 +259,6 @@ def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) 
     finally:
         for handle in handles.values():
             handle.cancel()
-
-
-class _Job:
-    """A function by its name: whoever asks need not load its module."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self.module, self.name = module, name
-
-    def __call__(self, variant: Variant) -> object:
-        from importlib import import_module
-
-        return getattr(import_module(self.module), self.name)(variant)
 
 
 def _answer(

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
+from importlib import import_module
 from itertools import count
 from threading import Lock, Thread
 from types import TracebackType
@@ -37,6 +38,16 @@ _SERVE = "import sys; sys.path[:] = {path!r}; from npuscope.study.fork_server im
 _LOST = Failed(
     "lost", "npuscope's helper process was killed while this ran: by the program itself, or by a system out of memory"
 )
+
+
+class Named(Generic[A, B]):
+    """A function by its name: whoever asks for it need not load its module."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, argument: A) -> B:
+        return cast(B, getattr(import_module(self.module), self.name)(argument))
 
 
 class Handle(Generic[B]):
@@ -157,7 +168,7 @@ class Pool:
     def ask(
         self, function: Callable[[A], B], argument: A, limits: Limits = Limits(), place: Place | None = None
     ) -> Handle[B]:
-        """Has `function(argument)` called in a process of its own. Both must pickle, the function by its name."""
+        """Has `function(argument)` called in a process of its own. Both must pickle; `Named` does."""
         call = pickle.dumps((function, argument), pickle.HIGHEST_PROTOCOL)
         order = Order(next(self._numbers), call, limits, place or Place.here())
         with self._start:
