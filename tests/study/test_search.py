@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.study.search import Point, Search, Space, front, space_of
+from npuscope.study.search import Goals, Point, Search, Space, front, space_of
 
 pytest.importorskip("optuna")
 
-TILES = ("16", "32", "48", "64", "96", "128", "192", "256")
+TILES = ("16", "32", "64", "96", "128", "256")
 SPACE = space_of([("M", TILES, "64"), ("N", TILES, "64"), ("K", TILES, "64"), ("STAGE", ("1", "2", "3"), "1")])
 CHIPS = [(64 * 1024, 3.0, 1.0), (96 * 1024, 1.0, 4.0), (48 * 1024, 6.0, 2.0), (128 * 1024, 2.0, 8.0)]
 
@@ -35,14 +35,14 @@ def test_a_tenth_of_the_trials_comes_within_two_per_cent_of_the_best(chip: tuple
     everything = [tuple(point) for point in product(*(range(len(values)) for _, values in SPACE.settings))]
     times = {point: time_of(point, *chip) for point in everything}
     best = min(time for time in times.values() if time is not None)
-    search, found = Search(SPACE, seed=seed), []
-    for _ in range(SPACE.size // 10):
+    search, found = Search(SPACE, seed=seed), list[float]()
+    while len(found) < sum(time is not None for time in times.values()) // 10:
         point = search.ask()
         assert point is not None
         time = times[point]
         search.tell(point, None if time is None else (time,))
-        found.append(time)
-    assert min(time for time in found if time is not None) <= 1.02 * best
+        found += [] if time is None else [time]
+    assert min(found) <= 1.02 * best
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 5))
@@ -54,6 +54,36 @@ def test_every_point_is_asked_for_once_and_the_first_is_the_start(sizes: list[in
         search.tell(point, (float(sum(point)),) if sum(point) % 2 else None)
     assert asked[0] == space.start
     assert len(asked) == len(set(asked)) == space.size
+
+
+def test_two_goals_find_both_ends_of_the_front() -> None:
+    # GIVEN time and memory that pull apart: the fastest point is the largest, the smallest the slowest
+    space = space_of([(name, [str(n) for n in range(8)], "3") for name in ("a", "b", "c")])
+    search, told = Search(space, goals=2), dict[Point, Goals]()
+    for _ in range(space.size // 10):
+        point = search.ask()
+        assert point is not None
+        told[point] = (1000.0 / (1 + sum(point)), float(sum(point)))
+        search.tell(point, told[point])
+    # THEN the front reaches near both
+    sums = sorted(sum(point) for point in front(told))
+    assert sums[0] <= 2
+    assert sums[-1] >= 19
+
+
+def test_of_a_space_too_large_to_look_through_the_best_is_still_found() -> None:
+    # GIVEN 8 settings of 8 values, 16.8 million points, each best at one value of its own, two of them together
+    space = space_of([(f"s{n}", [str(value) for value in range(8)], "0") for n in range(8)])
+    search, found = Search(space), []
+    for _ in range(120):
+        point = search.ask()
+        assert point is not None
+        far = sum((value - 3) ** 2 for value in point) + abs(point[0] - point[1])
+        search.tell(point, (100.0 + far,))
+        found.append(far)
+    # THEN what is left of the start's distance of 72 is small
+    assert found[0] == 72
+    assert min(found) <= 3
 
 
 def test_the_same_seed_and_answers_give_the_same_points() -> None:

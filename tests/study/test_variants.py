@@ -197,3 +197,16 @@ def test_an_error_is_kept_until_what_it_came_of_changes(tmp_path: Path) -> None:
     assert not kept.file.with_suffix(".py.runs").exists()
     kept.deep.write_text("SIXTEEN = 16\n")
     assert kept.tasks() == 16
+
+
+def test_a_variant_that_ends_its_process_costs_its_own_answer(tmp_path: Path) -> None:
+    # GIVEN a program that crashes the interpreter with one of its settings
+    file = tmp_path / "add.py"
+    file.write_text(PROGRAM.replace("if os.path", "if ROWS == 16:\n    os.abort()\nif os.path"))
+    # WHEN three settings are swept in processes THEN the others have a time, and it says how it ended
+    done = npuscope("sweep", file, "--set", "ROWS=8,16,32", "--jobs", "2", "--no-why", "--json")
+    assert done.returncode == 0, done.stderr
+    told = {row["variant"]: row for row in json.loads(done.stdout)}
+    assert told["ROWS=8"]["wall_ns"] > 0
+    assert told["ROWS=32"]["wall_ns"] > 0
+    assert told["ROWS=16"]["error"].startswith("it was ended by SIGABRT")

@@ -24,7 +24,6 @@ def document(
     runs: Sequence[Run],
     shared: Mapping[str, Payload] | None = None,
     live: Payload | None = None,
-    links: Sequence[tuple[str, str]] = (),
     panel: str = "timeline",
 ) -> dict[str, object]:
     """`shared` has the panels that belong to no single run, `live` what a page needs to talk to its server; `panel` is
@@ -35,7 +34,6 @@ def document(
         "runs": list(runs),
         "shared": dict(shared or {}),
         "live": live,
-        "links": list(links),
         "panel": panel,
     }
 

@@ -46,9 +46,9 @@ def modules(first: str = FIRST) -> tuple[str, ...]:
 
 
 @cache
-def script(first: str = FIRST) -> str:
+def script() -> str:
     """All modules as one script."""
-    parts = [f'"use strict";\nconst modules = {{}};\n{"".join(_wrapped(path) for path in modules(first))}']
+    parts = [f'"use strict";\nconst modules = {{}};\n{"".join(_wrapped(path) for path in modules())}']
     return "(() => {\n" + "".join(parts) + "})();\n"
 
 

@@ -58,19 +58,19 @@ def run_of(
     }
 
 
-def report_document(name: str, explained: Explanation, links: Sequence[tuple[str, str]] = ()) -> Document:
+def report_document(name: str, explained: Explanation) -> Document:
     """One measured run."""
-    return document(name, [run_of(name, explained)], links=links)
+    return document(name, [run_of(name, explained)])
 
 
-def ranks_document(name: str, found: Ranks, links: Sequence[tuple[str, str]] = ()) -> Document:
+def ranks_document(name: str, found: Ranks) -> Document:
     """Several ranks: each a run, and all of them in a panel."""
     colours = kernel_places(found.explained)
     runs = [
         run_of(part.name, explained, str(number), colours=colours)
         for number, (part, explained) in enumerate(zip(found.parts, found.explained, strict=True))
     ]
-    return document(name, runs, {"ranks": ranks(found)}, links=links)
+    return document(name, runs, {"ranks": ranks(found)})
 
 
 def compare_document(

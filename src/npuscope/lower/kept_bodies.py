@@ -83,7 +83,7 @@ class Lowerer:
             FILES.write(known.content, data)
             found = Reader(data, known.sites).load()
         lowered, plan = found
-        return replace(lowered, kernel=task.kernel, body=body), replace(plan, kernel=task.kernel, body=body), known
+        return replace(lowered, kernel=task.kernel, body=body), plan, known
 
     def _made(self, recorded: Lowered) -> tuple[Lowered, MemoryPlan]:
         lowered = passed(recorded, self.device, self.options)

@@ -17,7 +17,7 @@ from npuscope.simulate.chip import engine
 from npuscope.simulate.chip.growing import Grown, run_on
 from npuscope.simulate.chip.job import SLOTS, Job, Machine, Times
 from npuscope.simulate.chip.prepare import Prepared, prepare
-from npuscope.simulate.compiled import announced, is_kept, switch, wait
+from npuscope.simulate.compiled import announced, switch, wait
 from npuscope.simulate.trace_of import trace_of
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.trace.core import Trace
@@ -88,8 +88,3 @@ def _too_small(site: int, one: Grown) -> Notice:
     told = TOLD[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)
     done = f"simulated as if ring {one.ring} had room for {one.needs:,}"
     return Notice(RING, site, f"{told}: by its rules the runtime stops there ({ERROR[name]}); {done}")
-
-
-def is_compiled() -> bool:
-    """Whether the simulator need not be compiled first on this machine."""
-    return is_kept(engine.run)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope import engine, progress
+from npuscope import progress
 from npuscope.analysis.work import Work
 from npuscope.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.kept_files import own_source
@@ -22,6 +22,8 @@ from npuscope.statistics.git import git
 from npuscope.statistics.history_folder import ORDER, Line, read_runs_of
 from npuscope.statistics.json_lines import append_line
 from npuscope.statistics.runs import run_of
+from npuscope.study.alone import alone
+from npuscope.study.job_limits import Failed
 from npuscope.study.variant import Variant
 from npuscope.study.variants import simulated
 
@@ -68,10 +70,14 @@ def simulate_commits(
     ]
     what, done = "simulating commits", len(commits) - len(pieces)
     progress.report(what, done, len(commits))
-    for line in engine.run(line_of, pieces, jobs=jobs) if pieces else ():
-        append_line(kept, line.as_dict())
-        done += 1
-        progress.report(what, done, len(commits))
+    if not pieces:
+        return 0
+    with alone(jobs=jobs) as run:
+        for piece, line in zip(pieces, run(line_of, pieces), strict=True):
+            ended = _without_run(piece, line.told) if isinstance(line, Failed) else line
+            append_line(kept, ended.as_dict())
+            done += 1
+            progress.report(what, done, len(commits))
     return len(pieces)
 
 
@@ -86,9 +92,12 @@ def line_of(piece: Piece) -> Line:
             ran = simulated(Variant(piece.revision, str(program), piece.argv, device=piece.device))
             run = run_of(piece.revision, Work.of(ran.trace))
         except NpuscopeError as error:
-            why = str(error).replace(f"{place}/", "")
-            return Line(piece.revision, None, True, why, piece.subject, piece.settings)
+            return _without_run(piece, str(error).replace(f"{place}/", ""))
     return Line(piece.revision, run, True, "", piece.subject, piece.settings)
+
+
+def _without_run(piece: Piece, why: str) -> Line:
+    return Line(piece.revision, None, True, why, piece.subject, piece.settings)
 
 
 def revisions(repo: str, since: str) -> list[tuple[str, str]]:

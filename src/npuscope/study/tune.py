@@ -7,26 +7,24 @@ tuned.best, tuned.golden, tuned.front
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
-from functools import cache, partial
 from itertools import islice
 from math import prod
 from pathlib import Path
 
-from npuscope import engine as workers
 from npuscope import progress
 from npuscope.errors import NpuscopeError
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.study.alone import alone
 from npuscope.study.job_limits import Failed, Limits
-from npuscope.study.job_process import Place
 from npuscope.study.knobs import Knob, knobs_of
 from npuscope.study.pool import Pool
 from npuscope.study.results import Outcome, kept
 from npuscope.study.search import Goals, Point, Search, Space, front, space_of
 from npuscope.study.variant import Variant
-from npuscope.study.variants import outcome
+from npuscope.study.variants import run_outcomes
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
@@ -36,7 +34,6 @@ CHECKED = 5  # of the best, until one is right
 GOLDEN_S = 600.0
 MOST_ASKED = 10  # points per trial wanted: where hardly any fits the search ends
 Recordings = tuple[Recording, ...]
-Run = Callable[[Sequence[Variant]], Iterator[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,8 @@ def tune(
     search = Search(space, 1 if goal is None else 2, seed)
     told: dict[Point, Outcome] = {}
     variants: dict[Point, Variant] = {}
-    with kept(results) as (known, add), _runner(engine, jobs) as (run, at_a_time):
+    at_a_time = jobs or (2 if engine == "processes" else 8)
+    with kept(results) as (known, add), alone(engine, at_a_time, Limits()) as run:
         seen = [*dict.fromkeys(one.seen for one in known.values() if one.seen is not None)]
         ran = 0
         while ran < trials and len(told) < MOST_ASKED * trials:
@@ -149,7 +147,7 @@ def tune(
             keys = {point: [one.key(around) for around in seen] for point, one in asked.items()}
             found = {p: known[key] for p, several in keys.items() for key in several if key in known}
             missing = [point for point in points if point not in found]
-            for point, one in zip(missing, run([asked[point] for point in missing]), strict=True):
+            for point, one in zip(missing, run_outcomes(run, [asked[point] for point in missing]), strict=True):
                 add(one)
                 known[one.key] = found[point] = one
                 seen += [one.seen] if one.seen is not None and one.seen not in seen else []
@@ -202,41 +200,3 @@ def _golden(variant: Variant) -> Golden:
     told = {True: "its numbers are right", False: "its numbers are wrong", None: "it compares no numbers"}
     error = next((result.error for result in ran.results if result.error), None) or ran.failure
     return Golden(variant.name, ran.passed, (error or "").splitlines()[0] if error else told[ran.passed])
-
-
-@contextmanager
-def _runner(engine: str, jobs: int | None) -> Iterator[tuple[Run, int]]:
-    """How variants are run, and how many at a time: each in a process of its own, of this machine or of a cluster."""
-    if engine != "processes":
-        at_a_time = jobs or 8
-        with workers.cluster(engine, at_a_time):
-            work = partial(_elsewhere, Place.here())
-            yield lambda variants: workers.run(work, variants, engine, at_a_time), at_a_time
-        return
-    with Pool(jobs) as pool:
-
-        def run(variants: Sequence[Variant]) -> Iterator[Outcome]:
-            handles = [pool.ask(outcome, variant) for variant in variants]
-            for variant, handle in zip(variants, handles, strict=True):
-                yield _outcome(variant, handle.result())
-
-        yield run, max(jobs or 2, 2)
-
-
-@cache
-def _own_pool() -> Pool:
-    """Of a worker of a cluster, as long as that lives."""
-    return Pool(workers=1)
-
-
-def _elsewhere(place: Place, variant: Variant) -> Outcome:
-    return _outcome(variant, _own_pool().ask(outcome, variant, place=place).result())
-
-
-def _outcome(variant: Variant, answer: Outcome | Failed) -> Outcome:
-    """One that gave no answer cannot run; a setting that the program does not have is an error of the whole."""
-    if not isinstance(answer, Failed):
-        return answer
-    if answer.kind == "refused":
-        raise NpuscopeError(answer.told)
-    return Outcome(variant.name, variant.told[:24], error=answer.told)

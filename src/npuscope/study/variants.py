@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
-from npuscope import engine as workers
 from npuscope import progress
 from npuscope.check.memory.usage import usages
 from npuscope.errors import NpuscopeError
@@ -16,7 +15,9 @@ from npuscope.simulate.anchor.factors import anchored
 from npuscope.simulate.diagnosis import first_sentence
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
-from npuscope.simulate.run import Simulated, is_compiled, simulate
+from npuscope.simulate.run import Simulated, simulate
+from npuscope.study.alone import Run, alone
+from npuscope.study.job_limits import Failed
 from npuscope.study.results import Fullest, Outcome, kept
 from npuscope.study.variant import Variant
 from npuscope.surroundings import Surroundings
@@ -93,12 +94,24 @@ def outcomes(
 def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> Iterator[Outcome]:
     what, total = "simulating variants", done + len(missing)
     progress.report(what, done, total)
-    here = 0 if is_compiled() else 1  # compiled here, once, and not in every process
-    rest = missing[here:]
-    for one in chain(map(outcome, missing[:here]), workers.run(outcome, rest, engine, jobs) if rest else ()):
+    for one in _each(missing, engine, jobs):
         yield one
         done += 1
         progress.report(what, done, total)
+
+
+def _each(variants: list[Variant], engine: str, jobs: int | None) -> Iterator[Outcome]:
+    if engine == "processes" and min(jobs or os.cpu_count() or 1, len(variants)) <= 1:
+        yield from map(outcome, variants)  # this process has loaded what another would have to load first
+    elif variants:
+        with alone(engine, jobs) as run:
+            yield from run_outcomes(run, variants)
+
+
+def run_outcomes(run: Run, variants: Sequence[Variant]) -> Iterator[Outcome]:
+    """What came of each; one that ended its process without an answer cannot run."""
+    for variant, one in zip(variants, run(outcome, variants), strict=True):
+        yield Outcome(variant.name, variant.told[:24], error=one.told) if isinstance(one, Failed) else one
 
 
 def ranked(found: Sequence[Outcome]) -> list[Outcome]:

@@ -12,7 +12,7 @@ export function createStore(document) {
   const state = {
     title: document.title, runs: document.runs, run: document.runs[0]?.id ?? "", beside: null, opens: document.panel ?? "timeline", panel: document.panel ?? "timeline", window: [0, 1],
     selection: null, search: "", shown: { ...SHOWN }, folded: [], split: true, shared: document.shared ?? {}, live: document.live ?? null,
-    versions: document.versions ?? [], links: document.links ?? [],
+    versions: document.versions ?? [], links: [],
   };
   const find = (/** @type {string | null} */ id) => state.runs.find(run => run.id === id) ?? null;
   const store = {

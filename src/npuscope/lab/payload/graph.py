@@ -33,10 +33,9 @@ KINDS = {
 Pair = tuple[int, int]
 
 
-def graph(program: Program, checked: bool = True) -> dict[str, object]:
-    """One program; `checked` also tells races and edges that order tasks for nothing."""
-    false = false_edges(program) if checked else frozenset()
-    return {"programs": [graph_of(program.recording, program.graph, false, races(program) if checked else ())]}
+def graph(program: Program) -> dict[str, object]:
+    """One program with its races and the edges that order tasks for nothing."""
+    return {"programs": [graph_of(program.recording, program.graph, false_edges(program), races(program))]}
 
 
 def graph_of(

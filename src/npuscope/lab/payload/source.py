@@ -31,11 +31,10 @@ def source(
     findings: Sequence[Finding] = (),
     races: Sequence[Race] = (),
     worth: Mapping[Finding, int | None] | None = None,
-    times: LineTimes | None = None,
 ) -> dict[str, object]:
     """`worth`: what taking a finding away saves, in nanoseconds; None where it cannot be tried."""
     recording = simulated.prepared.program.recording
-    times = times or line_times(simulated, explained)
+    times = line_times(simulated, explained)
     names = program_files(recording)
     told_of = [*(finding.file for finding in findings), *(side.file for race in races for side in race.sides)]
     for file in told_of:  # a file without a recorded line, such as one of constants

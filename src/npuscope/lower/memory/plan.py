@@ -77,12 +77,9 @@ class SpacePlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The memory of one body, space by space; `end` is the last place of its line of instructions."""
+    """The memory of one body, space by space."""
 
-    kernel: str
-    body: int
     spaces: tuple[SpacePlan, ...]
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +121,7 @@ def plan_memory(lowered: Lowered, device: Device) -> MemoryPlan:
         if (values or reserved) and space in device.space:
             copies = [copy for value in values for copy in _copies(value, lives, unit)]
             spaces.append(_space(space, unit, copies, reserved, device))
-    end = max((life.last for life in lives.found.values()), default=0)
-    return MemoryPlan(lowered.kernel, lowered.body, tuple(spaces), end)
+    return MemoryPlan(tuple(spaces))
 
 
 def _copies(value: Value, lives: Lives, unit: CoreKind) -> Iterator[_Copy]:

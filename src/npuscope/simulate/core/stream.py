@@ -54,7 +54,6 @@ class Stream:
     sites: Ints  # of each row
     read: int  # bytes of GM in whole lines, over the whole body; what is added to is read as well
     written: int
-    flops: int
     names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
     barriers: int = 0  # that a block comes to
     groups: int = 0  # bits of the pipes whose results wait for all slots of the turns before
@@ -82,7 +81,7 @@ class _Writer:
         self.costs: list[tuple[float, ...]] = []
         self.sites: list[int] = []
         self.names: list[str] = []
-        self.read = self.written = self.flops = self.barriers = 0
+        self.read = self.written = self.barriers = 0
         self.drawn = 0.0
         assert device.clock is not None
         cycle = NS / device.clock.core.value
@@ -110,7 +109,6 @@ class _Writer:
             np.array(self.sites or [0], np.int64),
             self.read,
             self.written,
-            self.flops,
             tuple(self.names),
             self.barriers,
             _groups(self.device),
@@ -161,7 +159,6 @@ class _Writer:
         if one.pipe == "S":
             issue = self.access
             cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
-        self.flops += one.flops * times
         self.spent["", "timing.scalar_access" if one.pipe == "S" else "timing.scalar_step"] += issue * times
         if one.spec.is_a(Role.SEND):
             self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times

@@ -1,0 +1,83 @@
+"""Users' programs, each in a process of its own that it may ruin: on this machine or on a Ray cluster.
+
+with alone("processes", jobs=4) as run:
+    for one in run(function, pieces):  # in the order of the pieces: a value, or Failed(kind, told)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Protocol, TypeVar
+
+from npuscope import engine as workers
+from npuscope.errors import NpuscopeError
+from npuscope.study.job_limits import Failed, Limits
+from npuscope.study.job_process import Place
+from npuscope.study.pool import Handle, Pool
+
+A = TypeVar("A")
+B = TypeVar("B")
+AHEAD = 16  # pieces per worker that are asked for before the first of them has ended: each carries its environment
+PATIENT = Limits(math.inf, 1 << 60)  # whoever simulates a few programs of their own waits for them
+
+
+class Run(Protocol):
+    """Runs pieces; one that npuscope refuses with what to mend is an error of the whole."""
+
+    def __call__(self, work: Callable[[A], B], pieces: Sequence[A]) -> Iterator[B | Failed]: ...
+
+
+@contextmanager
+def alone(engine: str = "processes", jobs: int | None = None, limits: Limits = PATIENT) -> Iterator[Run]:
+    """Keeps the processes, or the cluster, for all that is run within."""
+    workers.known(engine)
+    jobs = jobs or os.cpu_count() or 1
+    if engine != "processes":
+        with workers.cluster(engine, jobs):
+            yield partial(_on_cluster, engine, jobs, limits, Place.here())
+    elif sys.platform == "win32":  # without fork: a program that ends its process ends the run
+        yield partial(workers.run, engine=engine, jobs=jobs)
+    else:
+        with Pool(jobs) as pool:
+            yield partial(_in_pool, pool, limits, Place.here())
+
+
+def _in_pool(
+    pool: Pool, limits: Limits, place: Place, work: Callable[[A], B], pieces: Sequence[A]
+) -> Iterator[B | Failed]:
+    asked: deque[Handle[B]] = deque()
+    for piece in pieces:
+        asked.append(pool.ask(work, piece, limits, place))
+        if len(asked) > AHEAD * pool.workers:
+            yield _value(asked.popleft().result())
+    while asked:
+        yield _value(asked.popleft().result())
+
+
+def _on_cluster(
+    engine: str, jobs: int, limits: Limits, place: Place, work: Callable[[A], B], pieces: Sequence[A]
+) -> Iterator[B | Failed]:
+    for answer in workers.run(partial(_elsewhere, limits, place, work), pieces, engine, jobs):
+        yield _value(answer)
+
+
+def _value(answer: B | Failed) -> B | Failed:
+    if isinstance(answer, Failed) and answer.kind == "refused":
+        raise NpuscopeError(answer.told)
+    return answer
+
+
+@cache
+def _own_pool() -> Pool:
+    """Of a worker of a cluster, as long as that lives."""
+    return Pool(workers=1)
+
+
+def _elsewhere(limits: Limits, place: Place, work: Callable[[A], B], piece: A) -> B | Failed:
+    return _own_pool().ask(work, piece, limits, place).result()
