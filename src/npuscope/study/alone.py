@@ -27,14 +27,14 @@ AHEAD = 16  # pieces per worker that are asked for before the first of them has 
 PATIENT = Limits(math.inf, 1 << 60)  # whoever simulates a few programs of their own waits for them
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """Runs pieces; one that npuscope refuses with what to mend is an error of the whole."""
 
     def __call__(self, work: Callable[[A], B], pieces: Sequence[A]) -> Iterator[B | Failed]: ...
 
 
 @contextmanager
-def alone(engine: str = "processes", jobs: int | None = None, limits: Limits = PATIENT) -> Iterator[Run]:
+def alone(engine: str = "processes", jobs: int | None = None, limits: Limits = PATIENT) -> Iterator[Runner]:
     """Keeps the processes, or the cluster, for all that is run within."""
     workers.known(engine)
     jobs = jobs or os.cpu_count() or 1

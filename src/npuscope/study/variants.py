@@ -16,7 +16,7 @@ from npuscope.simulate.diagnosis import first_sentence
 from npuscope.simulate.jitter import with_jitter
 from npuscope.simulate.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.simulate.run import Simulated, simulate
-from npuscope.study.alone import Run, alone
+from npuscope.study.alone import Runner, alone
 from npuscope.study.job_limits import Failed
 from npuscope.study.results import Fullest, Outcome, kept
 from npuscope.study.variant import Variant
@@ -108,7 +108,7 @@ def _each(variants: list[Variant], engine: str, jobs: int | None) -> Iterator[Ou
             yield from run_outcomes(run, variants)
 
 
-def run_outcomes(run: Run, variants: Sequence[Variant]) -> Iterator[Outcome]:
+def run_outcomes(run: Runner, variants: Sequence[Variant]) -> Iterator[Outcome]:
     """What came of each; one that ended its process without an answer cannot run."""
     for variant, one in zip(variants, run(outcome, variants), strict=True):
         yield Outcome(variant.name, variant.told[:24], error=one.told) if isinstance(one, Failed) else one

@@ -1,92 +1,35 @@
 """The door between users' tensors and NumPy: everything inside the harness is a NumPy array.
 
-torch is not a dependency and is never imported here. Where the user's script has imported it, its dtypes and tensors
-are taken; a torch tensor and its array share memory, so that what a program writes is seen in both.
+Where the user's script has imported torch, its dtypes and tensors are taken; a torch tensor and its array share memory,
+so that what a program writes is seen in both.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol, TypeGuard, TypeVar, cast
+from typing import TypeVar, cast
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType, Element
 from npuscope.ops.numeric.arrays import Array as Array  # what the harness works on
+from npuscope.tile.values.user_torch import (
+    BFLOAT16,
+    TorchTensor,
+    is_torch_dtype,
+    is_torch_tensor,
+    the_torch,
+    to_numpy,
+    to_torch,
+)
 
 Dtype = np.dtype[Element]
-BFLOAT16: Dtype = np.dtype(ml_dtypes.bfloat16)
 NO_NUMBERS = "cOSUmM"  # NumPy's letters for complex, objects, text and dates
-
-
-class TorchTensor(Protocol):
-    """What is used of a torch tensor."""
-
-    @property
-    def dtype(self) -> object: ...
-    @property
-    def shape(self) -> Sequence[int]: ...
-    @property
-    def ndim(self) -> int: ...
-    def detach(self) -> TorchTensor: ...
-    def cpu(self) -> TorchTensor: ...
-    def contiguous(self) -> TorchTensor: ...
-    def clone(self) -> TorchTensor: ...
-    def numpy(self) -> Array: ...
-    def view(self, dtype: object, /) -> TorchTensor: ...
-    def to(self, dtype: object, /) -> TorchTensor: ...
-    def is_complex(self) -> bool: ...
-
-
-class Torch(Protocol):
-    """What is used of torch."""
-
-    dtype: type
-    Tensor: type
-    bfloat16: object
-    int16: object
-
-    def from_numpy(self, array: Array, /) -> TorchTensor: ...
-    def as_tensor(self, value: UserTensor, /) -> TorchTensor: ...
-    def empty(self, size: int, /, *, dtype: object) -> TorchTensor: ...
-    def zeros(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def ones(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def rand(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def randn(self, shape: Sequence[int], /, *, dtype: object) -> TorchTensor: ...
-    def save(self, value: TorchTensor, path: Path, /) -> None: ...
-    def load(self, path: Path, /, *, weights_only: bool) -> object: ...
-    def manual_seed(self, seed: int, /) -> object: ...
-    def initial_seed(self) -> int: ...
 
 
 UserTensor = Array | TorchTensor
 Kind = TypeVar("Kind")
-
-
-def torch_module() -> Torch | None:
-    """torch if the script imported it, else None."""
-    return cast("Torch | None", sys.modules.get("torch"))
-
-
-def the_torch() -> Torch:
-    """torch, where something of it is at hand."""
-    torch = torch_module()
-    assert torch is not None
-    return torch
-
-
-def is_torch_dtype(dtype: object) -> bool:
-    torch = torch_module()
-    return torch is not None and isinstance(dtype, torch.dtype)
-
-
-def is_torch_tensor(value: object) -> TypeGuard[TorchTensor]:
-    torch = torch_module()
-    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def storage_of(dtype: object) -> Dtype:
@@ -105,22 +48,14 @@ def array_of(value: object) -> Array:
     """A user's tensor as an array that shares its memory."""
     if not is_torch_tensor(value):
         return np.asarray(value)
-    torch = the_torch()
-    tensor = value.detach().cpu()
-    if tensor.dtype is torch.bfloat16:
-        return np.asarray(tensor.contiguous().view(torch.int16).numpy()).view(BFLOAT16)
-    return np.asarray(tensor.numpy())
+    return to_numpy(value.detach().cpu())
 
 
 def tensor_of(array: Array, dtype: object) -> UserTensor:
     """An array as the kind of tensor that `dtype` belongs to, in that dtype."""
-    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray alone makes a 0-d array 1-d
-    if not is_torch_dtype(dtype):
-        return array.astype(storage_of(dtype), copy=False)
-    torch = the_torch()
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(dtype)
-    return torch.from_numpy(array).to(dtype)
+    if is_torch_dtype(dtype):
+        return to_torch(array).to(dtype)
+    return np.ascontiguousarray(array).reshape(array.shape).astype(storage_of(dtype), copy=False)
 
 
 def zeros(shape: Sequence[int], dtype: object) -> UserTensor:

@@ -22,7 +22,7 @@ import numpy as np
 from npuscope.errors import BadInput, NpuscopeError
 from npuscope.ops.dtypes import of_storage
 from npuscope.tile.golden import data
-from npuscope.tile.golden.arrays import Array, UserTensor, array_of, copy_of, holds_numbers, is_torch_tensor, to_read
+from npuscope.tile.golden.arrays import Array, UserTensor, array_of, copy_of, holds_numbers, to_read
 from npuscope.tile.golden.checks import (
     check_golden,
     check_places,
@@ -40,6 +40,7 @@ from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.rings import asked_for
 from npuscope.tile.run.arguments import Placeholder
+from npuscope.tile.values.user_torch import is_torch_tensor
 
 NOTICED = 5  # findings of the run in the message of a failed golden
 RUNTIME_KEYS = frozenset(

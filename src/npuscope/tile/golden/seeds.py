@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.errors import NpuscopeError
-from npuscope.tile.golden.arrays import torch_module
 from npuscope.tile.golden.misuse import misuse, told
+from npuscope.tile.values.user_torch import torch_module
 
 VARIABLE = "NPUSCOPE_SEED"
 DEFAULT = 0

@@ -14,25 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.tile.golden.arrays import (
-    BFLOAT16,
     Dtype,
     UserTensor,
     array_of,
     copy_of,
     holds_numbers,
     is_float,
-    is_torch_dtype,
-    is_torch_tensor,
     storage_of,
     tensor_of,
-    the_torch,
-    torch_module,
     zeros,
 )
 from npuscope.tile.golden.misuse import Misuse, misuse, told
 from npuscope.tile.golden.seeds import Seed, chosen
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
+from npuscope.tile.values.user_torch import BFLOAT16, is_torch_dtype, is_torch_tensor, the_torch, torch_module
 
 SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Protocol, TypeGuard
 
-import ml_dtypes
 import numpy as np
 
 from npuscope.ops.dtypes import DataType, of_storage
@@ -23,9 +20,9 @@ from npuscope.tile.values import signature as types
 from npuscope.tile.values.buffers import contiguous
 from npuscope.tile.values.checks import Scalar, dtype_of, fitting, is_number, shape_of, shown
 from npuscope.tile.values.tensors import Tensor
+from npuscope.tile.values.user_torch import BFLOAT16, TorchTensor, is_torch_tensor, to_numpy
 
 _NO_TENSORS = (str, bytes, list, tuple, dict, set, complex, np.generic)
-_BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -137,43 +134,12 @@ def by_name(
     return given
 
 
-class TorchTensor(Protocol):
-    """What is asked here of a torch tensor."""
-
-    dtype: object
-    layout: object
-    device: object
-
-    def detach(self) -> TorchTensor: ...
-
-    def view(self, dtype: object) -> TorchTensor: ...
-
-    def numpy(self) -> Array: ...
-
-
-def is_torch(value: object) -> TypeGuard[TorchTensor]:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def to_numpy(value: TorchTensor) -> Array:
-    """A torch tensor as an array of the same memory."""
-    torch = sys.modules["torch"]
-    value = value.detach()
+def _shared(tensor: TorchTensor) -> Array:
     try:
-        if value.dtype is torch.bfloat16:
-            return np.asarray(value.view(torch.int16).numpy()).view(_BF16)
-        return np.asarray(value.numpy())
+        return to_numpy(tensor)
     except (TypeError, RuntimeError):  # sparse, quantised, lazily negated, on another device, of a type NumPy has not
-        what = f"{value.layout} {value.dtype} on {value.device}"
+        what = f"{tensor.layout} {tensor.dtype} on {tensor.device}"
         raise fault(f"a torch tensor {what} shares no memory with NumPy", "Pass a dense tensor on the CPU.") from None
-
-
-def to_torch(array: Array) -> object:
-    torch = sys.modules["torch"]
-    if array.dtype == _BF16:
-        return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(np.ascontiguousarray(array))
 
 
 @dataclass(frozen=True)
@@ -192,8 +158,8 @@ def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynV
     if isinstance(value, Elsewhere):
         _check(parameter, value.shape, value.dtype, dynamic, where)
         return BoundArgument(value.enter(run, parameter))
-    if is_torch(value):
-        array = to_numpy(value)
+    if is_torch_tensor(value):
+        array = _shared(value)
     elif isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             raise fault(f"{where}: {parameter.name} is a masked array", "Fill it first: x.filled(0).")
@@ -210,7 +176,7 @@ def bind(run: Run, parameter: Parameter, value: object, dynamic: dict[types.DynV
         if array.size != 1 or isinstance(annotation, types.TensorType):
             what = "a scalar" if isinstance(annotation, types.ScalarType) else "a tensor"
             raise fault(f"{where}: {parameter.name} is declared {what}, the argument has shape {list(array.shape)}")
-        item = float(array.astype(np.float32).item()) if array.dtype == _BF16 else array.item()
+        item = float(array.astype(np.float32).item()) if array.dtype == BFLOAT16 else array.item()
         if not is_number(item):
             raise fault(f"{where}: the argument {parameter.name} has the type {array.dtype}, which the chip has not")
         return BoundArgument(_number(item, parameter, where))

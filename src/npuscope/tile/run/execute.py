@@ -29,6 +29,7 @@ from npuscope.tile.shapes import OneByOne
 from npuscope.tile.values.buffers import LiveBuffer
 from npuscope.tile.values.signature import DynVar
 from npuscope.tile.values.tensors import Tensor, Tile
+from npuscope.tile.values.user_torch import is_torch_tensor, to_torch
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _run(call: EntryCall, lanes: bool, phase: OrderPhase | None = None) -> tuple
         for entry in bound.values():
             if phase is None and entry.give_back is not None:
                 entry.give_back()
-    if any(door.is_torch(value) for value in given.values()):
+    if any(is_torch_tensor(value) for value in given.values()):
         result = _as_torch(result)
     return run, result
 
@@ -244,4 +245,4 @@ def _out(run: Run, value: object) -> object:
 def _as_torch(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(_as_torch(entry) for entry in value)
-    return door.to_torch(value) if isinstance(value, np.ndarray) else value
+    return to_torch(value) if isinstance(value, np.ndarray) else value
