@@ -38,7 +38,7 @@ class _Warm:
     """The process that commands are forked from, with the environment it was started in; it ends with its input."""
 
     def __init__(self) -> None:
-        self.around = _environment()
+        self.around, self.cpu_seconds = _environment(), 0.0
         self.process = subprocess.Popen(
             [sys.executable, WARM],
             stdin=subprocess.PIPE,
@@ -56,9 +56,10 @@ class _Warm:
             assert self.process.stdin is not None
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
-            code = int(self._answer())
+            code, seconds = self._answer().split()
+            self.cpu_seconds += float(seconds)
             shown = (file.read_bytes().decode().replace("\r\n", "\n") for file in (out, err))
-            return subprocess.CompletedProcess(["npuscope", *words], code, *shown)
+            return subprocess.CompletedProcess(["npuscope", *words], int(code), *shown)
 
     def _answer(self) -> str:
         assert self.process.stdout is not None
@@ -66,3 +67,8 @@ class _Warm:
 
 
 _warm = cache(_Warm)
+
+
+def cpu_seconds() -> float:
+    """Of the commands so far that were forked: they are no children of this process."""
+    return _warm().cpu_seconds if _warm.cache_info().currsize else 0.0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import command
@@ -96,9 +93,7 @@ def test_digits_are_counted_as_people_count_them() -> None:
 
 
 def printed(demo: Path, words: tuple[str, ...], **environment: str) -> str:
-    tool = str(Path(sys.executable).with_name("npuscope"))
-    given = {**os.environ, **environment}
-    done = subprocess.run([tool, *words], cwd=demo, capture_output=True, text=True, timeout=600, env=given)
+    done = command.npuscope(*words, folder=demo, **environment)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 
