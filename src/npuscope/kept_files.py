@@ -11,11 +11,13 @@ import os
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import get_ident
 
 import npuscope
 from npuscope.own_folder import first_own, user_caches
 
 OFF = "NPUSCOPE_NO_CACHE"  # set: nothing is kept, and nothing that was kept is used
+SELDOM = "00"  # how the key of one file in 256 begins: to look through a folder takes longer than to write a file
 
 
 @cache
@@ -34,7 +36,7 @@ class KeptFiles:
     """
 
     def __init__(self, kind: str, most: int) -> None:
-        self._most, self._pruned = most, False
+        self._most = most
         self.folder = None if os.environ.get(OFF) else first_own([user_caches() / "npuscope" / kind])
 
     def read(self, key: str) -> bytes | None:
@@ -51,12 +53,11 @@ class KeptFiles:
         if self.folder is None:
             return
         with contextlib.suppress(OSError):
-            part = f"{self.folder}/{key}.{os.getpid()}"
+            part = f"{self.folder}/{key}.{os.getpid()}-{get_ident()}"
             with open(part, "wb") as file:
                 file.write(data)
             os.replace(part, f"{self.folder}/{key}")
-            if not self._pruned:  # once per process: there is time enough until the folder is much too large
-                self._pruned = True
+            if key.startswith(SELDOM):
                 self._prune(self.folder)
 
     def _prune(self, folder: Path) -> None:

@@ -28,7 +28,7 @@ FRESH = How(cache=False)
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer of a real user is taken or made; the simulator's machine code stays where it is."""
-    monkeypatch.setattr("npuscope.study.answers.folder", lambda: _made(tmp_path / "answers"))
+    monkeypatch.setattr("npuscope.study.answers.FILES.folder", _made(tmp_path / "answers"))
 
 
 def _made(folder: Path) -> Path:

@@ -7,22 +7,17 @@ ours alone or not used. Answers that chance or a limit decided (time, memory, a 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from pathlib import Path
-from threading import get_ident
 
-from npuscope.own_folder import first_own, user_caches
+from npuscope.kept_files import KeptFiles
 from npuscope.study.answer import Answer
 from npuscope.study.variant import Variant
 from npuscope.surroundings import Surroundings
 
 LASTING = frozenset({"good", "wrong", "race", "unfit"})
-MOST = 4000  # files; the oldest half goes
+FILES = KeptFiles("answers", 64 << 20)
 STATES = 8  # answers in a file, the newest
 
 
@@ -63,46 +58,22 @@ def among(known: Sequence[KeptAnswer], variant: Variant, golden: bool) -> Answer
     return None
 
 
-@cache
-def folder() -> Path | None:
-    return first_own([user_caches() / "npuscope" / "answers"])
-
-
-def _file(variant: Variant) -> Path | None:
-    place = folder()
-    return None if place is None else place / f"{variant.told[:32]}.json"
-
-
-def _held(file: Path) -> list[KeptAnswer]:
+def _held(variant: Variant) -> list[KeptAnswer]:
     import msgspec
 
     try:
-        return msgspec.json.decode(file.read_bytes(), type=list[KeptAnswer])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # none, or of another version
+        return msgspec.json.decode(FILES.read(variant.told) or b"[]", type=list[KeptAnswer])
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # of another version
         return []
 
 
 def found(variant: Variant, golden: bool) -> Answer | None:
-    file = _file(variant)
-    return None if file is None else among(_held(file), variant, golden)
+    return among(_held(variant), variant, golden)
 
 
 def keep(variant: Variant, one: KeptAnswer) -> None:
-    """For the next time; a full disk keeps nothing, and stops nobody."""
-    file = _file(variant)
-    if file is None or one.answer.verdict not in LASTING:
-        return
-    others = [other for other in _held(file) if other.key != one.key]
-    body = json.dumps([other.as_dict() for other in [*others, one][-STATES:]])
-    with contextlib.suppress(OSError):
-        part = file.with_suffix(f".{os.getpid()}-{get_ident()}")
-        part.write_text(body, encoding="utf-8")
-        part.replace(file)
-        _prune(file.parent)
-
-
-def _prune(place: Path) -> None:
-    files = list(place.glob("*.json"))
-    if len(files) > MOST:
-        for old in sorted(files, key=lambda file: file.stat().st_mtime)[: MOST // 2]:
-            old.unlink(missing_ok=True)
+    """For the next time."""
+    if one.answer.verdict in LASTING:
+        others = [other for other in _held(variant) if other.key != one.key]
+        states = [other.as_dict() for other in [*others, one][-STATES:]]
+        FILES.write(variant.told, json.dumps(states).encode())
