@@ -27,8 +27,8 @@ from judging.mutants import KINDS, Mutant, mutants
 from npuscope.study.answer import Answer
 from npuscope.study.examine import examine, golden_of
 from npuscope.study.job_limits import GIB, Limits
-from npuscope.study.judge import MODULES, How, close_pools, judge_all
-from npuscope.study.pool import Pool
+from npuscope.study.judge import MODULES, How, judge_all
+from npuscope.study.pool import Pool, close_pools
 from npuscope.study.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[1]

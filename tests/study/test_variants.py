@@ -13,8 +13,9 @@ import pytest
 from command import npuscope
 from patience import becomes, is_alive
 
+from npuscope.study.alone import alone
 from npuscope.study.variant import Variant
-from npuscope.study.variants import outcome, outcomes
+from npuscope.study.variants import outcome, outcomes, run_outcomes
 
 # Twelve variants that each take a while to record; each leaves a line in a file when it is.
 PROGRAM = """import os
@@ -203,10 +204,27 @@ def test_a_variant_that_ends_its_process_costs_its_own_answer(tmp_path: Path) ->
     # GIVEN a program that crashes the interpreter with one of its settings
     file = tmp_path / "add.py"
     file.write_text(PROGRAM.replace("if os.path", "if ROWS == 16:\n    os.abort()\nif os.path"))
-    # WHEN three settings are swept in processes THEN the others have a time, and it says how it ended
-    done = npuscope("sweep", file, "--set", "ROWS=8,16,32", "--jobs", "2", "--no-why", "--json")
-    assert done.returncode == 0, done.stderr
-    told = {row["variant"]: row for row in json.loads(done.stdout)}
-    assert told["ROWS=8"]["wall_ns"] > 0
-    assert told["ROWS=32"]["wall_ns"] > 0
-    assert told["ROWS=16"]["error"].startswith("it was ended by SIGABRT")
+    results = tmp_path / "results.jsonl"
+    for _ in range(2):
+        # WHEN three settings are swept, and swept again, THEN the others have a time, and it says how it ended
+        done = npuscope("sweep", file, "--set", "ROWS=8,16,32", "--no-why", "--json", "--results", results)
+        assert done.returncode == 0, done.stderr
+        told = {row["variant"]: row for row in json.loads(done.stdout)}
+        assert told["ROWS=8"]["wall_ns"] > 0
+        assert told["ROWS=32"]["wall_ns"] > 0
+        assert told["ROWS=16"]["error"].startswith("it was ended by SIGABRT")
+        # and only what has a result is kept
+        assert len(results.read_text().splitlines()) == 2
+
+
+def test_who_ends_the_server_takes_nobody_along(tmp_path: Path) -> None:
+    # GIVEN a program that kills npuscope's helper process with one of its settings
+    file = tmp_path / "add.py"
+    file.write_text(PROGRAM.replace("if os.path", "if ROWS == 16:\n    os.kill(os.getppid(), 9)\nif os.path"))
+    # WHEN all are swept THEN the others have a time
+    with alone(jobs=2) as run:
+        variants = [Variant(f"{n}", str(file), settings=(("ROWS", f"{n}"),)) for n in (8, 16, 32, 64)]
+        found = {one.variant: one for one in run_outcomes(run, variants)}
+    assert found["16"].error is not None
+    assert "helper process was killed" in found["16"].error
+    assert all(found[name].wall_ns for name in ("8", "32", "64"))

@@ -57,7 +57,7 @@ def command(
         typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
     ] = None,
     engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time; all cores unless given.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time (all cores); 1: in this process.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 20,
     why: Annotated[bool, typer.Option("--why/--no-why", help="Compare the fastest with the first one named.")] = True,
     html: HtmlFile = None,

@@ -53,7 +53,7 @@ def command(
         typer.Option("--results", help="Keep results here (JSON lines); those that stand there are not run."),
     ] = None,
     engine: Annotated[str, typer.Option(help="processes, or ray (npuscope[ray], RAY_ADDRESS).")] = "processes",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Variants at a time; all cores unless given.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Points tried at a time: 2 unless given, 8 on Ray.")] = None,
     top: Annotated[int, typer.Option(min=1, help="Variants shown.")] = 10,
     html: HtmlFile = None,
     json: JsonFlag = False,

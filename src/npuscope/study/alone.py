@@ -2,6 +2,8 @@
 
 with alone("processes", jobs=4) as run:
     for one in run(function, pieces):  # in the order of the pieces: a value, or Failed(kind, told)
+
+Where forking is not safe, as on macOS, each piece starts a new interpreter.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Protocol, TypeVar
 
 from npuscope import engine as workers
 from npuscope.errors import NpuscopeError
 from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.job_process import Place
-from npuscope.study.pool import Handle, Pool
+from npuscope.study.pool import Handle, Pool, shared_pool
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -51,13 +53,24 @@ def alone(engine: str = "processes", jobs: int | None = None, limits: Limits = P
 def _in_pool(
     pool: Pool, limits: Limits, place: Place, work: Callable[[A], B], pieces: Sequence[A]
 ) -> Iterator[B | Failed]:
-    asked: deque[Handle[B]] = deque()
+    asked: deque[tuple[A, Handle[B]]] = deque()
+
+    def ask(piece: A) -> Handle[B]:
+        return pool.ask(work, piece, limits, place)
+
+    def first() -> B | Failed:
+        piece, handle = asked.popleft()
+        answer = handle.result()
+        if isinstance(answer, Failed) and answer.kind == "lost":  # with another one that ended the server
+            answer = ask(piece).result()
+        return _value(answer)
+
     for piece in pieces:
-        asked.append(pool.ask(work, piece, limits, place))
+        asked.append((piece, ask(piece)))
         if len(asked) > AHEAD * pool.workers:
-            yield _value(asked.popleft().result())
+            yield first()
     while asked:
-        yield _value(asked.popleft().result())
+        yield first()
 
 
 def _on_cluster(
@@ -73,11 +86,5 @@ def _value(answer: B | Failed) -> B | Failed:
     return answer
 
 
-@cache
-def _own_pool() -> Pool:
-    """Of a worker of a cluster, as long as that lives."""
-    return Pool(workers=1)
-
-
 def _elsewhere(limits: Limits, place: Place, work: Callable[[A], B], piece: A) -> B | Failed:
-    return _own_pool().ask(work, piece, limits, place).result()
+    return shared_pool(1).ask(work, piece, limits, place).result()  # of the cluster's worker, as long as that lives

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from npuscope import progress
 from npuscope.analysis.work import Work
@@ -41,6 +41,7 @@ class Piece:
     argv: tuple[str, ...]
     device: str
     settings: str
+    place: str = ""  # a folder that goes away, for the files of all commits
 
 
 def simulate_commits(
@@ -72,10 +73,10 @@ def simulate_commits(
     progress.report(what, done, len(commits))
     if not pieces:
         return 0
-    with alone(jobs=jobs) as run:
+    with TemporaryDirectory(prefix="npuscope-commits-") as place, alone(jobs=jobs) as run:
+        pieces = [replace(piece, place=place) for piece in pieces]
         for piece, line in zip(pieces, run(line_of, pieces), strict=True):
-            ended = _without_run(piece, line.told) if isinstance(line, Failed) else line
-            append_line(kept, ended.as_dict())
+            append_line(kept, _ended(piece, line).as_dict())
             done += 1
             progress.report(what, done, len(commits))
     return len(pieces)
@@ -83,7 +84,7 @@ def simulate_commits(
 
 def line_of(piece: Piece) -> Line:
     """What a commit comes to; one that does not run says why."""
-    with tempfile.TemporaryDirectory(prefix="npuscope-commit-") as place:
+    with TemporaryDirectory(dir=piece.place) as place:
         try:
             _unpack(piece, Path(place))
             program = Path(place) / piece.file
@@ -94,6 +95,15 @@ def line_of(piece: Piece) -> Line:
         except NpuscopeError as error:
             return _without_run(piece, str(error).replace(f"{place}/", ""))
     return Line(piece.revision, run, True, "", piece.subject, piece.settings)
+
+
+def _ended(piece: Piece, line: Line | Failed) -> Line:
+    """A program that ends its process is a fact of its commit; all else may go better the next time."""
+    if not isinstance(line, Failed):
+        return line
+    if line.kind in ("exited", "crashed") and "SIGKILL" not in line.told:
+        return _without_run(piece, line.told)
+    raise NpuscopeError(f"{piece.revision}: {line.told}")
 
 
 def _without_run(piece: Piece, why: str) -> Line:
@@ -125,7 +135,7 @@ def _inside(repo: str, file: str) -> str:
 
 
 def _unpack(piece: Piece, place: Path) -> None:
-    with tempfile.TemporaryFile() as packed:
+    with TemporaryFile() as packed:
         command = ["git", "-C", piece.repo, "archive", "--format=tar", piece.revision]
         run = subprocess.run(command, stdout=packed, stderr=subprocess.PIPE, text=True)
         if run.returncode:

@@ -127,7 +127,8 @@ def failure(status: int, limits: Limits, peak: int) -> Failed:
     number = os.WTERMSIG(status)
     if peak > limits.bytes * 0.95 and number in (signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV):
         return Failed("memory", over_memory(limits))
-    return Failed("crashed", f"it was ended by {_name(number)}")
+    hint = ", perhaps by a system out of memory: fewer jobs at a time need less" if number == signal.SIGKILL else ""
+    return Failed("crashed", f"it was ended by {_name(number)}{hint}")
 
 
 def _name(number: int) -> str:

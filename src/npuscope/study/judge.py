@@ -7,17 +7,15 @@ answer.verdict, answer.time, answer.findings
 
 from __future__ import annotations
 
-import atexit
 import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from npuscope import progress
@@ -28,7 +26,7 @@ from npuscope.study.answers import KeptAnswer, kept_answer
 from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.job_process import Place
 from npuscope.study.kept_lines import Kind, kept
-from npuscope.study.pool import WARM, Handle, Named, Pool
+from npuscope.study.pool import WARM, Handle, Named, Pool, shared_pool
 from npuscope.study.variant import Variant
 from npuscope.surroundings import Surroundings
 
@@ -170,7 +168,7 @@ def _judged(pieces: Sequence[Piece], how: How) -> Generator[Made | None]:
     if not pieces:
         return
     if how.engine == "processes":
-        yield from _in_pool(_shared(how.jobs or os.cpu_count() or 1), pieces, how.limits, Place.here())
+        yield from _in_pool(shared_pool(how.jobs or os.cpu_count() or 1, MODULES), pieces, how.limits, Place.here())
     else:
         from npuscope import engine as workers
 
@@ -180,34 +178,8 @@ def _judged(pieces: Sequence[Piece], how: How) -> Generator[Made | None]:
 
 def _elsewhere(limits: Limits, place: Place, piece: Piece) -> Made:
     """On a machine of a Ray cluster, whose worker keeps a warm process of its own."""
-    (made,) = filter(None, _in_pool(_shared(1), [piece], limits, place))
+    (made,) = filter(None, _in_pool(shared_pool(1, MODULES), [piece], limits, place))
     return made
-
-
-@cache
-def _pools() -> dict[int, Pool]:
-    atexit.register(close_pools)
-    return {}
-
-
-_opening = Lock()
-
-
-def _shared(workers: int) -> Pool:
-    """A warm pool of this process; it stays for the next question."""
-    with _opening:
-        pools = _pools()
-        if workers not in pools:
-            pools[workers] = Pool(workers, MODULES)
-        return pools[workers]
-
-
-def close_pools() -> None:
-    """Ends the warm processes that `judge` keeps."""
-    with _opening:
-        pools = _pools()
-        while pools:
-            pools.popitem()[1].close()
 
 
 def _in_pool(pool: Pool, pieces: Sequence[Piece], limits: Limits, place: Place) -> Generator[Made | None]:

@@ -10,6 +10,7 @@ for mistakes: a job that means harm runs with the user's rights, as any program 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -18,7 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from threading import Lock, Thread
@@ -147,6 +148,15 @@ class _Link:
         self.process.wait()
 
 
+def refuse_windows() -> None:
+    """Which has no fork, no sessions and no sockets that a child inherits."""
+    if sys.platform == "win32":
+        raise NpuscopeError(
+            "jobs in processes of their own (lab, judge, tune, mcp) need Linux or macOS",
+            remedy="On Windows use WSL. All other commands work without it.",
+        )
+
+
 class Pool:
     """At most `workers` jobs at a time, the rest in a queue. `modules` are loaded once, before the first job.
 
@@ -154,11 +164,7 @@ class Pool:
     """
 
     def __init__(self, workers: int | None = None, modules: Iterable[str] = WARM, *, forks: bool = True) -> None:
-        if sys.platform == "win32":
-            raise NpuscopeError(
-                "jobs in processes of their own (lab, judge, tune, mcp) need Linux or macOS",
-                remedy="On Windows use WSL. All other commands work without it.",
-            )
+        refuse_windows()
         self.workers = workers or os.cpu_count() or 1
         self.modules, self.forks = tuple(modules), forks
         self._numbers = count()
@@ -201,3 +207,29 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@cache
+def _pools() -> dict[tuple[int, tuple[str, ...]], Pool]:
+    atexit.register(close_pools)
+    return {}
+
+
+_opening = Lock()
+
+
+def shared_pool(workers: int, modules: tuple[str, ...] = WARM) -> Pool:
+    """A warm pool of this process; it stays for the next question."""
+    with _opening:
+        pools = _pools()
+        if (workers, modules) not in pools:
+            pools[workers, modules] = Pool(workers, modules)
+        return pools[workers, modules]
+
+
+def close_pools() -> None:
+    """Ends the warm processes that are kept."""
+    with _opening:
+        pools = _pools()
+        while pools:
+            pools.popitem()[1].close()

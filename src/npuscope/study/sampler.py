@@ -1,6 +1,6 @@
 """An Optuna sampler that knows that tile sizes act smoothly, and that proposes no point twice.
 
-Optuna's tree-structured estimator missed the best of one real space in three, and its Gaussian process needs torch.
+Optuna's tree-structured estimator missed the best in one search of five, and its Gaussian process needs torch.
 This one asks its own process (`surrogate.py`) which untried point may gain most. Of two goals each question weighs them
 anew, so that all of a front is looked for.
 """
@@ -23,7 +23,7 @@ from npuscope.study.surrogate import Floats, Smoothness, promise, smoothness, st
 
 FIRST = 4  # points that run, drawn before there is something to learn from
 MOST_UNTRIED = 2048  # of a larger space so many are drawn, and those beside the best are taken
-MOST_TRIED = 500  # the best of them
+MOST_TRIED = 500  # the best of those that ran, the last of those that cannot
 AGAIN = 1.1  # learns anew with so many times the answers
 Point = tuple[int, ...]
 
@@ -56,7 +56,7 @@ class SmoothSampler(BaseSampler):
         points = [[*ran][n] for n in best_first]
         goals = goals[best_first]
         untried = self._untried(points[0], asked)
-        failed = [point for point, trial in asked.items() if trial.state is TrialState.FAIL]
+        failed = [point for point, trial in asked.items() if trial.state is TrialState.FAIL][-MOST_TRIED:]
         waiting = [point for point, trial in asked.items() if trial.state is TrialState.RUNNING]
         if self._learnt is None or len(ran) >= AGAIN * self._learnt[0]:
             self._learnt = len(ran), smoothness(self._places(points), goals)
@@ -67,7 +67,7 @@ class SmoothSampler(BaseSampler):
 
     def _weighed(self, values: Floats) -> Floats:
         """One goal of several: times by their logarithms, a front's other goal as it is, each in its own spread."""
-        time = standard(np.log(values[:, 0]))
+        time = standard(np.log(np.maximum(values[:, 0], 1.0)))
         if values.shape[1] == 1:
             return time
         weight = self._random.random()

@@ -20,7 +20,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.study.alone import alone
 from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.knobs import Knob, knobs_of
-from npuscope.study.pool import Pool
+from npuscope.study.pool import Pool, refuse_windows
 from npuscope.study.results import Outcome, kept
 from npuscope.study.search import Goals, Point, Search, Space, front, space_of
 from npuscope.study.variant import Variant
@@ -131,6 +131,7 @@ def tune(
     golden: bool = True,
 ) -> Tuned:
     """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
+    refuse_windows()
     search = Search(space, 1 if goal is None else 2, seed)
     told: dict[Point, Outcome] = {}
     variants: dict[Point, Variant] = {}
@@ -148,9 +149,11 @@ def tune(
             found = {p: known[key] for p, several in keys.items() for key in several if key in known}
             missing = [point for point in points if point not in found]
             for point, one in zip(missing, run_outcomes(run, [asked[point] for point in missing]), strict=True):
-                add(one)
-                known[one.key] = found[point] = one
-                seen += [one.seen] if one.seen is not None and one.seen not in seen else []
+                found[point] = one
+                if one.seen is not None:
+                    add(one)
+                    known[one.key] = one
+                    seen += [one.seen] if one.seen not in seen else []
             for point in points:
                 told[point] = replace(found[point], variant=asked[point].name)
                 search.tell(point, _goals(told[point], goal))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,7 +86,8 @@ def outcomes(
         ran = _run([*missing.values()], len(variants) - len(missing), engine, jobs)
         for told, one in zip(missing, ran, strict=True):
             found[told] = one
-            add(one)
+            if one.seen is not None:
+                add(one)
     return [replace(found[variant.told], variant=variant.name) for variant in variants]
 
 
@@ -101,7 +101,7 @@ def _run(missing: list[Variant], done: int, engine: str, jobs: int | None) -> It
 
 
 def _each(variants: list[Variant], engine: str, jobs: int | None) -> Iterator[Outcome]:
-    if engine == "processes" and min(jobs or os.cpu_count() or 1, len(variants)) <= 1:
+    if engine == "processes" and jobs == 1:
         yield from map(outcome, variants)  # this process has loaded what another would have to load first
     elif variants:
         with alone(engine, jobs) as run:
@@ -109,7 +109,7 @@ def _each(variants: list[Variant], engine: str, jobs: int | None) -> Iterator[Ou
 
 
 def run_outcomes(run: Runner, variants: Sequence[Variant]) -> Iterator[Outcome]:
-    """What came of each; one that ended its process without an answer cannot run."""
+    """What came of each; one that ended its process without an answer cannot run, and is tried again another time."""
     for variant, one in zip(variants, run(outcome, variants), strict=True):
         yield Outcome(variant.name, variant.told[:24], error=one.told) if isinstance(one, Failed) else one
 
