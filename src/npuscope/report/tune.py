@@ -55,8 +55,8 @@ def _how(tuned: Tuned) -> list[str]:
     if failed := [one for one in tuned.outcomes if one.error is not None]:
         lines.append(f"one of those dropped: {failed[0].variant}: {failed[0].error}")
     for golden in tuned.golden:
-        verdict = {True: "right", False: "WRONG, not taken", None: "not compared"}[golden.passed]
-        lines.append(f"numbers of {golden.variant}: {verdict} ({golden.told})")
+        taken = ", and so it is not taken" if golden.passed is False else ""
+        lines.append(f"{golden.variant}: {golden.told}{taken}")
     return lines
 
 
