@@ -2,7 +2,7 @@
 
 That process is forked from one that has everything loaded (tests/warm_commands.py): to load it anew for each of a
 thousand commands took a third of the suite's time. A command with an environment of its own is started as users start
-it, and so are those of the README.
+it, and so are those of the README by tests/test_wheel.py.
 """
 
 from __future__ import annotations
