@@ -19,13 +19,13 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
+from npuscope.study.search import Point
 from npuscope.study.surrogate import Floats, Smoothness, promise, smoothness, standard
 
 FIRST = 4  # points that run, drawn before there is something to learn from
 MOST_UNTRIED = 2048  # of a larger space so many are drawn, and those beside the best are taken
 MOST_TRIED = 500  # the best of those that ran, the last of those that cannot
 AGAIN = 1.1  # learns anew with so many times the answers
-Point = tuple[int, ...]
 
 
 class SmoothSampler(BaseSampler):
