@@ -25,7 +25,8 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import Trial, TrialState
 
-from npuscope.study.search import Goals, Point, Search, Space, space_of
+from npuscope.study.search import Goals, Search
+from npuscope.study.space import Point, Space, space_of
 from npuscope.study.variant import Variant
 from npuscope.study.variants import outcomes
 

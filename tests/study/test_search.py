@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.study.search import Goals, Point, Search, Space, front, space_of
+from npuscope.study.search import Goals, Search, front
+from npuscope.study.space import Point, Space, space_of
 
 pytest.importorskip("optuna")
 

@@ -71,7 +71,7 @@ def command(
     from npuscope.report.tune import tune_dict
     from npuscope.simulate.diagnosis import diagnosis_of
     from npuscope.simulate.programs import chip_to_time
-    from npuscope.study.search import space_of
+    from npuscope.study.space import space_of
     from npuscope.study.tune import GOALS, found_space, tune
     from npuscope.study.variant import Variant
     from npuscope.study.variants import simulated

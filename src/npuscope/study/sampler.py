@@ -19,7 +19,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from npuscope.study.search import Point
+from npuscope.study.space import Point
 from npuscope.study.surrogate import Floats, Smoothness, promise, smoothness, standard
 
 FIRST = 4  # points that run, drawn before there is something to learn from

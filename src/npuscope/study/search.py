@@ -1,42 +1,21 @@
 """Which point of a space of settings to try next: an Optuna study with a sampler for tile sizes (`sampler.py`).
 
-A point is a value's number per setting, in the order of the values, so that near numbers are near values. The first
-point is the program as it is.
+The first point is the program as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING
 
 from npuscope.errors import NpuscopeError
+from npuscope.study.space import Point, Space
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from optuna.trial import Trial
 
-Point = tuple[int, ...]
 Goals = tuple[float, ...]  # what is to be small: the time, and memory or tasks where a front is asked for
-
-
-@dataclass(frozen=True)
-class Space:
-    """Settings with the values to try, and the point at which the program is now."""
-
-    settings: tuple[tuple[str, tuple[str, ...]], ...]
-    start: Point
-
-    @cached_property
-    def size(self) -> int:
-        return prod(len(values) for _, values in self.settings)
-
-    def at(self, point: Point) -> tuple[tuple[str, str], ...]:
-        """The settings of a point."""
-        return tuple((name, values[at]) for (name, values), at in zip(self.settings, point, strict=True))
 
 
 class Search:
@@ -82,11 +61,3 @@ def _optuna() -> ModuleType:
         raise NpuscopeError("Optuna is not installed", remedy="pip install 'npuscope[tune]'.") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
-
-
-def space_of(settings: Sequence[tuple[str, Sequence[str], str | None]]) -> Space:
-    """A space of (name, values, the present value); where that is not among the values the first one is the start."""
-    return Space(
-        tuple((name, tuple(values)) for name, values, _ in settings),
-        tuple(values.index(now) if now in values else 0 for _, values, now in settings),
-    )

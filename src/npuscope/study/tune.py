@@ -22,7 +22,8 @@ from npuscope.study.job_limits import Failed, Limits
 from npuscope.study.knobs import Knob, knobs_of
 from npuscope.study.pool import Pool, refuse_windows
 from npuscope.study.results import Outcome, kept
-from npuscope.study.search import Goals, Point, Search, Space, front, space_of
+from npuscope.study.search import Goals, Search, front
+from npuscope.study.space import Point, Space, space_of
 from npuscope.study.variant import Variant
 from npuscope.study.variants import run_outcomes
 from npuscope.tile.fault import NeedsValues
