@@ -1,4 +1,4 @@
-"""Fits the constants of src/npuscope/device/a3.toml to public measurements and says how far to trust them.
+"""Fits the constants of src/npuscope/chip/devices/a3.toml to public measurements and says how far to trust them.
 
     python benchmarks/calibrate.py           the fits and their errors
     python benchmarks/calibrate.py --write   also writes the constants into a3.toml
@@ -22,7 +22,7 @@ from fits import Errors, GemmFit, Line, line_cross_validated, line_fit, line_sec
 from measure import table
 from measured_rows import SECTION_4, Row, section_4, table_rows
 
-from npuscope.device import Constant, Device, load
+from npuscope.chip.devices import Constant, Device, load
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work import work_of
 

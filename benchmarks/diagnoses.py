@@ -16,8 +16,8 @@ from pathlib import Path
 
 from evidence_page import write_page
 
-from npuscope import analysis
-from npuscope.analysis.diagnosis import Diagnosis
+from npuscope import explain as analysis
+from npuscope.explain.diagnosis import Diagnosis
 from npuscope.trace import read
 
 

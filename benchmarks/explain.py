@@ -26,9 +26,9 @@ from real_data import DATA
 T1 = DATA / "gpu" / "hta_t1_df_index_resolver.json.gz"
 PAIR = DATA / "gpu" / "hta_diff_control.json.gz", DATA / "gpu" / "hta_diff_test.json.gz"
 READ = "import npuscope; npuscope.read({path!r})"
-EXPLAIN = "import npuscope; from npuscope.analysis import explain; explain(npuscope.read({path!r})).as_dict()"
-PATH = "import npuscope; from npuscope.analysis import critical_path; critical_path(npuscope.read({path!r})).as_dict()"
-COMPARE = "import npuscope as n; from npuscope.analysis import compare; compare(n.read({a!r}), n.read({b!r})).as_dict()"
+EXPLAIN = "import npuscope; from npuscope.explain import explain; explain(npuscope.read({path!r})).as_dict()"
+PATH = "import npuscope; from npuscope.explain import critical_path; critical_path(npuscope.read({path!r})).as_dict()"
+COMPARE = "import npuscope as n; from npuscope.explain import compare; compare(n.read({a!r}), n.read({b!r})).as_dict()"
 QUIET = "import warnings, logging; warnings.simplefilter('ignore'); logging.disable(logging.ERROR); "
 HTA = (
     QUIET

@@ -35,8 +35,8 @@ from rich.console import Console
 from rich.progress import track
 from validation import blocks, measured, public
 
-from npuscope.device.changed import value_at
-from npuscope.device.chip import load, names
+from npuscope.chip.devices.changed import value_at
+from npuscope.chip.devices.chip import load, names
 
 DEVICE = "ascend910b1"
 TAKEN = "taken from the 910B"  # as the sources of other files say

@@ -11,7 +11,7 @@ import numpy as np
 from measured_rows import Row
 from numpy.typing import NDArray
 
-from npuscope.device import Device
+from npuscope.chip.devices import Device
 from npuscope.forward.estimate.call_time import token_rows
 from npuscope.forward.estimate.gemm_time import GemmCosts, Tilings, gemm_seconds, tilings
 from npuscope.forward.work import limit_ns, work_of

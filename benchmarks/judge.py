@@ -24,12 +24,12 @@ from threading import Event, Thread
 from judging.models import MODELS
 from judging.mutants import KINDS, Mutant, mutants
 
-from npuscope.study.answer import Answer
-from npuscope.study.examine import examine, golden_of
-from npuscope.study.job_limits import GIB, Limits
-from npuscope.study.judge import MODULES, How, judge_all
-from npuscope.study.pool import Pool, close_pools
-from npuscope.study.variant import Variant
+from npuscope.answer.answer import Answer
+from npuscope.answer.examine import examine, golden_of
+from npuscope.answer.job_limits import GIB, Limits
+from npuscope.answer.judge import MODULES, How, judge_all
+from npuscope.answer.pool import Pool, close_pools
+from npuscope.answer.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = [*sorted((ROOT / "models" / "basics").glob("*.py")), ROOT / "models" / "qwen3_14b" / "decode_layer.py"]

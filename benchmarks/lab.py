@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from browser import chromium, watched_page
 from measure import table
 
-from npuscope import analysis
+from npuscope import explain as analysis
 from npuscope.lab.document import page
 from npuscope.lab.runs import report_document
 from npuscope.trace import Meta, Trace

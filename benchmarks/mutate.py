@@ -36,10 +36,10 @@ from builders import balanced
 from small import SMALL
 
 import npuscope
-from npuscope.analysis.apart import apart
-from npuscope.analysis.doctor import symptoms_of
-from npuscope.analysis.explanation import explain
-from npuscope.analysis.summary import summarise
+from npuscope.explain.apart import apart
+from npuscope.explain.doctor import symptoms_of
+from npuscope.explain.explanation import explain
+from npuscope.explain.summary import summarise
 
 ODD = (
     b"0", b"-1", b"1e999", b"NaN", b"null", b"true", b'""', b"[]", b"{}", b"9223372036854775807",

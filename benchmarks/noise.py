@@ -18,8 +18,8 @@ import numpy as np  # noqa: E402
 from noise import NOISES, REPLAYS  # noqa: E402
 from scipy import stats  # noqa: E402
 
-from npuscope.statistics import change_points as points  # noqa: E402
-from npuscope.statistics.ratio import ratio_of  # noqa: E402
+from npuscope.explain.many import change_points as points  # noqa: E402
+from npuscope.explain.many.ratio import ratio_of  # noqa: E402
 
 
 def bootstrap(a: np.ndarray, b: np.ndarray, method: str, rng: np.random.Generator) -> float:

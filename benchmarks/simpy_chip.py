@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import simpy
 
-from npuscope.simulate.chip.hbm import slow_down
-from npuscope.simulate.chip.job import AIV, MIX, NONE, Job, Machine
+from npuscope.time.chip.hbm import slow_down
+from npuscope.time.chip.job import AIV, MIX, NONE, Job, Machine
 
 
 class Chip:

@@ -25,10 +25,10 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import Trial, TrialState
 
-from npuscope.study.search import Goals, Search
-from npuscope.study.space import Point, Space, space_of
-from npuscope.study.variant import Variant
-from npuscope.study.variants import outcomes
+from npuscope.answer.search import Goals, Search
+from npuscope.answer.space import Point, Space, space_of
+from npuscope.answer.variant import Variant
+from npuscope.answer.variants import outcomes
 
 ROOT = Path(__file__).resolve().parents[1]
 NEAR = 1.02

@@ -13,13 +13,13 @@ import polars as pl
 from evidence_page import write_page
 from measured_rows import SECTION_4, TABLE, Row, section_4, table_rows
 
-from npuscope.device import Device
+from npuscope.chip.devices import Device
+from npuscope.chip.kernels import law_of
 from npuscope.forward.estimate.call_time import CallTime, estimate
+from npuscope.forward.llm.config import read_config
+from npuscope.forward.llm.prediction import Prediction, predict
+from npuscope.forward.llm.run import run_of
 from npuscope.forward.roofline.rows import rows_of
-from npuscope.kernels import law_of
-from npuscope.llm.config import read_config
-from npuscope.llm.prediction import Prediction, predict
-from npuscope.llm.run import run_of
 from npuscope.trace import read
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_docs(device: Device, found: dict[str, Fitted]) -> None:
 
 HEAD = """# Validation of predicted forward passes
 
-Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `src/npuscope/device/a3.toml`, the laws in
+Written by `benchmarks/calibrate.py --docs`; do not edit. The constants are in `src/npuscope/chip/devices/a3.toml`, the laws in
 `src/npuscope/forward/estimate/`. All measurements are means of captures on one die of an
 Atlas 800 A3 (910C), from [measured_kernels_by_shape.csv](https://github.com/Horacehxw/msModeling) and the text beside it. An error is
 predicted over measured, minus one.

@@ -16,13 +16,13 @@ from types import ModuleType
 
 API = {
     "npuscope": "Read a capture, and what a trace is",
-    "npuscope.analysis": "Questions about one trace, and two",
-    "npuscope.statistics": "Questions about many runs",
+    "npuscope.explain": "Questions about one trace, and two",
+    "npuscope.explain.many": "Questions about many runs",
     "npuscope.models": "The programs that come with npuscope",
-    "npuscope.study": "Many candidates: judge, rank, sweep, tune",
+    "npuscope.answer": "Many candidates: judge, rank, sweep, tune",
     "npuscope.check.rule": "What a rule of check is",
     "npuscope.ops.spec": "What an op of the tile language is",
-    "npuscope.errors": "What is raised",
+    "npuscope.base.errors": "What is raised",
 }
 
 

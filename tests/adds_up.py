@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.analysis.diagnosis import KINDS, Diagnosis
-from npuscope.analysis.diagnosis.known import MOST_SPANS
-from npuscope.analysis.explanation import Explanation, explain
-from npuscope.analysis.path import cover_of
+from npuscope.explain.diagnosis import KINDS, Diagnosis
+from npuscope.explain.diagnosis.known import MOST_SPANS
+from npuscope.explain.explanation import Explanation, explain
+from npuscope.explain.path import cover_of
 from npuscope.trace import Trace
 
 

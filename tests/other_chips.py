@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from npuscope.device.chip import Device, load
+from npuscope.chip.devices.chip import Device, load
 from npuscope.lower.program import Program
-from npuscope.simulate.programs import program_of
+from npuscope.time.programs import program_of
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYER = ROOT / "models/qwen3_14b/decode_layer.py"

@@ -68,7 +68,7 @@ def fail(what: str) -> None:
 
 
 def refuse(what: str) -> None:
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     raise NpuscopeError(what, remedy="Mend it.")
 

@@ -23,8 +23,8 @@ from published_changes.rows import BadRows, Row, read_rows
 from published_changes.score import Prediction, guessed, score, scores, spearman, weighted_median, weights_of
 from published_changes.tables import row_lines
 
-from npuscope.errors import NpuscopeError
-from npuscope.simulate.bound import KIND_OF
+from npuscope.base.errors import NpuscopeError
+from npuscope.time.bound import KIND_OF
 
 HEAD = "id,commit,parent,file,entry,arguments,quantity,scopes_before,scopes_after,before,after,platform\n"
 

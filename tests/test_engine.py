@@ -16,7 +16,7 @@ SCRIPT = """import sys
 import time
 from pathlib import Path
 
-from npuscope import engine
+from npuscope.base import engine
 
 
 def work(file):

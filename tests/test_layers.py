@@ -16,44 +16,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "npuscope"
 PAGE = ROOT.parents[1] / "docs" / "understand" / "architecture.md"
-ORDER = [
-    "errors",
-    "engine",
-    "progress",
-    "paint",
-    "process_memory",
-    "toml_file",
-    "own_folder",
-    "file_lock",
-    "kept_files",
-    "surroundings",
-    "models",
-    "plugins",
-    "kernels",
-    "trace",
-    "device",
-    "analysis",
-    "statistics",
-    "forward",
-    "ops",
-    "tile",
-    "lower",
-    "check",
-    "simulate",
-    "llm",
-    "study",
-    "report",
-    "lab",
-    "agents",
-    "cli",
-]
+ORDER = ["base", "models", "table", "chip", "trace", "explain", "ops", "tile", "lower", "check", "time", "answer"]
+ORDER += ["forward", "report", "lab", "agents", "cli"]
 ROOMS = {
+    "chip": ["devices", "kernels"],
     "trace": ["readers", "writers"],
-    "forward": ["work", "estimate", "roofline", "passes", "align"],
+    "explain": ["doctor", "diagnosis", "many", "passes"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
     "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
-    "simulate": ["core", "chip", "anchor"],
+    "time": ["core", "chip", "anchor"],
+    "forward": ["work", "estimate", "roofline", "align", "llm"],
     "lab": ["payload"],
 }
 MODULES = sorted(ROOT.rglob("*.py"))

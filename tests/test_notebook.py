@@ -13,7 +13,7 @@ import pytest
 from made import dozen
 
 import npuscope
-from npuscope import analysis
+from npuscope import explain as analysis
 
 TOUR = Path(__file__).resolve().parents[1] / "docs" / "tour.ipynb"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import npuscope
-from npuscope.own_folder import first_own, own, user_caches
+from npuscope.base.own_folder import first_own, own, user_caches
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -82,7 +82,7 @@ def test_where_caches_are(monkeypatch: pytest.MonkeyPatch) -> None:
 USE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from npuscope.simulate import compiled
+from npuscope.time import compiled
 import numbers_of_ours
 with compiled.announced(numbers_of_ours.twice):
     assert numbers_of_ours.twice(21) == 42
@@ -91,7 +91,7 @@ with compiled.announced(numbers_of_ours.twice):
 print(compiled.folder())
 """
 FUNCTION = """
-from npuscope.simulate.compiled import compiled
+from npuscope.time.compiled import compiled
 @compiled
 def twice(x):
     return 2 * x

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import resource
 import numpy as np
-from npuscope.process_memory import keep_freed_memory
+from npuscope.base.process_memory import keep_freed_memory
 if {on}:
     assert keep_freed_memory()
 tile = np.ones((256, 256), np.float32)

@@ -55,7 +55,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_the_models_the_devices_and_the_licence(built: Path) -> None:
     names = zipfile.ZipFile(built).namelist()
     assert "npuscope/models/qwen3_14b/decode_layer.py" in names
-    assert "npuscope/device/ascend910b1.toml" in names
+    assert "npuscope/chip/devices/ascend910b1.toml" in names
     assert "npuscope/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if "__pycache__" in name or name.startswith(("tests", "benchmarks"))]

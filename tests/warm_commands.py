@@ -17,9 +17,9 @@ from pkgutil import walk_packages
 from typing import NoReturn
 
 import npuscope
+from npuscope.answer.fork_server import QUIET
+from npuscope.answer.warm import warm_up
 from npuscope.cli import main
-from npuscope.study.fork_server import QUIET
-from npuscope.study.warm import warm_up
 
 PATIENCE_S = 600
 SHOWN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

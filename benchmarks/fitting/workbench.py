@@ -20,11 +20,11 @@ from published_changes.runs import DEVICES
 from validation.predictions import Bench as PublicBench
 from validation.predictions import Value, predict, recorded
 
-from npuscope.device.changed import with_values
-from npuscope.device.chip import Device
+from npuscope.chip.devices.changed import with_values
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.program import Program
-from npuscope.simulate.programs import chip_to_time
-from npuscope.simulate.run import Simulated, simulate
+from npuscope.time.programs import chip_to_time
+from npuscope.time.run import Simulated, simulate
 
 Values = Mapping[str, float]  # `timing.load_fixed`, `op.vgather.row` -> its value
 

@@ -13,7 +13,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from judging.models import MODELS, TEXTS, Model, Replaced
-from npuscope.study.variant import Variant
+from npuscope.answer.variant import Variant
 
 AT = "with pl.at(level=pl.Level.CORE_GROUP, name_hint={name!r}):"
 

@@ -21,13 +21,13 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
-from npuscope.errors import NpuscopeError
 from npuscope.lower.program import Program
-from npuscope.simulate.programs import chip_to_time
-from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
+from npuscope.time.programs import chip_to_time
+from npuscope.time.run import Simulated, simulate
 from published_changes.measures import Measured, Scope
 
 

@@ -12,8 +12,8 @@ from published_changes.rows import Side
 from validation.measured import MAINLINE, SECOND, Kernel, Phase
 from validation.results import Pair
 
-from npuscope.device.chip import Device
-from npuscope.simulate.chip.prepare import machine_of
+from npuscope.chip.devices.chip import Device
+from npuscope.time.chip.prepare import machine_of
 
 SMALL = 5.0  # µs: kernels up to here may be off by more
 US = 1e3

@@ -25,9 +25,9 @@ from published_changes.score import Prediction
 from validation import blocks, measured, public
 from validation.results import Pair
 
-from npuscope.device.chip import Device, load
-from npuscope.simulate.misses import Misses
-from npuscope.simulate.uncertainty import known_misses
+from npuscope.chip.devices.chip import Device, load
+from npuscope.time.misses import Misses
+from npuscope.time.uncertainty import known_misses
 
 DEVICE = "910b1"
 KEPT = Path(__file__).parent / "predicted"

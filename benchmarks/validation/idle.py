@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuscope.simulate.chip.job import AIC, AIV, MIX, NONE
-from npuscope.simulate.run import Simulated
+from npuscope.time.chip.job import AIC, AIV, MIX, NONE
+from npuscope.time.run import Simulated
 
 
 def idle_with_ready(simulated: Simulated) -> dict[str, float]:

@@ -9,7 +9,7 @@ from validation.evidence import Ablated, Evidence
 from validation.markdown import percent, table
 from validation.score_table import LARGE
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 
 COLUMNS = {
     "direction": "direction right",
@@ -22,7 +22,7 @@ Scored = Mapping[str, float | None]
 
 
 def mechanisms_part(known: Evidence) -> list[str]:
-    head = "Each is a part of the model with constants of its own in `src/npuscope/device/ascend910b1.toml`."
+    head = "Each is a part of the model with constants of its own in `src/npuscope/chip/devices/ascend910b1.toml`."
     if known.ablation is None:
         told = ["What each mechanism is worth was not run: there is no `predicted/ablation.json`.", ""]
     else:

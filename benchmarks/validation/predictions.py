@@ -11,15 +11,15 @@ from validation.idle import idle_with_ready
 from validation.public import Value
 from validation.variants import MODELS, folder
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.program import Program
-from npuscope.simulate.chip.block_classes import STEPS
-from npuscope.simulate.chip.job import MIX, SLOW
-from npuscope.simulate.core.pipes import time_block
-from npuscope.simulate.jitter import with_jitter
-from npuscope.simulate.run import Simulated, simulate
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script
+from npuscope.time.chip.block_classes import STEPS
+from npuscope.time.chip.job import MIX, SLOW
+from npuscope.time.core.pipes import time_block
+from npuscope.time.jitter import with_jitter
+from npuscope.time.run import Simulated, simulate
 
 HERE = Path(__file__).parent
 PIPES = {"MTE2": 0, "MTE1": 1, "M": 2, "FIXP": 3}

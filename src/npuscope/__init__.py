@@ -11,11 +11,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 
 if TYPE_CHECKING:
+    from npuscope.answer.judge import judge
     from npuscope.lab.notebook import show
-    from npuscope.study.judge import judge
     from npuscope.trace import Meta, Trace, read
 
 __version__ = "0.2.0"
@@ -29,5 +29,5 @@ def __getattr__(name: str) -> Any:
     if name == "show":
         return import_module("npuscope.lab.notebook").show
     if name == "judge":
-        return import_module("npuscope.study.judge").judge
+        return import_module("npuscope.answer.judge").judge
     raise AttributeError(f"module 'npuscope' has no attribute {name!r}")

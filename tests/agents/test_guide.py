@@ -10,7 +10,7 @@ from npuscope.agents.guide import MOST_WORDS, REMEDY, guide
 from npuscope.check.rules import own_rules
 from npuscope.ops import table
 from npuscope.report.ops_page import first_call
-from npuscope.simulate.bound import KIND_OF
+from npuscope.time.bound import KIND_OF
 
 
 def test_it_has_every_op_every_rule_and_the_chips_memories_in_few_words() -> None:

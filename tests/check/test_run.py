@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts import checked, line_of
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rules import all_rules
 from npuscope.check.run import added_up, ranked
 from npuscope.check.select import chosen
 from npuscope.check.source.ignores import silenced
 from npuscope.check.traffic.estimate import seconds_of
-from npuscope.device.chip import load
-from npuscope.errors import NpuscopeError
+from npuscope.chip.devices.chip import load
 
 CHIP = load("ascend910b1")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from npuscope.chip.devices.chip import load
 from npuscope.cli import app
-from npuscope.device.chip import load
 
 GEMM = Path(__file__).resolve().parents[2] / "models/basics/gemm.py"
 

@@ -9,9 +9,9 @@ import pytest
 from other_chips import LAYER, other, program_on
 from typer.testing import CliRunner, Result
 
+from npuscope.chip.devices import load
 from npuscope.cli import app
-from npuscope.device import load
-from npuscope.simulate.run import simulate
+from npuscope.time.run import simulate
 
 
 def invoked(*words: object) -> Result:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.rules import all_rules
 from npuscope.cli import app
-from npuscope.errors import NpuscopeError
 
 LAYER = '''"""Tiles have ROWS=8 rows."""
 import numpy as np

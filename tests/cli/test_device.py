@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
-from npuscope.device.chip import load, names
-from npuscope.device.listing import differences, listed
+from npuscope.chip.devices.chip import load, names
+from npuscope.chip.devices.listing import differences, listed
 
 
 def test_a_chip_with_all_its_constants_and_sources() -> None:

@@ -12,8 +12,8 @@ import pytest
 from recordings import buffer, recording, task, turns, whole
 from typer.testing import CliRunner
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli import app
-from npuscope.errors import NpuscopeError
 from npuscope.tile.graph import exact_edges
 from npuscope.tile.record.model import Recording
 from npuscope.tile.script.run import run_script

@@ -8,8 +8,8 @@ from pathlib import Path
 import command
 import pytest
 
-from npuscope.analysis.waits import IN_WORDS, PARTS
 from npuscope.cli.grouped import GROUPS, name_of, summary_of
+from npuscope.explain.waits import IN_WORDS, PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs/reference/glossary.md"

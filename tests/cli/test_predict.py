@@ -30,8 +30,8 @@ def test_a_prediction_loads_neither_simulator_nor_language() -> None:
     code = "import atexit, sys, npuscope.cli as cli; atexit.register(lambda: print(*sys.modules)); cli.main()"
     run = subprocess.run([sys.executable, "-c", code, "predict", *QWEN3], capture_output=True, text=True, timeout=600)
     loaded = set(run.stdout.split())
-    assert "npuscope.llm.prediction" in loaded
-    assert not {"numba", "rich", "npuscope.simulate", "npuscope.tile"} & loaded
+    assert "npuscope.forward.llm.prediction" in loaded
+    assert not {"numba", "rich", "npuscope.time", "npuscope.tile"} & loaded
 
 
 def test_json_markdown_and_a_trace_in_one_go(tmp_path: Path) -> None:

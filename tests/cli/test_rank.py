@@ -13,11 +13,11 @@ from command import npuscope as entry
 from page_data import charts_in
 from typer.testing import CliRunner
 
+from npuscope.answer.results import Outcome, kept
+from npuscope.answer.variant import Variant
+from npuscope.answer.variants import outcomes
+from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.cli import app
-from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.study.results import Outcome, kept
-from npuscope.study.variant import Variant
-from npuscope.study.variants import outcomes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 NUMBERS = ",".join(map(str, range(20)))

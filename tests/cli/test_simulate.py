@@ -15,9 +15,9 @@ from command import npuscope as entry
 from typer.testing import CliRunner, Result
 
 import npuscope
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.chip.devices.chip import load
 from npuscope.cli import app
-from npuscope.device.chip import load
-from npuscope.errors import BadInput, NpuscopeError
 from npuscope.trace import Trace
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from written_passes import a_pass
 
+from npuscope.explain.passes import passes
 from npuscope.forward.align import align
-from npuscope.forward.passes import passes
 from npuscope.forward.roofline import roofline
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.device import Device, constants, load
+from npuscope.chip.devices import Device, constants, load
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.estimate import CallTime, estimate
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from planted import DEEPSEEK, QWEN, Plan, plant
 
-from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.passes import Passes, passes
-from npuscope.forward.passes.export import cut_out, fill, rows_of, selected, write_pass
-from npuscope.forward.passes.ranks import Wanted, forward
+from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.explain.passes import Passes, passes
+from npuscope.explain.passes.export import cut_out, fill, rows_of, selected, write_pass
+from npuscope.explain.passes.ranks import Wanted, forward
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from written_passes import Call, a_pass
 
-from npuscope.forward.passes import Passes, passes
+from npuscope.explain.passes import Passes, passes
 from npuscope.trace import Trace
 
 SLIDING, FULL = "fmhaSm100aKernel_SlidingOrChunkedCausal", "fmhaSm100aKernel_Causal"

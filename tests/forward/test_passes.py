@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted import DEEPSEEK, QWEN, QWEN_RING, STRANGE, Plan, Planted, plant
 
-from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import Passes, passes
-from npuscope.forward.passes.statistics import statistics
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.passes import Passes, passes
+from npuscope.explain.passes.statistics import statistics
 from npuscope.trace import read
 
 

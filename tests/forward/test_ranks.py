@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from planted import QWEN, Plan, plant
 
-from npuscope.engine import ENGINES
-from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.forward.passes.ranks import Ranks, Wanted, forward
+from npuscope.base.engine import ENGINES
+from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.explain.passes.ranks import Ranks, Wanted, forward
 from npuscope.trace import read
 
 SMALL = replace(QWEN, layers=6)

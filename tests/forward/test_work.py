@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope import device
+from npuscope.chip import devices as device
+from npuscope.chip.kernels import collective_of
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work import Work, limit_ns, work_of
-from npuscope.kernels import collective_of
 
 A3 = device.load("a3")
 NZ = "FRACTAL_NZ"

@@ -7,12 +7,12 @@ from typing import Any
 
 from browser import chromium, watched_page
 
-from npuscope.analysis import explain
-from npuscope.analysis.comparison import compare_explained
-from npuscope.device.chip import load
+from npuscope.chip.devices.chip import load
+from npuscope.explain import explain
+from npuscope.explain.comparison import compare_explained
 from npuscope.lab.runs import compare_document
-from npuscope.simulate.programs import program_of
-from npuscope.simulate.run import simulate
+from npuscope.time.programs import program_of
+from npuscope.time.run import simulate
 from tests.lab.app import opened
 from tests.report.memory_programs import written
 

@@ -13,10 +13,10 @@ from browser import chromium, watched_page
 from planted_races import lost_war
 
 import npuscope.tile as pl
-from npuscope.analysis.areas import area_rules
 from npuscope.check.races import races
 from npuscope.check.races.false_edges import false_edges
-from npuscope.device.chip import load
+from npuscope.chip.devices.chip import load
+from npuscope.explain.areas import area_rules
 from npuscope.lab.document import document
 from npuscope.lab.payload.graph import graph, graph_of
 from npuscope.lab.report_pages import graph_page

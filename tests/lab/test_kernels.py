@@ -10,7 +10,7 @@ import pytest
 from browser import chromium, watched_page
 from made import Task, made
 
-from npuscope import analysis
+from npuscope import explain as analysis
 from npuscope.lab.runs import report_document
 from tests.lab.app import opened, state
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lab_server import Lab, Listener, lab
 
-from npuscope.errors import CannotWrite
+from npuscope.base.errors import CannotWrite
 from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.texts import replaced
 

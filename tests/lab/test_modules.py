@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from made import dozen
 
-from npuscope import analysis, lab
+from npuscope import explain as analysis
+from npuscope import lab
 from npuscope.lab.document import page
 from npuscope.lab.modules import modules, script
 from npuscope.lab.runs import report_document

@@ -15,7 +15,7 @@ import pytest
 from builders import write_swimlane
 from lab_server import Lab, lab
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.lab.perfetto_ui import STAY_HERE, perfetto_files, stay_here
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from browser import chromium, watched_page
 
-from npuscope.analysis import explain
 from npuscope.check.checked import check
-from npuscope.device.chip import load
+from npuscope.chip.devices.chip import load
+from npuscope.explain import explain
 from npuscope.lab.document import document
 from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.file_names import file_names
 from npuscope.lab.payload.source import source
 from npuscope.lab.runs import run_of
-from npuscope.simulate.by_line import line_times
-from npuscope.simulate.programs import program_of
-from npuscope.simulate.run import Simulated, simulate
+from npuscope.time.by_line import line_times
+from npuscope.time.programs import program_of
+from npuscope.time.run import Simulated, simulate
 from tests.lab.app import drawn, opened, state
 from tests.report.memory_programs import written
 

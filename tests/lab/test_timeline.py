@@ -12,8 +12,8 @@ import pytest
 from browser import chromium, watched_page
 from made import DEPENDS, DOZEN, Task, dozen, made
 
-from npuscope import analysis
-from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Span
+from npuscope import explain as analysis
+from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Span
 from npuscope.lab.document import document
 from npuscope.lab.payload import timeline as payload
 from npuscope.lab.runs import compare_document, ranks_document, report_document, run_of

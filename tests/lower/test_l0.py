@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import npuscope.tile as pl
 from npuscope.check.rules import buffer_overflow
-from npuscope.device.chip import Device, load
+from npuscope.chip.devices.chip import Device, load
 from npuscope.lower.model import instructions
 from npuscope.lower.passes.l0 import Cut, Product, choose
 from tests.lower.kernels import lowered, tensor, used

@@ -15,7 +15,7 @@ import npuscope
 import npuscope.tile as pl
 from npuscope.check.checked import check
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.simulate.run import simulate
+from npuscope.time.run import simulate
 from tests.lower.kernels import program, tensor
 
 ROOT = Path(npuscope.__file__).parent

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from random_programs import arguments, module, source
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
-from npuscope.device.chip import Device, load
-from npuscope.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device, load
 from npuscope.lower.lowering import passed
 from npuscope.lower.memory.plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Lowered

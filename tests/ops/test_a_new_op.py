@@ -11,15 +11,15 @@ import pytest
 from sessions import FENCE, ROOT
 
 import npuscope.tile as pl
-from npuscope.device.chip import load
+from npuscope.chip.devices.chip import load
 from npuscope.lower.model import instructions
 from npuscope.lower.program import Program
 from npuscope.ops import elementwise, table
 from npuscope.ops.spec import VECTOR, OpSpec, Role
 from npuscope.report.ops_page import op_text, ops_page
-from npuscope.simulate.certainty import certainty_of
-from npuscope.simulate.run import simulate
 from npuscope.tile.calls.own import FUNCTIONS
+from npuscope.time.certainty import certainty_of
+from npuscope.time.run import simulate
 
 CHIP = load("ascend910b1")
 PAGE = (ROOT / "docs/howto/extend.md").read_text()

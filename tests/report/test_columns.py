@@ -19,15 +19,15 @@ from made import DEPENDS, DOZEN, Task, dozen, made
 from planted import QWEN, Plan, plant
 
 import npuscope
-from npuscope import analysis
-from npuscope.analysis.each_change import whatif_each
-from npuscope.analysis.table import Columns, Table, Tabular
+from npuscope import explain as analysis
+from npuscope.explain.each_change import whatif_each
+from npuscope.explain.passes import passes, statistics
 from npuscope.forward.align.alignment import align
-from npuscope.forward.passes import passes, statistics
 from npuscope.forward.roofline import roofline
 from npuscope.lab.payload.parts import parts
 from npuscope.report.columns_page import columns_page, declared
-from npuscope.report.document import Rows, as_markdown, as_text
+from npuscope.table.columns import Columns, Table, Tabular
+from npuscope.table.parts import Rows, as_markdown, as_text
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
@@ -140,7 +140,7 @@ def test_a_column_of_the_kernel_table_is_one_line(tmp_path: Path) -> None:
     recipe = (ROOT / "docs/howto/extend.md").read_text()
     line = next(line for line in recipe.splitlines() if line.strip().startswith('Column("longest_ns"'))
     shutil.copytree(ROOT / "src/npuscope", tmp_path / "npuscope", ignore=shutil.ignore_patterns("__pycache__"))
-    file = tmp_path / "npuscope/analysis/busy_idle.py"
+    file = tmp_path / "npuscope/explain/busy_idle.py"
     after = '        Column("share", SHARE, "of all core time"),\n'
     assert after in file.read_text()
     file.write_text(file.read_text().replace(after, f"        {line.strip()},\n{after}"))

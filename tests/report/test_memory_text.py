@@ -10,9 +10,9 @@ import pytest
 from npuscope.check.columns import BAR, bar
 from npuscope.check.fit import Fit, fits_of
 from npuscope.lower.chip import chip_to_lower_for
-from npuscope.report.document import as_text
 from npuscope.report.lowering import lowering_text
 from npuscope.report.memory import memory, memory_dict
+from npuscope.table.parts import as_text
 from tests.report.memory_programs import written
 
 CHIP = chip_to_lower_for("910b1")

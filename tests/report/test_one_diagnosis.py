@@ -10,10 +10,10 @@ import command
 import pytest
 
 import npuscope
-from npuscope import analysis
-from npuscope.analysis.forms import duration
+from npuscope import explain as analysis
 from npuscope.lab.captures import captures_of
 from npuscope.report.causes import OTHERS, WORTH_A_LINE
+from npuscope.table.formats import duration
 
 MADE = ["decode_run", "decode_steps", "kineto", "trace_view", "merged_swimlane", "tracr", "ranks"]
 REAL = [

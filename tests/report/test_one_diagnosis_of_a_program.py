@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from command import npuscope
 
-from npuscope.analysis.forms import duration
-from npuscope.simulate.shares import told_share
+from npuscope.table.formats import duration
+from npuscope.time.shares import told_share
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["models/qwen3_14b/decode_layer.py", "models/basics/gemm.py", "models/basics/softmax.py"]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from npuscope.analysis.forms import TEXT, printable
-from npuscope.analysis.table import Column, Columns, Table
-from npuscope.report.document import Heading, Notes, Part, Rows, Say, as_markdown
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import TEXT, printable
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say, as_markdown
 
 PLAIN = {"paragraph", "heading", "strong", "bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td"}
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.language.history import HISTORY, renamed, renamed_keywords
 from npuscope.tile.record.model import Mode, Recording
 from npuscope.tile.run.execute import record

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import TileError
 from npuscope.tile.record import recorder
 from npuscope.tile.record.model import Mode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import npuscope
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.tile.script.named import UnknownSetting
 from npuscope.tile.script.run import run_script
 

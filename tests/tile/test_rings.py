@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from npuscope.device.chip import load
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices.chip import load
 from npuscope.lower.program import Program
 from npuscope.lower.ring_entries import limits_of
-from npuscope.simulate.bound import bound_of
-from npuscope.simulate.run import simulate
 from npuscope.tile.record.rings import RingSizes, asked_for, ring_sizes
 from npuscope.tile.script.run import run_script
+from npuscope.time.bound import bound_of
+from npuscope.time.run import simulate
 
 SCRIPT = """
 import os

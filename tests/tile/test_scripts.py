@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import TileError
 from npuscope.tile.script.run import run_script
 

@@ -15,7 +15,7 @@ from random_programs import arguments, module, source
 from same_record import first_difference
 
 import npuscope.tile as pl
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record.model import Loop, Recording
 from npuscope.tile.run import execute
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from made import Task, made
 
 import npuscope
-from npuscope import Trace, analysis
+from npuscope import Trace
+from npuscope import explain as analysis
 from npuscope.trace import schema
 
 SAMPLES = ["lane", "name", "time", "value"]

@@ -18,8 +18,8 @@ from builders import balanced, kernel_row, point, write_bundle, write_events, wr
 from typer.testing import CliRunner, Result
 
 import npuscope
-from npuscope.analysis.doctor import symptoms_of
 from npuscope.cli import app
+from npuscope.explain.doctor import symptoms_of
 from npuscope.trace import source
 
 

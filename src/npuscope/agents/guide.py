@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from functools import cache
 
+from npuscope.answer.answer import MEANING
 from npuscope.check.rules import own_rules
-from npuscope.device.chip import Device, load
-from npuscope.device.listing import listed
+from npuscope.chip.devices.chip import Device, load
+from npuscope.chip.devices.listing import listed
 from npuscope.models import FOLDER
 from npuscope.ops import table
 from npuscope.report.ops_page import first_call, unit
-from npuscope.simulate.bound import KIND_OF
-from npuscope.study.answer import MEANING
+from npuscope.time.bound import KIND_OF
 
 MOST_WORDS = 6000
 REMEDY = {  # by the kind of cause that limits a run

@@ -18,16 +18,17 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
-from npuscope import __version__, progress
+from npuscope import __version__
 from npuscope.agents import tools
 from npuscope.agents.budget import LEAST, within
 from npuscope.agents.guide import guide as guide_text
 from npuscope.agents.tools import Asked
-from npuscope.errors import NpuscopeError
+from npuscope.answer.job_limits import Failed, Limits
+from npuscope.answer.judge import How, judge_many
+from npuscope.answer.pool import Pool
+from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
 from npuscope.models import PREFIX, file_of
-from npuscope.study.job_limits import Failed, Limits
-from npuscope.study.judge import How, judge_many
-from npuscope.study.pool import Pool
 
 BUDGET = 8192  # bytes of an answer, unless the client says otherwise
 INSTRUCTIONS = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 
 MOST_KERNELS, MOST_GAINS = 12, 20
 Told = dict[str, Any]
@@ -30,13 +30,13 @@ class Asked:
 
 def explain(asked: Asked) -> Told:
     """Where the time of a capture or of a simulated program went."""
-    from npuscope.analysis import explain as explained
-    from npuscope.analysis.apart import chosen
+    from npuscope.explain import explain as explained
+    from npuscope.explain.apart import chosen
     from npuscope.trace import read
 
     if asked.is_program:
         simulated = _simulated(asked)
-        from npuscope.simulate.diagnosis import diagnosis_of
+        from npuscope.time.diagnosis import diagnosis_of
 
         found = explained(simulated.trace, cores=3 * simulated.prepared.machine.clusters)
         told = {**found.as_dict(), **diagnosis_of(simulated).as_dict()}
@@ -56,8 +56,8 @@ def explain(asked: Asked) -> Told:
 
 def compare(a: str, b: str, kernels: str | None = None) -> Told:
     """How B differs from A, and where the gap comes from."""
-    from npuscope.analysis import explain as explained
-    from npuscope.analysis.comparison import compare_explained
+    from npuscope.explain import explain as explained
+    from npuscope.explain.comparison import compare_explained
     from npuscope.trace import read
 
     result = compare_explained(explained(read(a)), explained(read(b)), kernels)
@@ -76,13 +76,13 @@ def compare(a: str, b: str, kernels: str | None = None) -> Told:
 
 def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
-    from npuscope.analysis.apart import chosen
-    from npuscope.analysis.each_change import whatif_each
+    from npuscope.explain.apart import chosen
+    from npuscope.explain.each_change import whatif_each
     from npuscope.report.gains import gains_dict
     from npuscope.trace import read
 
     if asked.is_program:
-        from npuscope.simulate.whatif import whatif_program
+        from npuscope.time.whatif import whatif_program
 
         base = _simulated(asked)
         found, diagnosis = whatif_program(base)
@@ -99,7 +99,7 @@ def findings(asked: Asked) -> Told:
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.models import file_of
     from npuscope.report.check_json import check_dict
-    from npuscope.simulate.worth import priced
+    from npuscope.time.worth import priced
 
     chip = chip_to_lower_for(asked.device)
     checks = check_all(file_of(asked.path), list(asked.argv), chip, CheckOptions(), None, priced)
@@ -110,7 +110,7 @@ def op(name: str | None, device: str) -> Told:
     """One op, or all of them in a line each."""
     from npuscope.ops import table
     from npuscope.report.ops_page import op_dict
-    from npuscope.simulate.programs import chip_to_time
+    from npuscope.time.programs import chip_to_time
 
     if name is not None:
         return op_dict(table.found(name), chip_to_time(device))
@@ -119,8 +119,8 @@ def op(name: str | None, device: str) -> Told:
 
 def chip(device: str) -> Told:
     """What a chip has: cores, memories, peak rates."""
-    from npuscope.device.chip import load
-    from npuscope.device.listing import listed
+    from npuscope.chip.devices.chip import load
+    from npuscope.chip.devices.listing import listed
 
     found = load(device)
     wanted = ("cores.", "clock.", "cube.", "vector.", "memory.", "space.")
@@ -150,8 +150,8 @@ def rules() -> Told:
 
 def _simulated(asked: Asked) -> Any:
     from npuscope.models import file_of
-    from npuscope.simulate.programs import chip_to_time, fitting, program_of
-    from npuscope.simulate.run import simulate
+    from npuscope.time.programs import chip_to_time, fitting, program_of
+    from npuscope.time.run import simulate
 
     if asked.step is not None or asked.rank is not None:
         raise NpuscopeError("a step or a rank is of a capture, not of a program", path=asked.path)

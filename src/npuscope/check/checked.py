@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from npuscope.analysis.diagnosis import Diagnosis
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.findings import SEVERITIES, Finding, Severity
 from npuscope.check.memory.usage import usages
 from npuscope.check.races import Race, races
@@ -15,8 +15,8 @@ from npuscope.check.rules import all_rules, race
 from npuscope.check.run import RankedFinding, lint
 from npuscope.check.select import chosen
 from npuscope.check.source.ignores import silenced
-from npuscope.device.chip import Device
-from npuscope.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device
+from npuscope.explain.diagnosis import Diagnosis
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import the_one

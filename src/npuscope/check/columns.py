@@ -7,12 +7,12 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from npuscope.analysis.forms import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, many, percent
-from npuscope.analysis.table import Column, Columns, Table
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.memory.usage import Usage
 from npuscope.check.run import RankedFinding
 from npuscope.lower.program import Program
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import COUNT, LIST, ROOM, TEXT, TIME, Form, duration, many, percent
 from npuscope.tile.record.model import Site
 
 NOTHING_NS = 10  # a simulated difference below this is none

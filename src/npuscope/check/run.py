@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from npuscope import progress
+from npuscope.base import progress
 from npuscope.check.findings import SEVERITIES, Finding, Waste
 from npuscope.check.rule import Rule
 from npuscope.check.rules import all_rules
 from npuscope.check.source.ignores import silenced
 from npuscope.check.source.sections import Section, section_of
 from npuscope.check.traffic.estimate import seconds_of
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.program import Program
 from npuscope.tile.record.names import short_name
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.check.rule import Rule
-from npuscope.errors import NpuscopeError
 
 
 def chosen(rules: Sequence[Rule], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> tuple[Rule, ...]:

@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from npuscope import __version__
+from npuscope.base.errors import NpuscopeError
 from npuscope.cli import device, models
 from npuscope.cli.grouped import GROUPS, Grouped, name_of, summary_of
-from npuscope.errors import NpuscopeError
-from npuscope.paint import paint_for
+from npuscope.table.paint import paint_for
 
 app = typer.Typer(
     name="npuscope",

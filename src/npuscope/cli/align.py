@@ -42,12 +42,12 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, names_of, pairs_of, reproduce, write_reports
+    from npuscope.explain.passes.choose import one_pass
     from npuscope.forward.align import align
     from npuscope.forward.align.plain_csv import Wanted, read_side
-    from npuscope.forward.passes.choose import one_pass
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.align import align as report
-    from npuscope.report.document import as_markdown
+    from npuscope.table.parts import as_markdown
 
     check_outputs([predicted, measured], html, md)
     pairs = pairs_of(map or [], "--map")

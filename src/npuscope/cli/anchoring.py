@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from npuscope.device.chip import Device
+    from npuscope.chip.devices.chip import Device
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.simulate.anchor.anchor import Anchor
+    from npuscope.time.anchor.anchor import Anchor
 
 
 class Before(NamedTuple):
@@ -19,7 +19,7 @@ class Before(NamedTuple):
 
 def files_of(measured: str) -> tuple[str, str]:
     """Program and capture of `OLD.py=CAPTURE`."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     program, sign, capture = measured.partition(".py=")
     if not sign or not program or not capture:
@@ -39,10 +39,10 @@ def anchor_of(
     settings: Mapping[str, str],
 ) -> Before:
     """Reads the capture, simulates the program before the change and holds the two against one another."""
-    from npuscope.simulate.anchor.anchor import anchor
-    from npuscope.simulate.anchor.observed import observed_in
-    from npuscope.simulate.chip.prepare import prepare
-    from npuscope.simulate.programs import fitting, program_of
+    from npuscope.time.anchor.anchor import anchor
+    from npuscope.time.anchor.observed import observed_in
+    from npuscope.time.chip.prepare import prepare
+    from npuscope.time.programs import fitting, program_of
     from npuscope.trace import read
 
     program, capture = files_of(measured)

@@ -50,15 +50,15 @@ def command(
     import os
     from pathlib import Path
 
+    from npuscope.base.errors import CannotWrite
+    from npuscope.chip.devices.chip import is_known
+    from npuscope.chip.devices.heir import heir
     from npuscope.cli.output import check_outputs, settings_of, write_texts
-    from npuscope.device.chip import is_known
-    from npuscope.device.heir import heir
-    from npuscope.errors import CannotWrite
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report import calibrate as report
-    from npuscope.simulate.anchor.calibrate import calibrate
-    from npuscope.simulate.anchor.observed import observed_in
-    from npuscope.simulate.programs import chip_to_time, fitting, program_of
+    from npuscope.time.anchor.calibrate import calibrate
+    from npuscope.time.anchor.observed import observed_in
+    from npuscope.time.programs import chip_to_time, fitting, program_of
     from npuscope.trace import read
 
     known = is_known(device)

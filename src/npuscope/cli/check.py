@@ -68,18 +68,18 @@ def command(
 ) -> None:
     import sys
 
+    from npuscope.base.errors import NpuscopeError
+    from npuscope.base.process_memory import collected_rarely
     from npuscope.check.checked import CheckOptions, check_all, reaches, rules_of
     from npuscope.cli.output import check_outputs, reproduce, write_reports
-    from npuscope.errors import NpuscopeError
     from npuscope.lower.chip import chip_to_lower_for
-    from npuscope.paint import paint_for
-    from npuscope.process_memory import collected_rarely
     from npuscope.report.check_json import check_dict
     from npuscope.report.check_markdown import check_markdown
     from npuscope.report.check_sarif import check_sarif
     from npuscope.report.check_text import check_text, rules_text
     from npuscope.report.rules_page import rule_text
-    from npuscope.simulate.worth import left_out, priced
+    from npuscope.table.paint import paint_for
+    from npuscope.time.worth import left_out, priced
 
     options = CheckOptions(
         select=tuple(select or ()), ignore=tuple(ignore or ()), races=races, replay=replay, seed=seed,

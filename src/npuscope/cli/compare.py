@@ -43,8 +43,8 @@ from npuscope.cli.output import (
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from npuscope.analysis.comparison import Comparison
-    from npuscope.statistics.several import SeveralRuns
+    from npuscope.explain.comparison import Comparison
+    from npuscope.explain.many.several import SeveralRuns
 
 VERSUS = "vs"
 
@@ -64,14 +64,14 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis import explain_ranks
-    from npuscope.analysis.comparison import compare_explained, trend_of
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, names_of, pairs_of, read_steps, reproduce, write_reports
-    from npuscope.errors import NpuscopeError
+    from npuscope.explain import explain_ranks
+    from npuscope.explain.comparison import compare_explained, trend_of
     from npuscope.lab.document import page
     from npuscope.lab.runs import compare_document
     from npuscope.report import explain as reports
-    from npuscope.report.document import as_markdown
+    from npuscope.table.parts import as_markdown
 
     pairs = pairs_of(match or [], "--match")
     if VERSUS in paths or steps:
@@ -117,7 +117,7 @@ def command(
 
 def _sides(paths: list[str]) -> tuple[list[str], list[str]]:
     """What stands before `vs` and after it; two captures need none."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     if paths.count(VERSUS) == 0 and len(paths) == 2:
         return [paths[0]], [paths[1]]
@@ -141,11 +141,11 @@ def _compare_several(
     json: bool,
 ) -> None:
     from npuscope.cli.output import names_of, reproduce, write_reports
+    from npuscope.explain.many.runs import read_runs
+    from npuscope.explain.many.several import compare_runs
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.document import as_markdown
     from npuscope.report.several import several
-    from npuscope.statistics.runs import read_runs
-    from npuscope.statistics.several import compare_runs
+    from npuscope.table.parts import as_markdown
 
     with progress_bar():
         a, b = (read_runs(side, steps, rank) for side in sides)
@@ -168,9 +168,9 @@ def _compare_several(
 
 def _middle(found: SeveralRuns, kernels: str | None, pairs: dict[str, str], rank: int | None) -> Comparison:
     """The runs in the middle of both sides, compared in detail."""
-    from npuscope.analysis import explain_ranks
-    from npuscope.analysis.comparison import compare_explained
     from npuscope.cli.output import read_steps
+    from npuscope.explain import explain_ranks
+    from npuscope.explain.comparison import compare_explained
 
     ranks = [explain_ranks(read_steps(run.name, None, rank=rank)) for run in found.middle]
     a, b = (one.explained[one.slowest] for one in ranks)

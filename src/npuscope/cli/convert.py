@@ -30,7 +30,7 @@ def command(
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis.forms import many, printable
+    from npuscope.table.formats import many, printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 

@@ -20,11 +20,11 @@ def command(
     import tempfile
     from pathlib import Path
 
-    from npuscope.analysis import explain
     from npuscope.cli.output import print_report, print_text, write_texts
+    from npuscope.explain import explain
+    from npuscope.forward.llm.example import write_config
     from npuscope.lab.document import page
     from npuscope.lab.runs import report_document
-    from npuscope.llm.example import write_config
     from npuscope.report.explain import report
     from npuscope.trace import read
     from npuscope.trace.example import write_decode_steps

@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(help="A chip by name, or a TOML file of you
 @app.command("list")
 def list_(json: JsonFlag = False) -> None:
     """The names of all chips, and what can be done for each."""
-    from npuscope.device.chip import load, names
+    from npuscope.chip.devices.chip import load, names
     from npuscope.report.device import chips
 
     table = chips([load(name) for name in names()])
@@ -45,9 +45,9 @@ def show(
     json: JsonFlag = False,
 ) -> None:
     """All constants of a chip."""
-    from npuscope.device.chip import load
-    from npuscope.device.listing import listed
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
+    from npuscope.chip.devices.chip import load
+    from npuscope.chip.devices.listing import listed
     from npuscope.report.device import device, device_dict
 
     chip = load(name)
@@ -64,8 +64,8 @@ def show(
 @app.command()
 def diff(a: Name, b: Name, json: JsonFlag = False) -> None:
     """The constants in which two chips differ."""
-    from npuscope.device.chip import load
-    from npuscope.device.listing import differences
+    from npuscope.chip.devices.chip import load
+    from npuscope.chip.devices.listing import differences
     from npuscope.report import device
 
     chips = load(a), load(b)

@@ -14,7 +14,7 @@ from npuscope.cli.progress_bar import progress_bar
 
 
 def command(path: CapturePath, json: JsonFlag = False) -> None:
-    from npuscope.analysis.doctor import symptoms_of
+    from npuscope.explain.doctor import symptoms_of
     from npuscope.report.info import doctor
     from npuscope.trace import read
 

@@ -21,7 +21,7 @@ READS = (
 
 
 def command() -> None:
-    from npuscope.plugins import READERS, brought
+    from npuscope.base.plugins import READERS, brought
     from npuscope.trace.writers import FORMATS
 
     print("Reads, whatever the file is called; also packed with gzip or zstd:")

@@ -54,14 +54,14 @@ def command(
 ) -> None:
     from pathlib import Path
 
-    from npuscope.analysis.forms import printable
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, reproduce, write_reports
-    from npuscope.errors import NpuscopeError
-    from npuscope.forward.passes.export import metadata_of
-    from npuscope.forward.passes.ranks import Wanted, forward, is_table
+    from npuscope.explain.passes.export import metadata_of
+    from npuscope.explain.passes.ranks import Wanted, forward, is_table
     from npuscope.lab.report_pages import parts_page
-    from npuscope.report.document import as_markdown
     from npuscope.report.forward import forward as report
+    from npuscope.table.formats import printable
+    from npuscope.table.parts import as_markdown
 
     if bool(path) == bool(profiler_root):
         raise NpuscopeError("name a capture or a profiler root, once")

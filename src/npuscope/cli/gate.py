@@ -26,7 +26,7 @@ from npuscope.cli.output import JsonFlag, MdFile, print_json, print_report
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from npuscope.statistics.gate import Gate
+    from npuscope.explain.many.gate import Gate
 
 
 def command(
@@ -46,10 +46,10 @@ def command(
     md: MdFile = None,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
-    from npuscope.errors import NpuscopeError
-    from npuscope.report.document import as_markdown
     from npuscope.report.explain import gate as report
+    from npuscope.table.parts import as_markdown
 
     paths, baseline = paths or [], baseline or []
     if (budget is None) == (history is None):
@@ -71,9 +71,9 @@ def command(
 
 
 def _by_budget(paths: list[str], budget: str, baseline: list[str]) -> Gate:
-    from npuscope.errors import NpuscopeError
-    from npuscope.statistics import gate, read_budget
-    from npuscope.statistics.runs import run_paths
+    from npuscope.base.errors import NpuscopeError
+    from npuscope.explain.many import gate, read_budget
+    from npuscope.explain.many.runs import run_paths
     from npuscope.trace import read
 
     if not paths:
@@ -85,9 +85,9 @@ def _by_budget(paths: list[str], budget: str, baseline: list[str]) -> Gate:
 
 def _by_history(paths: list[str], history: str, allow: float) -> Gate:
     """The captures against all of the history, or its newest commit against those before."""
-    from npuscope.errors import NpuscopeError
-    from npuscope.statistics import history_of, read_history, read_runs
-    from npuscope.statistics.history_gate import hold_against
+    from npuscope.base.errors import NpuscopeError
+    from npuscope.explain.many import history_of, read_history, read_runs
+    from npuscope.explain.many.history_gate import hold_against
 
     commits, exact = read_history(history)
     if paths:

@@ -51,8 +51,8 @@ def command(
     from json import dumps
     from pathlib import Path
 
-    from npuscope.analysis.areas import area_rules
     from npuscope.cli.output import check_outputs, write_texts
+    from npuscope.explain.areas import area_rules
     from npuscope.report.graph import graph as report
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.deps_json import deps_document, name_map

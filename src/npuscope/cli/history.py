@@ -25,7 +25,7 @@ from npuscope.cli.progress_bar import progress_bar
 from npuscope.cli.ranking import AFTER, Command
 
 if TYPE_CHECKING:
-    from npuscope.statistics.history import History
+    from npuscope.explain.many.history import History
 
 __all__ = ["Command", "command"]
 
@@ -52,12 +52,12 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from npuscope.answer.commits import simulate_commits
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_reports
-    from npuscope.errors import NpuscopeError
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.history import history as report
-    from npuscope.simulate.programs import chip_to_time
-    from npuscope.study.commits import simulate_commits
+    from npuscope.time.programs import chip_to_time
 
     arguments: list[str] = context.meta[AFTER]
     if simulate is None:
@@ -88,9 +88,9 @@ def _read(path: str, threshold: float, kernels: str | None) -> History:
     """Runs of a folder, or times per token of a file."""
     from pathlib import Path
 
-    from npuscope.llm.tpot_history import followed_by_settings, is_tpot_history
-    from npuscope.llm.tpot_history import read_history as read_tpot
-    from npuscope.statistics import history_of, read_history
+    from npuscope.explain.many import history_of, read_history
+    from npuscope.forward.llm.tpot_history import followed_by_settings, is_tpot_history
+    from npuscope.forward.llm.tpot_history import read_history as read_tpot
 
     if Path(path).is_file() and is_tpot_history(path):
         return followed_by_settings(read_tpot(path), threshold)

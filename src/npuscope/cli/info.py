@@ -26,10 +26,10 @@ def command(
     json: JsonFlag = False,
     out: Annotated[str | None, typer.Option("-o", "--out", help="Also write the trace here.")] = None,
 ) -> None:
-    from npuscope.analysis.doctor import symptoms_of
-    from npuscope.analysis.forms import printable
-    from npuscope.analysis.summary import summarise
+    from npuscope.explain.doctor import symptoms_of
+    from npuscope.explain.summary import summarise
     from npuscope.report.info import info
+    from npuscope.table.formats import printable
     from npuscope.trace import read
     from npuscope.trace.writers import check_target
 

@@ -72,12 +72,12 @@ def command(
 ) -> None:
     from pathlib import Path
 
-    from npuscope import engine as workers
+    from npuscope.answer.job_limits import GIB, Limits
+    from npuscope.answer.judge import How, judge_all
+    from npuscope.answer.variant import Variant
+    from npuscope.base import engine as workers
+    from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import check_outputs, settings_of
-    from npuscope.errors import BadInput, NpuscopeError
-    from npuscope.study.job_limits import GIB, Limits
-    from npuscope.study.judge import How, judge_all
-    from npuscope.study.variant import Variant
 
     if fail_slower and baseline is None:
         raise NpuscopeError("--fail-slower compares with a --baseline", remedy="Name one.")

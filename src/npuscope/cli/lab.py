@@ -46,8 +46,8 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import settings_of
-    from npuscope.errors import BadInput, NpuscopeError
 
     argv = tuple(context.meta.get(AFTER, ()))
     programs = [file for file in files if file.endswith(".py")]
@@ -60,9 +60,9 @@ def command(
     subject = None
     if programs:
         from npuscope.lab.session import Subject
-        from npuscope.simulate.programs import chip_to_time
         from npuscope.tile.script.named import meant
         from npuscope.tile.script.places import places_of
+        from npuscope.time.programs import chip_to_time
 
         file = Path(programs[0])
         if not file.is_file():
@@ -79,7 +79,7 @@ def check_extra() -> None:
     """Refuses to begin where what serves is not installed."""
     from importlib.util import find_spec
 
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     lacking = [name for name in ("starlette", "uvicorn", "watchfiles") if find_spec(name) is None]
     if lacking:
@@ -128,9 +128,9 @@ def show(
 
 
 def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
-    from npuscope.analysis import explain_ranks
-    from npuscope.analysis.apart import chosen
     from npuscope.cli.output import names_of
+    from npuscope.explain import explain_ranks
+    from npuscope.explain.apart import chosen
     from npuscope.lab.captures import captures_of
     from npuscope.trace import read
 

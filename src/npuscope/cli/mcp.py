@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 def command() -> None:
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     try:
         from npuscope.agents.server import server

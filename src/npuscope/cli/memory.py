@@ -49,9 +49,9 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.base.errors import NpuscopeError
     from npuscope.check.fit import fits_of
     from npuscope.cli.output import check_outputs, write_reports
-    from npuscope.errors import NpuscopeError
     from npuscope.lab.report_pages import memory_page
     from npuscope.lower.chip import chip_to_lower_for
     from npuscope.lower.lowering import LoweringOptions

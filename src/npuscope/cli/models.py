@@ -44,7 +44,7 @@ def copy(
     import shutil
     from pathlib import Path
 
-    from npuscope.errors import CannotWrite
+    from npuscope.base.errors import CannotWrite
     from npuscope.models import FOLDER, PREFIX, file_of, needs
 
     file = Path(file_of(name if name.startswith(PREFIX) else PREFIX + name))

@@ -27,7 +27,7 @@ def command(
 ) -> None:
     from npuscope.ops import table
     from npuscope.report.ops_page import op_dict, op_text, ops_text
-    from npuscope.simulate.programs import chip_to_time
+    from npuscope.time.programs import chip_to_time
 
     chip = chip_to_time(device)
     if name is None:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npuscope.report.document import Part
+    from npuscope.table.parts import Part
     from npuscope.trace import Trace
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text (docs/reference/json.md).")]
@@ -68,9 +68,9 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
     """
     import polars as pl
 
-    from npuscope.analysis.apart import chosen
-    from npuscope.errors import NpuscopeError
-    from npuscope.forward.passes.choose import check_steps, numbered_pass
+    from npuscope.base.errors import NpuscopeError
+    from npuscope.explain.apart import chosen
+    from npuscope.explain.passes.choose import check_steps, numbered_pass
     from npuscope.trace import read
 
     if steps and number is not None:
@@ -106,15 +106,15 @@ def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
     """A report as text on stdout, then the files that were written."""
     import sys
 
-    from npuscope.paint import paint_for
-    from npuscope.report.document import as_text
+    from npuscope.table.paint import paint_for
+    from npuscope.table.parts import as_text
 
     print_text(as_text(parts, paint_for(sys.stdout)), written)
 
 
 def print_text(text: str, written: Iterable[str] = ()) -> None:
     """Text on stdout, then the files that were written."""
-    from npuscope.analysis.forms import printable
+    from npuscope.table.formats import printable
 
     print(text)
     for path in written:
@@ -134,7 +134,7 @@ def check_outputs(inputs: list[str], *outputs: str | None) -> None:
     """Refuse outputs that would overwrite an input or one another, or have no place, before any work is done."""
     from pathlib import Path
 
-    from npuscope.errors import CannotWrite
+    from npuscope.base.errors import CannotWrite
 
     def resolved(path: str) -> Path:
         try:
@@ -189,7 +189,7 @@ def reproduce() -> str:
 
 def pairs_of(options: list[str], option: str) -> dict[str, str]:
     """`a=b` options as a mapping."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     pairs = {}
     for text in options:
@@ -209,7 +209,7 @@ def _is_name(text: str) -> bool:
 
 def settings_of(options: list[str]) -> dict[str, str]:
     """`--set NAME=value` as a mapping."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     found: dict[str, str] = {}
     for text in options:
@@ -226,7 +226,7 @@ def values_of(options: list[str], option: str) -> dict[str, list[str]]:
     """`name=a,b,c` options as lists of values; commas inside brackets belong to a value."""
     import re
 
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     found: dict[str, list[str]] = {}
     for text in options:
@@ -242,7 +242,7 @@ def values_of(options: list[str], option: str) -> dict[str, list[str]]:
 
 def numbers_of(options: list[str], option: str) -> dict[str, float]:
     """`name=number` options as a mapping."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     numbers = {}
     for name, text in pairs_of(options, option).items():
@@ -255,7 +255,7 @@ def numbers_of(options: list[str], option: str) -> dict[str, float]:
 
 def counts_of(options: list[str], option: str) -> dict[str, int]:
     """`name=whole number` options as a mapping."""
-    from npuscope.errors import NpuscopeError
+    from npuscope.base.errors import NpuscopeError
 
     numbers = numbers_of(options, option)
     for name, number in numbers.items():
@@ -266,7 +266,7 @@ def counts_of(options: list[str], option: str) -> dict[str, int]:
 
 def names_of(paths: list[str]) -> list[str]:
     """Short names of captures that still differ."""
-    from npuscope.analysis.forms import short
+    from npuscope.table.formats import short
 
     parts = [path.rstrip("/").split("/") for path in paths]
     for length in range(1, max(map(len, parts)) + 1):

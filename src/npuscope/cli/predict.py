@@ -41,13 +41,13 @@ def command(
     wide: WideFlag = False,
     json: JsonFlag = False,
 ) -> None:
+    from npuscope.chip.devices import load
     from npuscope.cli.output import check_outputs, reproduce, write_reports
-    from npuscope.device import load
-    from npuscope.llm.config import read_config
-    from npuscope.llm.prediction import predict
-    from npuscope.llm.run import run_of
-    from npuscope.report.document import as_markdown
+    from npuscope.forward.llm.config import read_config
+    from npuscope.forward.llm.prediction import predict
+    from npuscope.forward.llm.run import run_of
     from npuscope.report.predict import predict as report
+    from npuscope.table.parts import as_markdown
     from npuscope.trace.writers import check_target
 
     check_outputs([config], out, md)
@@ -57,7 +57,7 @@ def command(
     run = run_of(model, phase, batch=batch, tokens=tokens, context=context, tp=tp, dp=dp, ep=ep, quant=quant)
     prediction = predict(model, run, load(device))
     if out is not None:
-        from npuscope.llm.predicted_trace import predicted_trace
+        from npuscope.forward.llm.predicted_trace import predicted_trace
 
         predicted_trace(prediction).write(out)
     posted = write_reports({md: lambda: as_markdown(report(prediction), reproduce())})

@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 @contextmanager
 def progress_bar() -> Iterator[None]:
     """Draw what the block's readers and writers report."""
-    from npuscope import progress
+    from npuscope.base import progress
 
     if not sys.stderr.isatty():
         yield

@@ -22,8 +22,8 @@ from npuscope.cli.output import (
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from npuscope.report.document import Part
-    from npuscope.study.variant import Variant
+    from npuscope.answer.variant import Variant
+    from npuscope.table.parts import Part
 
 AFTER = "npuscope.after"
 MOST = 100_000  # variants
@@ -67,23 +67,23 @@ def command(
     from dataclasses import replace
     from pathlib import Path
 
-    from npuscope.analysis.comparison import compare_explained
-    from npuscope.analysis.explanation import explain
+    from npuscope.answer.results import variant_rows
+    from npuscope.answer.variant import Footing, Variant
+    from npuscope.answer.variants import outcomes, ranked, simulated
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, write_reports
+    from npuscope.explain.comparison import compare_explained
+    from npuscope.explain.explanation import explain
     from npuscope.lab.document import page
     from npuscope.lab.report_pages import parts_page
     from npuscope.lab.runs import compare_document
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report.anchor import anchor, anchor_dict, anchor_sections
-    from npuscope.report.document import Say
     from npuscope.report.rank import headline, rank, title_of
     from npuscope.report.rank import why as why_it_wins
-    from npuscope.simulate.diagnosis import diagnosis_of
-    from npuscope.simulate.programs import chip_to_time
-    from npuscope.study.results import variant_rows
-    from npuscope.study.variant import Footing, Variant
-    from npuscope.study.variants import outcomes, ranked, simulated
+    from npuscope.table.parts import Say
+    from npuscope.time.diagnosis import diagnosis_of
+    from npuscope.time.programs import chip_to_time
 
     chip = chip_to_time(device)
     argv = tuple(context.meta.get(AFTER, ()))
@@ -135,8 +135,8 @@ def _variants(files: list[str], setting: list[str], alike: Variant) -> list[Vari
     from math import prod
     from pathlib import Path
 
+    from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import names_of, values_of
-    from npuscope.errors import BadInput, NpuscopeError
 
     grid = values_of(setting, "--set")
     if len({Path(file).resolve() for file in files}) < len(files):

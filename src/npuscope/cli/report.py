@@ -42,7 +42,7 @@ from npuscope.cli.progress_bar import progress_bar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npuscope.report.document import Part
+    from npuscope.table.parts import Part
 
 
 def command(
@@ -60,13 +60,13 @@ def command(
         int | None, typer.Option(min=1, max=1_000_000, help="Cores of the device, where the capture does not tell.")
     ] = None,
 ) -> None:
-    from npuscope.analysis import explain_ranks
     from npuscope.cli.output import check_outputs, names_of, read_steps, reproduce, write_reports
+    from npuscope.explain import explain_ranks
     from npuscope.lab.document import page
     from npuscope.lab.runs import ranks_document, report_document
-    from npuscope.report.document import as_markdown
     from npuscope.report.explain import report
     from npuscope.report.ranks import ranks as report_ranks
+    from npuscope.table.parts import as_markdown
 
     check_outputs([path], html, md)
     name = names_of([path])[0]

@@ -65,13 +65,13 @@ def command(
 ) -> None:
     from functools import partial
 
-    from npuscope.analysis import explain
-    from npuscope.analysis.explanation import Explanation
+    from npuscope.base.errors import NpuscopeError
     from npuscope.check.checked import CheckOptions, check
     from npuscope.check.run import unfit
     from npuscope.cli.anchoring import anchor_of, files_of
     from npuscope.cli.output import check_outputs, settings_of, write_reports
-    from npuscope.errors import NpuscopeError
+    from npuscope.explain import explain
+    from npuscope.explain.explanation import Explanation
     from npuscope.lab.document import document, page
     from npuscope.lab.panels import panels_of
     from npuscope.lab.runs import report_document, run_of
@@ -81,14 +81,14 @@ def command(
     from npuscope.report.pipes import pipes_dict
     from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
-    from npuscope.simulate.anchor.prediction import predict
-    from npuscope.simulate.diagnosis import diagnosis_of
-    from npuscope.simulate.inside import inside
-    from npuscope.simulate.inside_bound import block_diagnosis
-    from npuscope.simulate.jitter import with_jitter
-    from npuscope.simulate.priced import prices_of
-    from npuscope.simulate.programs import chip_to_time, program_of
-    from npuscope.simulate.run import simulate
+    from npuscope.time.anchor.prediction import predict
+    from npuscope.time.diagnosis import diagnosis_of
+    from npuscope.time.inside import inside
+    from npuscope.time.inside_bound import block_diagnosis
+    from npuscope.time.jitter import with_jitter
+    from npuscope.time.priced import prices_of
+    from npuscope.time.programs import chip_to_time, program_of
+    from npuscope.time.run import simulate
     from npuscope.trace.writers import check_target
 
     if pipes is not None and jitter is not None:

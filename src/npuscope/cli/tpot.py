@@ -41,19 +41,19 @@ def command(
     from dataclasses import replace
     from pathlib import Path
 
-    from npuscope.analysis.areas import area_rules
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_texts
-    from npuscope.errors import NpuscopeError
+    from npuscope.explain.areas import area_rules
+    from npuscope.explain.many.json_lines import append_line
+    from npuscope.forward.llm.programs import areas_beside, program_file
+    from npuscope.forward.llm.tpot import Decoding, tpot
+    from npuscope.forward.llm.tpot_history import check_place, entry_of, read_history
     from npuscope.lab.report_pages import parts_page
-    from npuscope.llm.programs import areas_beside, program_file
-    from npuscope.llm.tpot import Decoding, tpot
-    from npuscope.llm.tpot_history import check_place, entry_of, read_history
-    from npuscope.report.document import Say
     from npuscope.report.tpot import history as drawn_history
     from npuscope.report.tpot import since
     from npuscope.report.tpot import tpot as report
-    from npuscope.simulate.programs import chip_to_time
-    from npuscope.statistics.json_lines import append_line
+    from npuscope.table.parts import Say
+    from npuscope.time.programs import chip_to_time
 
     if plot is not None and history is None:
         raise NpuscopeError("--plot draws a history", remedy="Name its file with --history.")

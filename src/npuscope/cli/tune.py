@@ -60,23 +60,23 @@ def command(
 ) -> None:
     from pathlib import Path
 
-    from npuscope import engine as workers
-    from npuscope.analysis.comparison import compare_explained
-    from npuscope.analysis.explanation import explain
+    from npuscope.answer.space import space_of
+    from npuscope.answer.tune import GOALS, found_space, tune
+    from npuscope.answer.variant import Variant
+    from npuscope.answer.variants import simulated
+    from npuscope.base import engine as workers
+    from npuscope.base.errors import BadInput, NpuscopeError
     from npuscope.cli.output import check_outputs, values_of, write_reports
-    from npuscope.errors import BadInput, NpuscopeError
+    from npuscope.explain.comparison import compare_explained
+    from npuscope.explain.explanation import explain
     from npuscope.lab.document import page
     from npuscope.lab.runs import compare_document
     from npuscope.report.tune import tune as report
     from npuscope.report.tune import tune_dict
-    from npuscope.simulate.diagnosis import diagnosis_of
-    from npuscope.simulate.programs import chip_to_time
-    from npuscope.study.space import space_of
-    from npuscope.study.tune import GOALS, found_space, tune
-    from npuscope.study.variant import Variant
-    from npuscope.study.variants import simulated
     from npuscope.tile.script.named import meant
     from npuscope.tile.script.places import places_of
+    from npuscope.time.diagnosis import diagnosis_of
+    from npuscope.time.programs import chip_to_time
 
     if front is not None and front not in GOALS:
         raise NpuscopeError(f"--front takes {' or '.join(GOALS)}, not '{front}'")

@@ -31,7 +31,7 @@ from npuscope.cli.output import DeviceName, HtmlFile, JsonFlag, ProgramNumber, R
 from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
-    from npuscope.simulate.run import Simulated
+    from npuscope.time.run import Simulated
 
 
 def command(
@@ -50,17 +50,17 @@ def command(
     html: HtmlFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.analysis import Change, whatif
-    from npuscope.analysis.apart import chosen
-    from npuscope.analysis.each_change import whatif_each
+    from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, write_reports
-    from npuscope.errors import NpuscopeError
-    from npuscope.report.document import Part, as_text
+    from npuscope.explain import Change, whatif
+    from npuscope.explain.apart import chosen
+    from npuscope.explain.each_change import whatif_each
     from npuscope.report.gains import asked as asked_report
     from npuscope.report.gains import gains as report
     from npuscope.report.gains import gains_dict
-    from npuscope.simulate.estimate_forms import versus_told
-    from npuscope.simulate.whatif import replay_against, whatif_program
+    from npuscope.table.parts import Part, as_text
+    from npuscope.time.estimate_forms import versus_told
+    from npuscope.time.whatif import replay_against, whatif_program
     from npuscope.trace import read
 
     change = Change(
@@ -114,8 +114,8 @@ def _simulated(
     path: str, arguments: list[str] | None, setting: list[str] | None, device: str, number: int | None
 ) -> Simulated:
     from npuscope.cli.output import settings_of
-    from npuscope.simulate.programs import chip_to_time, fitting, program_of
-    from npuscope.simulate.run import simulate
+    from npuscope.time.programs import chip_to_time, fitting, program_of
+    from npuscope.time.run import simulate
 
     settings = settings_of(setting or [])
     return simulate(fitting(program_of(path, arguments or [], chip_to_time(device), number=number, settings=settings)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from npuscope.answer.pool import Named
 from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay
-from npuscope.study.pool import Named
 
 JOB, QUESTIONS = "npuscope.lab.job", "npuscope.lab.questions"
 

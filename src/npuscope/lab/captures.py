@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from npuscope.analysis.ranks import Ranks
+from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.made import Made
 from npuscope.lab.payload.ranks import ranks

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import orjson
 
-from npuscope.analysis import explain
-from npuscope.analysis.comparison import compare_explained
-from npuscope.analysis.explanation import Explanation
+from npuscope.answer.knobs import knobs_in
+from npuscope.base.errors import NpuscopeError
+from npuscope.base.surroundings import Surroundings
 from npuscope.check.checked import check
 from npuscope.check.run import unfit
-from npuscope.errors import NpuscopeError
+from npuscope.explain import explain
+from npuscope.explain.comparison import compare_explained
+from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import as_json
 from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
 from npuscope.lab.panels import panels_of
@@ -31,12 +33,6 @@ from npuscope.lab.runs import run_of
 from npuscope.lab.texts import text_of
 from npuscope.lower.program import Program
 from npuscope.report.simulate import wall_dict
-from npuscope.simulate.diagnosis import diagnosis_of
-from npuscope.simulate.priced import prices_of
-from npuscope.simulate.programs import chip_to_time, refusals
-from npuscope.simulate.run import Simulated, simulate
-from npuscope.study.knobs import knobs_in
-from npuscope.surroundings import Surroundings
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
@@ -44,6 +40,10 @@ from npuscope.tile.script.own_files import own_files
 from npuscope.tile.script.places import places_of
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.surroundings import heard
+from npuscope.time.diagnosis import diagnosis_of
+from npuscope.time.priced import prices_of
+from npuscope.time.programs import chip_to_time, refusals
+from npuscope.time.run import Simulated, simulate
 
 
 def perform(job: Job) -> Made:

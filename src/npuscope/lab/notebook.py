@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.explanation import Explanation, explain
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.comparison import Comparison
+from npuscope.explain.explanation import Explanation, explain
 from npuscope.lab.document import page
 from npuscope.lab.runs import compare_document, report_document
 from npuscope.trace.core import Trace

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.explanation import Explanation
 from npuscope.check.checked import Checked
 from npuscope.check.fit import fit
+from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import Payload
 from npuscope.lab.payload.graph import graph
 from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.source import source
-from npuscope.simulate.priced import Prices, prices_of
-from npuscope.simulate.run import Simulated
+from npuscope.time.priced import Prices, prices_of
+from npuscope.time.run import Simulated
 
 
 def panels_of(

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from npuscope.analysis.changes import Change, whatif
-from npuscope.analysis.each_change import whatif_each
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.changes import Change, whatif
+from npuscope.explain.each_change import whatif_each
 from npuscope.lab.document import as_json
 from npuscope.lab.job import simulated_of
 from npuscope.lab.made import Again, Replay, Trouble
@@ -20,8 +20,8 @@ from npuscope.lab.payload.inside import inside
 from npuscope.lab.payload.parts import parts
 from npuscope.lab.texts import text_of
 from npuscope.report.gains import asked, gains
-from npuscope.simulate.run import Simulated
-from npuscope.simulate.whatif import replay_against, whatif_program
+from npuscope.time.run import Simulated
+from npuscope.time.whatif import replay_against, whatif_program
 
 
 def looked_into(again: Again) -> bytes:

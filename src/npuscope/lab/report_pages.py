@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from npuscope.check.fit import Fit
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of
 from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.parts import parts
-from npuscope.report.document import Heading, Part, Rows, Say
 from npuscope.report.graph import VERDICTS
+from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.counts import GraphCounts
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.record.model import Recording

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from npuscope.analysis import explain
-from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import many
-from npuscope.analysis.ranks import Ranks
 from npuscope.check.checked import check
+from npuscope.explain import explain
+from npuscope.explain.comparison import Comparison
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
 from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.comparison import comparison
@@ -22,10 +21,11 @@ from npuscope.lab.payload.source import source
 from npuscope.lab.payload.source_changes import source_changes
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
-from npuscope.report.document import Part
 from npuscope.report.simulate import wall_dict
-from npuscope.simulate.diagnosis import diagnosis_of
-from npuscope.simulate.run import Simulated
+from npuscope.table.formats import many
+from npuscope.table.parts import Part
+from npuscope.time.diagnosis import diagnosis_of
+from npuscope.time.run import Simulated
 from npuscope.trace.core import Trace
 
 Document = dict[str, object]

@@ -24,14 +24,14 @@ from starlette.responses import FileResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from npuscope.errors import NpuscopeError
+from npuscope.answer.job_limits import Failed
+from npuscope.base.errors import NpuscopeError
 from npuscope.lab.document import as_json, document, page
 from npuscope.lab.perfetto_ui import POLICY as PERFETTO_POLICY
 from npuscope.lab.perfetto_ui import PerfettoUi
 from npuscope.lab.session import Session
 from npuscope.lab.versions import Version
 from npuscope.lab.watching import watch
-from npuscope.study.job_limits import Failed
 
 LOOPBACK = "127.0.0.1"
 POLICY = (

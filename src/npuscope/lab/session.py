@@ -17,19 +17,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from npuscope.errors import NpuscopeError
+from npuscope.answer.job_limits import GIB, Failed, Limits
+from npuscope.answer.pool import Handle, Pool
+from npuscope.base.errors import NpuscopeError
 from npuscope.lab.asked import compared, every_change, looked_into, perform, replayed, written
 from npuscope.lab.document import Payload
 from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay, Trouble
 from npuscope.lab.texts import replaced, text_of, unreadable
 from npuscope.lab.versions import Version, Versions
-from npuscope.study.job_limits import GIB, Failed, Limits
-from npuscope.study.pool import Handle, Pool
 
 A = TypeVar("A")
 B = TypeVar("B")
 Event = dict[str, object]
-WARM = ("npuscope.study.warm", "npuscope.lab.job")
+WARM = ("npuscope.answer.warm", "npuscope.lab.job")
 LIMITS = Limits(seconds=60.0, bytes=8 * GIB)
 FIRST_S = 600.0  # for the first run, which may have to compile the simulator
 MOST_WAITING = 256  # events that a listener may fall behind before it must begin anew

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from npuscope.errors import CannotWrite
+from npuscope.base.errors import CannotWrite
 from npuscope.trace.writers.atomic import whole_file
 
 UNKNOWN = "\ufffd"  # stands for bytes that are no text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npuscope.device.chip import Device, load, names
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device, load, names
 
 DEFAULT = "ascend910b1"
 SPACES = ("Vec", "Mat", "Left", "Right", "Acc", "Bias")

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from npuscope.device.chip import Device
-from npuscope.kept_files import KeptFiles, own_source
+from npuscope.base.kept_files import KeptFiles, own_source
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.lowering import LoweringOptions, passed
 from npuscope.lower.memory.plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat

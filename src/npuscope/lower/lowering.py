@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Lowered
 from npuscope.lower.passes.build import build
 from npuscope.lower.passes.carry import settle_carries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.ops.dtypes import BY_NAME
 
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 
 PREFIX = "model:"
 _CLONE = Path(__file__).resolve().parents[3] / "models"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.ops.numeric.arrays import Array
 
 Plane = Literal["cube", "vector", "scalar", "load", "store", "move", "view", "sync"]

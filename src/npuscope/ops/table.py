@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.ops import (
     cube,
     elementwise,

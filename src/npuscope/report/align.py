@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.forms import duration, many, percent, sentence_start, times
 from npuscope.forward.align.alignment import Alignment, Scope
 from npuscope.report.charts.ribbons import ribbons_chart
-from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.table.formats import duration, many, percent, sentence_start, times
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 
 FAMILIES, KERNELS, LAYERS, GROUPS, PAIRS = 8, 6, 3, 5, 10
 

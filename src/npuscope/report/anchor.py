@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npuscope.analysis.forms import many
-from npuscope.analysis.table import Table, all_rows
-from npuscope.report.document import Heading, Notes, Part, Rows
-from npuscope.simulate.anchor.anchor import CHANGED, Anchor
-from npuscope.simulate.anchor.prediction import Prediction, cost_table, kernel_table, wall_table
-from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told, three
+from npuscope.table.columns import Table, all_rows
+from npuscope.table.formats import many
+from npuscope.table.parts import Heading, Notes, Part, Rows
+from npuscope.time.anchor.anchor import CHANGED, Anchor
+from npuscope.time.anchor.prediction import Prediction, cost_table, kernel_table, wall_table
+from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told, three
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text

@@ -8,11 +8,11 @@ from statistics import median
 
 import polars as pl
 
-from npuscope.analysis.forms import CHANGE, MEAN_TIME, RATIO, SHARE, TEXT, many
-from npuscope.analysis.table import Column, Columns, Table
 from npuscope.report.device import EXACT
-from npuscope.report.document import Heading, Notes, Part, Rows
-from npuscope.simulate.anchor.calibrate import Calibrated, Error, Knob
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import CHANGE, MEAN_TIME, RATIO, SHARE, TEXT, many
+from npuscope.table.parts import Heading, Notes, Part, Rows
+from npuscope.time.anchor.calibrate import Calibrated, Error, Knob
 
 MOST = 60  # rows of text
 MOVED, KEPT, OPEN, NO_MATTER = "moved", "kept", "undecided", "does not matter"

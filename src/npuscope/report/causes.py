@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.diagnosis import Cause, Diagnosis, Gain, Together
-from npuscope.analysis.forms import TIMES, fitting, significant
-from npuscope.report.document import Heading, In, Notes, Part, Say
+from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Together
+from npuscope.table.formats import TIMES, fitting, significant
+from npuscope.table.parts import Heading, In, Notes, Part, Say
 
 OTHERS = 3  # causes after the first, in text
 WORTH_A_LINE = 0.02  # of the wall

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from npuscope.analysis.forms import sentence_start
 from npuscope.check.checked import Checked
 from npuscope.check.columns import FINDINGS, cost_text, found_row, saving_text, table_of
 from npuscope.check.findings import Finding
@@ -15,7 +14,8 @@ from npuscope.check.rules.race import race_finding
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import MODULE_LEVEL, Section
 from npuscope.report.check_text import ALONE, by_section, counts, diagnosis_lines, shown_path
-from npuscope.report.document import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
+from npuscope.table.formats import sentence_start
+from npuscope.table.parts import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
 from npuscope.tile.record.names import short_name
 
 QUALITY = frozenset(rule.id for rule in all_rules() if rule.about == "quality")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from npuscope.analysis.forms import duration, many, printable, sentence_start
-from npuscope.analysis.table import aligned
 from npuscope.check.checked import Checked
 from npuscope.check.columns import cost_text, saving_text
 from npuscope.check.findings import SEVERITIES, Finding
@@ -15,8 +13,10 @@ from npuscope.check.races.replay import Replayed
 from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
-from npuscope.paint import Paint, plain
 from npuscope.report.causes import together
+from npuscope.table.columns import aligned
+from npuscope.table.formats import duration, many, printable, sentence_start
+from npuscope.table.paint import Paint, plain
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope

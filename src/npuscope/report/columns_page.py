@@ -11,8 +11,8 @@ from importlib import import_module
 from itertools import groupby
 
 import npuscope
-from npuscope.analysis.table import Column, Columns
-from npuscope.report.document import marked_down
+from npuscope.table.columns import Column, Columns
+from npuscope.table.parts import marked_down
 
 PAGE = """# The columns of tables
 

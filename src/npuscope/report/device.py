@@ -8,11 +8,11 @@ from textwrap import wrap
 
 import polars as pl
 
-from npuscope.analysis.forms import NUMBER, RATIO, TEXT, many
-from npuscope.analysis.table import Column, Columns, Table
-from npuscope.device.chip import Device
-from npuscope.device.listing import Difference, Row
-from npuscope.report.document import Heading, Part, Rows, Say
+from npuscope.chip.devices.chip import Device
+from npuscope.chip.devices.listing import Difference, Row
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import NUMBER, RATIO, TEXT, many
+from npuscope.table.parts import Heading, Part, Rows, Say
 
 WIDTH = 100  # characters of a line
 SOURCES = "sources, each of the constants that have its number; `same` is the one above it"

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.comparison import TREND, Comparison
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import duration, many, percent, sentence_start
-from npuscope.analysis.hidden_exposed import Overlap
-from npuscope.analysis.table import Table
+from npuscope.explain.comparison import TREND, Comparison
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.hidden_exposed import Overlap
+from npuscope.explain.many.gate import Gate
 from npuscope.report.causes import causes
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
-from npuscope.statistics.gate import Gate
+from npuscope.table.columns import Table
+from npuscope.table.formats import duration, many, percent, sentence_start
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 KERNELS, POSTED_KERNELS, BLOCKERS = 6, 15, 3
 

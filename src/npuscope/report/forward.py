@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import duration, many, short
-from npuscope.forward.passes.ranks import Ranks
-from npuscope.forward.passes.skew import RankPasses
-from npuscope.forward.passes.statistics import Statistics
+from npuscope.explain.passes.ranks import Ranks
+from npuscope.explain.passes.skew import RankPasses
+from npuscope.explain.passes.statistics import Statistics
 from npuscope.report.charts.passes import layers_chart, passes_chart
-from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.table.formats import duration, many, short
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 
 MOST_PASSES, POSTED_PASSES = 60, 100
 MOST_FLAGS = 12

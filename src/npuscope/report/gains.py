@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.analysis.changes import WhatIf
-from npuscope.analysis.diagnosis import Diagnosis
-from npuscope.analysis.forms import many, percent, sentence_start
-from npuscope.analysis.gains import Gains
+from npuscope.explain.changes import WhatIf
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.explain.gains import Gains
 from npuscope.report.causes import together
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
-from npuscope.simulate.estimate_forms import estimate_told, versus_told
-from npuscope.simulate.uncertainty import Against, time_estimate
-from npuscope.simulate.whatif import likely_gains
+from npuscope.table.formats import many, percent, sentence_start
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
+from npuscope.time.estimate_forms import estimate_told, versus_told
+from npuscope.time.uncertainty import Against, time_estimate
+from npuscope.time.whatif import likely_gains
 
 MOST = 15  # rows of text
 NO_MATTER = 0.001  # of the wall is not worth a row

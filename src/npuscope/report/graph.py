@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from npuscope.report import noticed
-from npuscope.report.document import In, Part, Rows, Say
+from npuscope.table.parts import In, Part, Rows, Say
 from npuscope.tile.graph.counts import GraphCounts
 
 if TYPE_CHECKING:  # running scripts is not for those who only show one

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import duration, many, percent
-from npuscope.analysis.table import Table
-from npuscope.report.charts.spec import Spec, axis
-from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.explain.many.history import COMMITS, WALL, History, Series
 from npuscope.report.several import faster_or_slower
-from npuscope.statistics.history import COMMITS, WALL, History, Series
+from npuscope.table.charts import Spec, axis
+from npuscope.table.columns import Table
+from npuscope.table.formats import duration, many, percent
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 
 CHANGES, SERIES, DRAWN = 15, 10, 8
 

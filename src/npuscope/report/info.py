@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.doctor import Symptoms
-from npuscope.analysis.forms import duration, many, sentence_start
-from npuscope.analysis.summary import Summary
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.explain.doctor import Symptoms
+from npuscope.explain.summary import Summary
+from npuscope.table.formats import duration, many, sentence_start
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 
 ACCOUNT = (
     ("merged", "joined"),

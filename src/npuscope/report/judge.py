@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from npuscope.analysis.forms import TIMES, duration, fitting, many, printable, significant
+from npuscope.answer.answer import MEANING, Answer, Reason
 from npuscope.check.findings import Finding
 from npuscope.report.check_sarif import sarif, sarif_rule
-from npuscope.study.answer import MEANING, Answer, Reason
+from npuscope.table.formats import TIMES, duration, fitting, many, printable, significant
 
 SHOWN = 3  # reasons of a candidate in Markdown
 NUMBERS, DOES_NOT_RUN = "wrong-numbers", "does-not-run"  # beside the ids of rules

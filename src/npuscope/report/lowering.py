@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npuscope.analysis.forms import printable
 from npuscope.check.fit import Fit
 from npuscope.lower.lowering import after_each_pass
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.lower.text import body_text
+from npuscope.table.formats import printable
 
 
 def lowering_text(fits: Sequence[Fit]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from npuscope.analysis.forms import capacity, many, percent
 from npuscope.check.columns import ERRORS, MEMORY, error_row, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
+from npuscope.table.formats import capacity, many, percent
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 from npuscope.tile.record.names import short_name
 
 MOST = 20  # rows of text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.analysis.forms import BYTES, COUNT, TEXT
-from npuscope.analysis.table import Column, Columns
+from npuscope.table.columns import Column, Columns
+from npuscope.table.formats import BYTES, COUNT, TEXT
 from npuscope.tile.record.model import Notice, Recording
 
 SHOWN = 5  # findings

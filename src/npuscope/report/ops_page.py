@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 import npuscope.tile.distributed  # noqa: F401  (binds the functions of pld)
-from npuscope.analysis.table import aligned
-from npuscope.device.chip import Device, load
+from npuscope.chip.devices.chip import Device, load
 from npuscope.ops import table
 from npuscope.ops.spec import OpSpec, Plane
-from npuscope.simulate.core.standing import DTYPE, SHAPE, Standing, standing
+from npuscope.table.columns import aligned
 from npuscope.tile.calls.bound import function_of
+from npuscope.time.core.standing import DTYPE, SHAPE, Standing, standing
 
 DEVICE = "ascend910b1"
 TILE = f"{SHAPE[0]} × {SHAPE[1]} {DTYPE}"

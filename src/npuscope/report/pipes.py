@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.diagnosis import Diagnosis
-from npuscope.analysis.forms import duration, levels, many
-from npuscope.analysis.table import aligned, all_rows
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
-from npuscope.simulate.inside import Inside
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.table.columns import aligned, all_rows
+from npuscope.table.formats import duration, levels, many
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say
+from npuscope.time.inside import Inside
 
 WAITS = 10  # rows shown
 COLUMNS = 80  # of the drawing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import duration, many
-from npuscope.llm.prediction import Prediction
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
+from npuscope.forward.llm.prediction import Prediction
+from npuscope.table.formats import duration, many
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 MOST = 20  # rows of text
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.diagnosis import KINDS
-from npuscope.analysis.forms import duration, many, percent, short
+from npuscope.answer.results import Fullest, Outcome, against_first, variant_table, wall_estimate
+from npuscope.answer.variant import Variant
+from npuscope.answer.variants import best_by_setting
+from npuscope.explain.comparison import Comparison
+from npuscope.explain.diagnosis import KINDS
 from npuscope.report.charts.variants import knobs_chart, variants_chart, without_names
-from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import compare
-from npuscope.simulate.estimate_forms import chance_told, estimate_told
-from npuscope.study.results import Fullest, Outcome, against_first, variant_table, wall_estimate
-from npuscope.study.variant import Variant
-from npuscope.study.variants import best_by_setting
+from npuscope.table.formats import duration, many, percent, short
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.time.estimate_forms import chance_told, estimate_told
 
 WIDTH = 100  # characters of a line
 

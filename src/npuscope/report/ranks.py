@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.ranks import Ranks
+from npuscope.explain.ranks import Ranks
 from npuscope.report.causes import causes
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
 from npuscope.report.explain import headline
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 MOST = 64  # ranks printed
 BLOCKERS = 2

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import many, percent, sentence_start
 from npuscope.forward.roofline import Roofline
 from npuscope.report.charts.roofline import roofline_chart
-from npuscope.report.document import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.table.formats import many, percent, sentence_start
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
 
 MOST = 12
 NEEDS = {

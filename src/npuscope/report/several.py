@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import duration, many, percent, significant
-from npuscope.report.document import Heading, In, Notes, Part, Rows, Say
-from npuscope.statistics.ratio import ENOUGH, Ratio
-from npuscope.statistics.several import SeveralRuns
+from npuscope.explain.comparison import Comparison
+from npuscope.explain.many.ratio import ENOUGH, Ratio
+from npuscope.explain.many.several import SeveralRuns
+from npuscope.table.formats import duration, many, percent, significant
+from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 
 KERNELS = 12
 

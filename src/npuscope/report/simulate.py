@@ -6,27 +6,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from npuscope.analysis.busy_idle import busy_of
-from npuscope.analysis.diagnosis import Diagnosis
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import many
-from npuscope.analysis.table import Table
-from npuscope.analysis.work import Work
 from npuscope.check.findings import Finding
+from npuscope.explain.busy_idle import busy_of
+from npuscope.explain.diagnosis import Diagnosis
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.work import Work
 from npuscope.report import anchor as anchor_report
 from npuscope.report import noticed
 from npuscope.report.anchor import Anchored
 from npuscope.report.causes import WORTH_A_LINE, causes
 from npuscope.report.check_text import finding_lines
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
 from npuscope.report.explain import BLOCKERS, KERNELS, headline
-from npuscope.simulate.bound import Bound
-from npuscope.simulate.certainty import certainty_of
-from npuscope.simulate.estimate_forms import basis_told, estimate_told, interval_told
-from npuscope.simulate.per_kernel import per_kernel
-from npuscope.simulate.run import Simulated
-from npuscope.simulate.shares import told_share
-from npuscope.simulate.uncertainty import Estimate, time_after, time_estimate
+from npuscope.table.columns import Table
+from npuscope.table.formats import many
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say
+from npuscope.time.bound import Bound
+from npuscope.time.certainty import certainty_of
+from npuscope.time.estimate_forms import basis_told, estimate_told, interval_told
+from npuscope.time.per_kernel import per_kernel
+from npuscope.time.run import Simulated
+from npuscope.time.shares import told_share
+from npuscope.time.uncertainty import Estimate, time_after, time_estimate
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from npuscope.analysis.forms import levels, significant
-from npuscope.llm.tpot import Tpot
-from npuscope.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
+from npuscope.forward.llm.tpot import Tpot
+from npuscope.forward.llm.tpot_history import Entry, commit_told, history_table, ms_of, series, settings_told
 from npuscope.report.charts.history import history_chart, likely
-from npuscope.report.document import Chart, Heading, Notes, Part, Rows, Say
-from npuscope.simulate.estimate_forms import chance_told
-from npuscope.simulate.uncertainty import against
+from npuscope.table.formats import levels, significant
+from npuscope.table.parts import Chart, Heading, Notes, Part, Rows, Say
+from npuscope.time.estimate_forms import chance_told
+from npuscope.time.uncertainty import against
 
 RUNS = 40  # of a history, drawn in a line
 

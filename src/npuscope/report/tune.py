@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.comparison import Comparison
-from npuscope.analysis.forms import duration, many, percent
-from npuscope.report.document import Heading, Notes, Part, Rows, Say
+from npuscope.answer.results import Outcome, variant_rows, variant_table
+from npuscope.answer.tune import Tuned
+from npuscope.answer.variants import ranked
+from npuscope.explain.comparison import Comparison
 from npuscope.report.rank import rank, why
-from npuscope.study.results import Outcome, variant_rows, variant_table
-from npuscope.study.tune import Tuned
-from npuscope.study.variants import ranked
+from npuscope.table.formats import duration, many, percent
+from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 
 
 def tune(file: str, device: str, tuned: Tuned, top: int, comparison: Comparison | None) -> Iterator[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record import sites
 
 

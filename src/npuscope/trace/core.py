@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.trace import counters as samples
 from npuscope.trace import schema
 from npuscope.trace.intervals import Ints, depths

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import NoDataError, PolarsError
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import source
 
 BOM = b"\xef\xbb\xbf"

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.kernels import kind_of
-from npuscope.process_memory import give_back
+from npuscope.base.process_memory import give_back
+from npuscope.chip.kernels import kind_of
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE

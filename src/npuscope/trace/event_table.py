@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
-from npuscope.process_memory import give_back
+from npuscope.base.process_memory import give_back
 from npuscope.trace.counter_events import ROUNDED, samples_of
 from npuscope.trace.counters import lane_id
 from npuscope.trace.decimal_time import EXACT_FLOAT_US, LARGEST_US, LONGEST_US, needs_rounding, ns_from_us

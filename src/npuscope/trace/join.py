@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import combine
 

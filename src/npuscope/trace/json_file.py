@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from npuscope.errors import BadInput
+from npuscope.base.toml_file import checked
 from npuscope.trace import source
 
 T = TypeVar("T")
@@ -40,14 +39,6 @@ def _entries(text: msgspec.Raw) -> int:
         return max(1, len(msgspec.json.decode(text, type=list[msgspec.Raw])))
     except (msgspec.DecodeError, RecursionError):
         return 1
-
-
-def checked(decode: Callable[[], T], what: str, path: Path) -> T:
-    """What a decoder makes of a file, with every way of failing as one clear error."""
-    try:
-        return decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"not {what} ({error})", path=path) from error
 
 
 def whole_number(text: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import source
 
 _LONGEST_GAP = 1 << 10  # blanks between two events; more only costs a longer search

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from npuscope import progress
-from npuscope.errors import BadInput
+from npuscope.base import progress
+from npuscope.base.errors import BadInput
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 CHUNK = 1 << 20

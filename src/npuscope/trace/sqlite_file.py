@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 from polars.exceptions import PolarsError
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.json_file import whole_number
 

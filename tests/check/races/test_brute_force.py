@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recordings import buffer, recording, task
 
 from npuscope.check.races import races
-from npuscope.device.chip import load
+from npuscope.chip.devices.chip import load
 from npuscope.lower.program import Program
 from npuscope.tile.graph import exact_accesses, task_graph
 from npuscope.tile.record.model import Access, Argument, BlockGroup, Body, Loop, Op, Recording, Segment, Site

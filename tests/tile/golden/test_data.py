@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.ops import dtypes
 from npuscope.tile.golden import ScalarSpec, TensorSpec, run_jit
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, differences, first_difference
 from tests.tile.golden.conftest import execute
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.golden import (
     ScalarSpec,
     TensorSpec,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.ops import dtypes
 from npuscope.tile.golden import RunResult, ScalarSpec, TensorSpec, driven, run, run_jit
 from npuscope.tile.run.arguments import Placeholder

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from recordings import buffer, recording, task, turns, whole
 
-from npuscope.analysis.areas import area_rules
-from npuscope.errors import CannotWrite, NpuscopeError
-from npuscope.report.document import as_text
+from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.explain.areas import area_rules
 from npuscope.report.graph import graph
+from npuscope.table.parts import as_text
 from npuscope.tile.graph import task_graph
 from npuscope.tile.graph.counts import count_graphs
 from npuscope.tile.graph.deps_json import deps_document, name_map, submissions

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings import box, buffer, recording, task, turns, whole
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.graph import Graph, task_graph
 from npuscope.tile.record.model import Alias, Argument, Buffer, Recording, Task
 

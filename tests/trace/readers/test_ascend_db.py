@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain.doctor import symptoms_of
 
 
 def test_the_real_database_has_its_known_tables(shared: Path) -> None:

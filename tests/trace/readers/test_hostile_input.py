@@ -26,7 +26,7 @@ from builders import (
 )
 
 import npuscope
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain.doctor import symptoms_of
 from npuscope.trace import json_stream
 from npuscope.trace.json_stream import EventStream
 
@@ -321,7 +321,7 @@ def test_connections_of_a_database_do_not_multiply(database: Path) -> None:
 
 
 def test_sums_of_absurd_durations_do_not_wrap(tmp_path: Path) -> None:
-    from npuscope.analysis.summary import summarise
+    from npuscope.explain.summary import summarise
 
     rows = [kernel_row(dur="4000000000000") for _ in range(3000)]
     summary = summarise(npuscope.read(write_kernel_table(tmp_path / "k.csv", rows)))

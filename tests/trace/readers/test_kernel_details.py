@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain.doctor import symptoms_of
 from npuscope.trace.csv_table import unguarded
 from npuscope.trace.interval_sets import one_group
 from npuscope.trace.interval_sets import union as union_of

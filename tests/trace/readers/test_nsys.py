@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis import explain_ranks
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain import explain_ranks
+from npuscope.explain.doctor import symptoms_of
 
 STRINGS = {
     1: "void gemm<float>(int)", 2: "gemm", 3: "ncclDevKernel_AllReduce_Sum_bf16", 4: "cudaLaunchKernel_v7000",

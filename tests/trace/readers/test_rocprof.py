@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import npuscope
-from npuscope.analysis import explain
+from npuscope.explain import explain
 
 GPU, CPU = {"handle": 900}, {"handle": 800}
 DISPATCH = {

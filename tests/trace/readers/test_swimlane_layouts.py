@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import npuscope
 from npuscope import Trace
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain.doctor import symptoms_of
 
 
 def read(folder: Path, layout: swimlanes.Layout) -> Trace:

@@ -10,7 +10,7 @@ from builders import KERNEL_HEADER, count, kernel_row, named, point, write_bundl
 
 import npuscope
 from npuscope import Trace
-from npuscope.analysis.doctor import symptoms_of
+from npuscope.explain.doctor import symptoms_of
 
 
 def told(trace: Trace) -> dict[str, str]:

@@ -17,7 +17,7 @@ from made import Task, made
 from runs import launches
 
 import npuscope
-from npuscope.analysis.work import Work
+from npuscope.explain.work import Work
 from npuscope.trace import Trace
 
 NAMES = ("out.json", "out.json.gz", "tracr", "kept.npu", "out.csv", "out.pftrace")

@@ -10,10 +10,10 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
+from npuscope.base.errors import NpuscopeError
+from npuscope.base.plugins import RULES, brought
 from npuscope.check.findings import SEVERITIES
 from npuscope.check.rule import Rule
-from npuscope.errors import NpuscopeError
-from npuscope.plugins import RULES, brought
 
 
 @cache

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.races.false_edges import false_edges, inferred
 from npuscope.check.rule import Example, Rule
 from npuscope.check.wording.told import tensor_name
 from npuscope.lower.program import Program
+from npuscope.table.formats import many
 
 
 @dataclass

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.check.wording.handed_over import are_halves, handed_over, told
 from npuscope.check.wording.told import access_site, size, tensor_name
 from npuscope.lower.program import Launch, Program
+from npuscope.table.formats import many
 from npuscope.tile.record.names import short_name
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import loop_site, with_loop
 from npuscope.check.traffic.mergeable import mergeable
 from npuscope.lower.program import Program
+from npuscope.table.formats import many
 from npuscope.tile.record.names import short_name
 
 

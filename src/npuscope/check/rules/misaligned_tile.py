@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Lowered
 from npuscope.lower.passes.l0_tiling import product_of
 from npuscope.lower.program import PlannedBody, Program

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import loop_site
 from npuscope.check.traffic.loop_waits import LoopWaits, if_parallel, needless_waits
 from npuscope.check.wording.told import tensors_of
 from npuscope.lower.program import Program
+from npuscope.table.formats import many
 
 
 def check(program: Program) -> Iterator[Finding]:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.estimate import block_seconds, least_seconds
 from npuscope.check.traffic.mergeable import DENSE, alone, mergeable
 from npuscope.lower.program import Launch, Program
+from npuscope.table.formats import many
 from npuscope.tile.record.names import short_name
 
 WORTH = 0.25  # of a kernel's tasks: fewer are not worth a change

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from npuscope.analysis.forms import many
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.rule import Rule
 from npuscope.check.traffic.estimate import severity
 from npuscope.check.traffic.fusable import Fusable, fusable
 from npuscope.check.wording.told import lines_of, listed, size, tensor_name
 from npuscope.lower.program import Program
+from npuscope.table.formats import many
 
 STILL = (
     " (on this chip cube and vector cores still hand tiles over through a small ring in GM, but nobody is dispatched "

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import duration
-from npuscope.analysis.table import Table, Tabular, all_rows
 from npuscope.forward.align import columns, errors
 from npuscope.forward.align.errors import Cancelling
 from npuscope.forward.align.model_metrics import ModelMetrics, model_metrics
 from npuscope.forward.align.pairing import Pairing, pair_calls, perhaps_renamed
 from npuscope.forward.align.sides import Side, side_of, without_free
+from npuscope.table.columns import Table, Tabular, all_rows
+from npuscope.table.formats import duration
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import one_group, union
 from npuscope.trace.intervals import Ints

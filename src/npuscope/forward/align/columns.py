@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from npuscope.analysis.forms import CHANGE, COUNT, FLAG, TEXT, TIME
-from npuscope.analysis.table import Column, Columns
+from npuscope.table.columns import Column, Columns
+from npuscope.table.formats import CHANGE, COUNT, FLAG, TEXT, TIME
 
 SUMS = (
     Column("predicted_ns", TIME, "of the prediction", scale="time"),

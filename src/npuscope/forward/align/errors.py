@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.table import Table
+from npuscope.chip.kernels import landmark_of
 from npuscope.forward.align.columns import CANCELLING
 from npuscope.forward.align.pairing import Pairing
 from npuscope.forward.align.sides import Side
-from npuscope.kernels import landmark_of
+from npuscope.table.columns import Table
 from npuscope.trace.intervals import Ints
 
 LIKE = 3  # like collectives that are needed for a median to tell waiting from transfer

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from npuscope.chip.kernels.table import known
 from npuscope.forward.align.sides import Side
-from npuscope.kernels.table import known
 
 HITS = ["MEASURED", "INTERPOLATED"]
 NO_SOURCES = "the prediction does not tell the source of each time"

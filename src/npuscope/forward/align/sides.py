@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.analysis.forms import short
-from npuscope.analysis.summary import CORES, NOT_TOLD, TYPES
-from npuscope.analysis.work import device_rows
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.kernels import is_comm
+from npuscope.explain.summary import CORES, NOT_TOLD, TYPES
+from npuscope.explain.work import device_rows
 from npuscope.forward.align.kernel_names import families_of
-from npuscope.kernels import is_comm
+from npuscope.table.formats import short
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.intervals import lane_order
 from npuscope.trace.json_args import field

@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from npuscope.device import Constant, Device
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices import Constant, Device
+from npuscope.chip.kernels import law_of
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.estimate.collective_time import collective_time
 from npuscope.forward.estimate.gemm_time import GemmCosts, gemm_time
 from npuscope.forward.estimate.law_time import LawTime, Source
 from npuscope.forward.work import Limit, Work, limit_ns, work_of
 from npuscope.forward.work.matmul import sizes
-from npuscope.kernels import law_of
 
 Costs = Mapping[str, Constant]
 SAME = 0.01  # sizes this close are the same

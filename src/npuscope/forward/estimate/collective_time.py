@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from npuscope.device import Constant, Device
+from npuscope.chip.devices import Constant, Device
+from npuscope.chip.kernels import collective_of
 from npuscope.forward.estimate.law_time import LawTime
 from npuscope.forward.work import Work, limit_ns
-from npuscope.kernels import collective_of
 
 PARTS = ("reduce_scatter", "all_gather")  # of an all-reduce of a large message
 BETWEEN = "between the measured small all-reduce and the fitted lines"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from npuscope.device import Constant, Device
+from npuscope.chip.devices import Constant, Device
 
 Floats = NDArray[np.float64]
 Flags = bool | NDArray[np.bool_]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope.analysis.summary import kernel_group, on_ai_cpu
+from npuscope.explain.summary import kernel_group, on_ai_cpu
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.roofline.launched_ops import launched_ops
 from npuscope.trace.core import Trace

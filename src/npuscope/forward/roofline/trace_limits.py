@@ -12,8 +12,13 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from npuscope import device as devices
-from npuscope.analysis.forms import (
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip import devices
+from npuscope.chip.devices import Device
+from npuscope.forward.roofline.rows import Rows, rows_of
+from npuscope.forward.work import Work, limit_ns, work_of
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import (
     BYTES,
     COUNT,
     FLAG,
@@ -27,11 +32,6 @@ from npuscope.analysis.forms import (
     duration,
     percent,
 )
-from npuscope.analysis.table import Column, Columns, Table, Tabular, all_rows
-from npuscope.device import Device
-from npuscope.errors import NpuscopeError
-from npuscope.forward.roofline.rows import Rows, rows_of
-from npuscope.forward.work import Work, limit_ns, work_of
 from npuscope.trace.core import Trace
 
 _TENSOR_FLOAT = re.compile(r"tf32|s1688|s16816gemm_f32|_TF32")

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from npuscope.device import Device, Link
+from npuscope.chip.devices import Device, Link
+from npuscope.chip.kernels import collective_of
 from npuscope.forward.work.amount import Work
-from npuscope.kernels import collective_of
 
 Bound = Literal["cube", "vector", "memory", "link"]
 

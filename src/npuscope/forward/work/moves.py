@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from npuscope.chip.kernels import Rule
+from npuscope.chip.kernels.table import Formula
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.tensor_size import DTYPES, elements, present, rates_as, size
-from npuscope.kernels import Rule
-from npuscope.kernels.table import Formula
 
 FLOATS = ("bf16", "fp16", "fp32", "fp64")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from npuscope.chip.kernels import Rule, rule_of
 from npuscope.forward.calls import Call
 from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.attention import attention, indexer, sparse_attention
 from npuscope.forward.work.matmul import grouped, matmul, prolog
 from npuscope.forward.work.moves import by_bytes
-from npuscope.kernels import Rule, rule_of
 
 ROUTED = "message size not known: it depends on which experts the tokens chose"
 BYTES_ONLY = "bytes of its tensors only: what it computes is not known"

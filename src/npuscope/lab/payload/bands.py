@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.analysis.explanation import Explanation
-from npuscope.errors import NpuscopeError
-from npuscope.forward.passes import passes
-from npuscope.forward.passes.tracks import with_tracks
-from npuscope.simulate.run import Simulated
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.passes import passes
+from npuscope.explain.passes.tracks import with_tracks
+from npuscope.time.run import Simulated
 
 MOST = 5000  # of one kind
 

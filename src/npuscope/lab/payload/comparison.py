@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.analysis.comparison import Comparison
+from npuscope.explain.comparison import Comparison
 from npuscope.lab.payload.overview import heads
 
 

@@ -17,7 +17,7 @@ from npuscope.lab.payload.packed import packed, whole_numbers
 from npuscope.lab.payload.parts import parts
 from npuscope.lab.payload.source import race_told
 from npuscope.lower.program import Program
-from npuscope.report.document import Part
+from npuscope.table.parts import Part
 from npuscope.tile.graph.by_kernel import KernelEdge, kernel_graph
 from npuscope.tile.graph.edges import ORIGINS, Graph
 from npuscope.tile.record.model import Recording

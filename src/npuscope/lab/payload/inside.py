@@ -10,10 +10,10 @@ import numpy as np
 
 from npuscope.lab.payload.packed import packed, rising, whole_numbers
 from npuscope.lower.program import PlannedBody, planned_key
-from npuscope.simulate.by_line import BlockKind, kinds_of
-from npuscope.simulate.core.pipes import ISSUING, SLOT
-from npuscope.simulate.deciding import PLACES
-from npuscope.simulate.run import Simulated
+from npuscope.time.by_line import BlockKind, kinds_of
+from npuscope.time.core.pipes import ISSUING, SLOT
+from npuscope.time.deciding import PLACES
+from npuscope.time.run import Simulated
 
 MOST_INSTRUCTIONS = 120_000
 MOST_OF_ONE = 40_000

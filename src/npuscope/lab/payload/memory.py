@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from npuscope.analysis.forms import printable
 from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
@@ -16,6 +15,7 @@ from npuscope.lower.memory.line import Line, line_of
 from npuscope.lower.memory.plan import Tenant
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.report.memory import program_name, ring, shallow
+from npuscope.table.formats import printable
 
 LONGEST = 120  # characters of a line of source
 

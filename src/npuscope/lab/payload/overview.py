@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.table import Table
+from npuscope.explain.explanation import Explanation
 from npuscope.report.anchor import Section
+from npuscope.table.columns import Table
 
 MOST_ROWS = 2000  # of a table on a page
 

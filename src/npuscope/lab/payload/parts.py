@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from npuscope.analysis.forms import printable
-from npuscope.analysis.table import Table
-from npuscope.report.document import Chart, Heading, In, Marked, Notes, Part, Rows, Say
+from npuscope.table.columns import Table
+from npuscope.table.formats import printable
+from npuscope.table.parts import Chart, Heading, In, Marked, Notes, Part, Rows, Say
 
 
 def parts(found: Iterable[Part]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.analysis.ranks import Ranks
+from npuscope.explain.ranks import Ranks
 from npuscope.lab.payload.overview import heads
 
 

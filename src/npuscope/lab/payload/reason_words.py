@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuscope.analysis.waits import IN_WORDS, REASONS
+from npuscope.explain.waits import IN_WORDS, REASONS
 
 # {next} is what ran next on the lane, {for} what it waited for
 ON_CORES = {

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.forms import printable
 from npuscope.check.findings import Finding
 from npuscope.check.races import Race
+from npuscope.explain.explanation import Explanation
 from npuscope.lab.payload.file_names import program_files
-from npuscope.simulate.by_line import LineTimes, kinds_of, line_times
-from npuscope.simulate.run import Simulated
+from npuscope.table.formats import printable
 from npuscope.tile.record.model import Recording
+from npuscope.time.by_line import LineTimes, kinds_of, line_times
+from npuscope.time.run import Simulated
 
 MOST_LINES = 20_000  # of a file
 ABOUT = (

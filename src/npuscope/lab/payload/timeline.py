@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.explanation import Explanation
-from npuscope.analysis.waits import PARTS, REASONS
-from npuscope.analysis.work import Work, places
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.waits import PARTS, REASONS
+from npuscope.explain.work import Work, places
 from npuscope.lab.payload.bands import bands
 from npuscope.lab.payload.counter_tracks import counter_tracks
 from npuscope.lab.payload.file_names import program_files
@@ -22,7 +22,7 @@ from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
 from npuscope.lab.payload.reason_words import reason_words
 from npuscope.lab.payload.slice_facts import slice_facts
 from npuscope.lab.payload.together import drawn_together
-from npuscope.simulate.run import Simulated
+from npuscope.time.run import Simulated
 from npuscope.trace.core import overlaps
 from npuscope.trace.intervals import Ints
 

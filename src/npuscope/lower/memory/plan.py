@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.memory.lifetimes import Lifetime, Lives, Moment, lifetimes
 from npuscope.lower.model import CoreKind, Lowered, Value
 from npuscope.lower.sizes import up

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.spec import Role
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.l0_tiling import next_loop, product_of
 from npuscope.lower.sizes import tile_bytes

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 
 Floats = npt.NDArray[np.float64]
 HALVES = 2  # of Left and Right: one is filled while the other is read

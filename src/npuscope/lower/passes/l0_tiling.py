@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.passes.l0 import HALVES, Cut, Product, choose
 from npuscope.lower.sizes import matrix, tile_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.lower.sizes import matrix, tile_bytes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from npuscope.device.chip import Device
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value, instructions
 from npuscope.lower.passes.dual import stream_dual
 

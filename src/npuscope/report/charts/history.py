@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.llm.tpot_history import Entry, commit_told, interval_of, ms_of, series
-from npuscope.report.charts.spec import Spec, axis
-from npuscope.simulate.estimate_forms import three
+from npuscope.forward.llm.tpot_history import Entry, commit_told, interval_of, ms_of, series
+from npuscope.table.charts import Spec, axis
+from npuscope.time.estimate_forms import three
 
 
 def likely(entry: Entry) -> str:

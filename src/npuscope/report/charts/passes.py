@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.analysis.forms import duration
-from npuscope.report.charts.spec import Spec, axis
+from npuscope.table.charts import Spec, axis
+from npuscope.table.formats import duration
 
 MOST = 400  # columns
 

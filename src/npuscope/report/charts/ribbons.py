@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from npuscope.analysis.forms import duration
 from npuscope.forward.align.alignment import Alignment
-from npuscope.report.charts.spec import Spec
+from npuscope.table.charts import Spec
+from npuscope.table.formats import duration
 from npuscope.trace.intervals import Ints
 
 MOST = 20_000  # calls of a ribbon; beyond it one per colour and thousandth of the axis

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from npuscope.analysis.forms import duration, percent
 from npuscope.forward.roofline import Roofline
-from npuscope.report.charts.spec import Spec, axis
+from npuscope.table.charts import Spec, axis
+from npuscope.table.formats import duration, percent
 
 MOST = 3000  # points
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.analysis.diagnosis import KINDS
-from npuscope.report.charts.spec import Spec, axis
-from npuscope.simulate.estimate_forms import chance_told, estimate_told, interval_told, three
-from npuscope.study.results import Outcome, against_first, wall_estimate
-from npuscope.study.variant import Variant
-from npuscope.study.variants import best_by_setting
+from npuscope.answer.results import Outcome, against_first, wall_estimate
+from npuscope.answer.variant import Variant
+from npuscope.answer.variants import best_by_setting
+from npuscope.explain.diagnosis import KINDS
+from npuscope.table.charts import Spec, axis
+from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told, three
 
 MEANING = (
     "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval; faster is "

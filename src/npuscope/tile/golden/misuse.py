@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
 

@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.ops.dtypes import of_storage
 from npuscope.tile.golden import data
 from npuscope.tile.golden.arrays import Array, UserTensor, array_of, copy_of, holds_numbers, to_read

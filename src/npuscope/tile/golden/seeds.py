@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.golden.misuse import misuse, told
 from npuscope.tile.values.user_torch import torch_module
 

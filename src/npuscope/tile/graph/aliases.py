@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.graph.boxes import Box, row_major
 from npuscope.tile.record.model import Alias, Buffer, Recording
 

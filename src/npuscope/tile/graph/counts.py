@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from npuscope.analysis.areas import Rules, area_of
-from npuscope.analysis.forms import COUNT, TEXT
-from npuscope.analysis.table import Column, Columns, Table, Tabular
+from npuscope.explain.areas import Rules, area_of
+from npuscope.table.columns import Column, Columns, Table, Tabular
+from npuscope.table.formats import COUNT, TEXT
 from npuscope.tile.graph.edges import ORIGINS, Graph
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.summary import COUNTS, NAME, OPS, UNIT, WORK, RunWork, summarise

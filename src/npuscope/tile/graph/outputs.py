@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.errors import CannotWrite, NpuscopeError
+from npuscope.base.errors import CannotWrite, NpuscopeError
 from npuscope.tile.record.model import Recording
 from npuscope.trace.writers import check_target
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
-from npuscope.kept_files import KeptFiles
+from npuscope.base.kept_files import KeptFiles
 
 _FILES = KeptFiles("rewritten", 64 << 20)
 _VERSION = sha256(

@@ -6,8 +6,8 @@ iterations is one number, so a block's structure is a short tuple and equal bloc
 
 from __future__ import annotations
 
-from npuscope import progress
-from npuscope.errors import NpuscopeError
+from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.record import sites
 from npuscope.tile.record.drafts import BlockDraft, BodyKey, Launch, LoopKey, OpKey, TaskDraft
 from npuscope.tile.record.frames import Frame, Rolled

@@ -16,7 +16,7 @@ from operator import index
 from types import MappingProxyType
 from typing import Any
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 
 RINGS = 4
 MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted

@@ -13,9 +13,9 @@ from math import prod
 
 import polars as pl
 
-from npuscope.analysis.forms import BYTES, COUNT, FLOPS, TEXT, arithmetic, many, traffic
-from npuscope.analysis.table import Column, Columns, Table, Tabular
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.table.columns import Column, Columns, Table, Tabular
+from npuscope.table.formats import BYTES, COUNT, FLOPS, TEXT, arithmetic, many, traffic
 from npuscope.tile.record.model import Body, Core, Recording
 from npuscope.tile.record.walk import ops_of
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from npuscope.base.process_memory import collected_rarely, keep_freed_memory
 from npuscope.ops.numeric.arrays import Array
-from npuscope.process_memory import collected_rarely, keep_freed_memory
 from npuscope.tile.fault import fault
 from npuscope.tile.record.finish import recording_of
 from npuscope.tile.record.model import Mode, Recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from npuscope.errors import NpuscopeError
+from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import fault
 
 VARIABLE = "NPUSCOPE_MOST_TURNS"

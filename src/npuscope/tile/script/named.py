@@ -12,7 +12,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.tile.record.rings import NAMES
 from npuscope.tile.script.places import UNTOLD, Place, Places
 

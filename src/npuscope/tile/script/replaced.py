@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.tile.script.observed import current_reads
 from npuscope.tile.script.places import Place, assigned
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from npuscope.errors import BadInput, NpuscopeError
+from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.tile.fault import NeedsValues
 from npuscope.tile.golden import RunResult, driven
 from npuscope.tile.record import sites

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.tile.script.named import OFF, ON, meant, unknown, value_for
 from npuscope.tile.script.observed import Reads, current_reads, is_read, reads
 from npuscope.tile.script.places import Place, places_of

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from npuscope.own_folder import user_caches
-from npuscope.surroundings import EVERY, Surroundings
+from npuscope.base.own_folder import user_caches
+from npuscope.base.surroundings import EVERY, Surroundings
 from npuscope.tile.record import sites
 
 _heard: ContextVar[list[Surroundings] | None] = ContextVar("npuscope_surroundings", default=None)

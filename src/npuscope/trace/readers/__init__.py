@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.readers import parquet
 from npuscope.trace.readers.recognise import reader_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope import kernels
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
+from npuscope.chip import kernels
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.duplicates import AI_CPUS, SAME_NAME, scheduling
 from npuscope.trace.meta import Ledger

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.json_file import decode_object
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from npuscope.errors import BadInput
-from npuscope.kernels import is_comm
+from npuscope.base.errors import BadInput
+from npuscope.chip.kernels import is_comm
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import CsvTable, header_of, read_csv

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import unknown
 from npuscope.trace.core import Trace
 from npuscope.trace.decimal_time import LARGEST_US

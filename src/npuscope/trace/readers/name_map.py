@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import source
 from npuscope.trace.json_file import decode_object, whole_number
 

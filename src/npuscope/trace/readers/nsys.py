@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.kernels import kind_of
+from npuscope.chip.kernels import kind_of
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.meta import NEVER_ENDED, Ledger

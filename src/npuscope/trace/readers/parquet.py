@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace import counters
 from npuscope.trace.core import OUTSIDE, Trace, overlaps
 from npuscope.trace.json_file import read_json

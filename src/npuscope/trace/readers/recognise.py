@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from npuscope.errors import BadInput, NpuscopeError, UnknownFormat
-from npuscope.plugins import READERS, brought
+from npuscope.base.errors import BadInput, NpuscopeError, UnknownFormat
+from npuscope.base.plugins import READERS, brought
 from npuscope.trace import source
 from npuscope.trace.core import Trace
 

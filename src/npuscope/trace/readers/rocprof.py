@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from npuscope.kernels import kind_of
+from npuscope.chip.kernels import kind_of
 from npuscope.trace import source
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.decimal_time import LARGEST_US, LONGEST_US

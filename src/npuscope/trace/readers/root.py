@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from npuscope import progress
-from npuscope.errors import BadInput, UnknownFormat
+from npuscope.base import progress
+from npuscope.base.errors import BadInput, UnknownFormat
 from npuscope.trace import schema
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE

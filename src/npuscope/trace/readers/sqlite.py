@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.core import Trace
 from npuscope.trace.readers import ascend_db, nsys
 from npuscope.trace.sqlite_file import SqliteFile, read_sqlite

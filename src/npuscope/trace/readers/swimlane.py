@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.core import Trace, with_depth
 from npuscope.trace.intervals import largest
 from npuscope.trace.json_file import WHOLE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.meta import Ledger
 from npuscope.trace.readers.swimlane_file import Metadata, Record

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from npuscope.errors import BadInput
+from npuscope.base.errors import BadInput
 from npuscope.trace.counters import READY_QUEUES
 from npuscope.trace.decimal_time import LARGEST_US
 from npuscope.trace.json_file import WHOLE

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope import progress
-from npuscope.errors import BadInput
+from npuscope.base import progress
+from npuscope.base.errors import BadInput
 from npuscope.trace import schema, source
 from npuscope.trace.core import Trace, arrays_of
 from npuscope.trace.flows import edges_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from npuscope.errors import CannotWrite
+from npuscope.base.errors import CannotWrite
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Counts
 

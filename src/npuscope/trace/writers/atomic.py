@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 
 from polars.exceptions import PolarsError
 
-from npuscope.errors import CannotWrite
+from npuscope.base.errors import CannotWrite
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import polars as pl
 
-from npuscope import progress
+from npuscope.base import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.counters import WHOLE_DEVICE, lane_id
 from npuscope.trace.decimal_time import us_from_ns

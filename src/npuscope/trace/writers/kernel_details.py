@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from npuscope import progress
-from npuscope.errors import CannotWrite
+from npuscope.base import progress
+from npuscope.base.errors import CannotWrite
 from npuscope.trace.core import Trace
 from npuscope.trace.csv_table import BOM, guarded
 from npuscope.trace.decimal_time import us_from_ns

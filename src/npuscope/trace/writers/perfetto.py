@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from npuscope import progress
+from npuscope.base import progress
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints, depths, lane_order, largest, sublanes
 from npuscope.trace.meta import Counts

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 import polars as pl
 
-from npuscope.errors import CannotWrite
+from npuscope.base.errors import CannotWrite
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import Counts

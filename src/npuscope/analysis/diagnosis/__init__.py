@@ -1,7 +1,0 @@
-"""What a run suffers from, as a ranked list of causes; one family of causes per module."""
-
-from npuscope.analysis.diagnosis.diagnose import diagnose
-from npuscope.analysis.diagnosis.ranks import diagnose_ranks
-from npuscope.analysis.diagnosis.shape import KINDS, Cause, Diagnosis, Gain, Span, Together
-
-__all__ = ["KINDS", "Cause", "Diagnosis", "Gain", "Span", "Together", "diagnose", "diagnose_ranks"]

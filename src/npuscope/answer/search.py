@@ -1,0 +1,63 @@
+"""Which point of a space of settings to try next: an Optuna study with a sampler for tile sizes (`sampler.py`).
+
+The first point is the program as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npuscope.answer.space import Point, Space
+from npuscope.base.errors import NpuscopeError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from optuna.trial import Trial
+
+Goals = tuple[float, ...]  # what is to be small: the time, and memory or tasks where a front is asked for
+
+
+class Search:
+    """Proposes points of a space, never one twice. The same seed and answers give the same points."""
+
+    def __init__(self, space: Space, goals: int = 1, seed: int = 0) -> None:
+        optuna = _optuna()
+        from npuscope.answer.sampler import SmoothSampler
+
+        self._space, self._failed = space, optuna.trial.TrialState.FAIL
+        self._sampler = SmoothSampler({name: len(values) for name, values in space.settings}, seed)
+        self._study = optuna.create_study(directions=["minimize"] * goals, sampler=self._sampler)
+        self._study.enqueue_trial(dict(zip(self._sampler.kinds, space.start, strict=True)))
+        self._trials: dict[Point, Trial] = {}
+
+    def ask(self) -> Point | None:
+        """The next point to try; None where all were tried."""
+        if len(self._trials) == self._space.size:
+            return None
+        trial = self._study.ask(self._sampler.kinds)
+        point = tuple(trial.params[name] for name in self._sampler.kinds)
+        self._trials[point] = trial
+        return point
+
+    def tell(self, point: Point, goals: Goals | None) -> None:
+        """What came of a point; None where it cannot run."""
+        self._study.tell(self._trials[point], goals, None if goals else self._failed)
+
+
+def front(told: dict[Point, Goals]) -> list[Point]:
+    """The points that no other beats or equals in every goal and beats in one."""
+    return [
+        point
+        for point, goals in told.items()
+        if not any(all(a <= b for a, b in zip(other, goals, strict=True)) and other != goals for other in told.values())
+    ]
+
+
+def _optuna() -> ModuleType:
+    try:
+        import optuna
+    except ImportError as error:
+        raise NpuscopeError("Optuna is not installed", remedy="pip install 'npuscope[tune]'.") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

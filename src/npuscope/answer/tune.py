@@ -1,0 +1,206 @@
+"""Searches the settings of a program for the fastest: what does not fit is not simulated, the best is checked.
+
+tuned = tune(Variant("", "layer.py"), space_of([("TILE", ["64", "128"], "64")]), trials=20)
+tuned.best, tuned.golden, tuned.front
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import prod
+from pathlib import Path
+
+from npuscope.answer.alone import alone
+from npuscope.answer.job_limits import Failed, Limits
+from npuscope.answer.knobs import Knob, knobs_of
+from npuscope.answer.pool import Pool, refuse_windows
+from npuscope.answer.results import Outcome, kept
+from npuscope.answer.search import Goals, Search, front
+from npuscope.answer.space import Point, Space, space_of
+from npuscope.answer.variant import Variant
+from npuscope.answer.variants import run_outcomes
+from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.tile.fault import NeedsValues
+from npuscope.tile.record.model import Recording
+from npuscope.tile.script.run import run_script
+
+GOALS = ("memory", "tasks")  # what may be held against time
+CHECKED = 5  # of the best, until one is right
+GOLDEN_S = 600.0
+MOST_ASKED = 10  # points per trial wanted: where hardly any fits the search ends
+Recordings = tuple[Recording, ...]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """Whether a variant's numbers are right; None where its program compares nothing."""
+
+    variant: str
+    passed: bool | None
+    told: str
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search found: outcomes in the order of the trials, the first being the program as it is.
+
+    `golden` has the variants whose numbers were checked, the last of them being that of `best`.
+    """
+
+    space: Space
+    variants: tuple[Variant, ...]
+    outcomes: tuple[Outcome, ...]
+    golden: tuple[Golden, ...]
+    front: tuple[Outcome, ...]
+    best: Outcome | None
+
+    @property
+    def pruned(self) -> int:
+        """Points that cannot run, which were not simulated."""
+        return sum(one.error is not None for one in self.outcomes)
+
+    @property
+    def simulated(self) -> int:
+        return len(self.outcomes) - self.pruned
+
+
+def found_space(file: str, argv: Sequence[str]) -> Space:
+    """The settings that a program itself offers: knobs that cut something into pieces, with several values.
+
+    One that changes how much the program is given, as a number of heads does, is a size of the problem and stays; one
+    that changes nothing is of a path that this run does not take.
+    """
+    now = _recorded(file, argv)
+    knobs = [knob for knob in knobs_of(file, argv) if knob.cuts and len(knob.values) > 1]
+    knobs = [knob for knob in knobs if now is None or _cuts_only(knob, now, file, argv)]
+    if not knobs:
+        remedy = "Name what to try: --set NAME=a,b,c."
+        raise NpuscopeError("no knob was found that cuts something into pieces", path=file, remedy=remedy)
+    return space_of([_setting(knob) for knob in knobs])
+
+
+def _cuts_only(knob: Knob, now: Recordings, file: str, argv: Sequence[str]) -> bool:
+    """By the nearest other value that runs; where none does the search will tell."""
+    at = knob.values.index(knob.value)
+    others = sorted((n for n in range(len(knob.values)) if n != at), key=lambda n: abs(n - at))
+    for other in others:
+        then = _recorded(file, argv, {knob.name: str(knob.values[other])})
+        if then is not None:
+            return _work(then) != _work(now) and _given_bytes(then) == _given_bytes(now)
+    return True
+
+
+def _recorded(file: str, argv: Sequence[str], settings: Mapping[str, str] | None = None) -> Recordings | None:
+    """The script's programs by shape; None where it does not run."""
+    try:
+        with redirect_stderr(io.StringIO()):
+            return run_script(file, argv, "shapes", settings=settings, golden=False).recordings
+    except (NpuscopeError, NeedsValues, SystemExit):
+        return None
+
+
+def _work(recordings: Recordings) -> list[tuple[int, str]]:
+    """What is done, in a form that can be compared."""
+    return [(len(one.tasks), repr(one.bodies)) for one in recordings]
+
+
+def _given_bytes(recordings: Recordings) -> int:
+    """Of all that the programs are given and give back."""
+    buffers = (one for recording in recordings for one in recording.buffers if one.origin == "parameter")
+    return sum(prod(one.shape) * BY_NAME[one.dtype].bytes for one in buffers)
+
+
+def _setting(knob: Knob) -> tuple[str, list[str], str]:
+    return knob.name, [str(value) for value in knob.values], str(knob.value)
+
+
+def tune(
+    alike: Variant,
+    space: Space,
+    trials: int = 50,
+    goal: str | None = None,
+    results: Path | None = None,
+    engine: str = "processes",
+    jobs: int | None = None,
+    seed: int = 0,
+    golden: bool = True,
+) -> Tuned:
+    """Up to so many simulated points of the space; those that cannot run do not count. `goal`: held against time."""
+    refuse_windows()
+    search = Search(space, 1 if goal is None else 2, seed)
+    told: dict[Point, Outcome] = {}
+    variants: dict[Point, Variant] = {}
+    at_a_time = jobs or (2 if engine == "processes" else 8)
+    with kept(results) as (known, add), alone(engine, at_a_time, Limits()) as run:
+        seen = [*dict.fromkeys(one.seen for one in known.values() if one.seen is not None)]
+        ran = 0
+        while ran < trials and len(told) < MOST_ASKED * trials:
+            progress.report("simulating variants", ran, trials)
+            points = list(islice(iter(search.ask, None), min(at_a_time, trials - ran)))
+            if not points:
+                break
+            asked = {point: _variant(alike, space, point) for point in points}
+            keys = {point: [one.key(around) for around in seen] for point, one in asked.items()}
+            found = {p: known[key] for p, several in keys.items() for key in several if key in known}
+            missing = [point for point in points if point not in found]
+            for point, one in zip(missing, run_outcomes(run, [asked[point] for point in missing]), strict=True):
+                found[point] = one
+                if one.seen is not None:
+                    add(one)
+                    known[one.key] = one
+                    seen += [one.seen] if one.seen not in seen else []
+            for point in points:
+                told[point] = replace(found[point], variant=asked[point].name)
+                search.tell(point, _goals(told[point], goal))
+            variants |= asked
+            ran += sum(told[point].error is None for point in points)
+        progress.report("simulating variants", trials, trials)
+        able = sorted((one for one in told.values() if one.error is None), key=lambda one: one.wall_ns or 0)
+        by_name = {one.name: one for one in variants.values()}
+        checked = _checked([by_name[one.variant] for one in able[:CHECKED]]) if golden else []
+    good = {one.variant for one in checked if one.passed is not False}
+    best = next((one for one in able if not golden or one.variant in good), None)
+    goals = {point: told_goals for point, one in told.items() if (told_goals := _goals(one, goal)) is not None}
+    ends = sorted((told[point] for point in front(goals)), key=lambda one: one.wall_ns or 0) if goal else []
+    return Tuned(space, tuple(variants.values()), tuple(told.values()), tuple(checked), tuple(ends), best)
+
+
+def _variant(alike: Variant, space: Space, point: Point) -> Variant:
+    chosen = space.at(point)
+    return replace(alike, name=" ".join(f"{name}={value}" for name, value in chosen), settings=chosen)
+
+
+def _goals(one: Outcome, goal: str | None) -> Goals | None:
+    if one.wall_ns is None:
+        return None
+    if goal is None:
+        return (one.wall_ns,)
+    return one.wall_ns, float(one.tasks or 0) if goal == "tasks" else (one.memory.share if one.memory else 0.0)
+
+
+def _checked(best: Sequence[Variant]) -> list[Golden]:
+    """The best variants with their numbers, until one is right."""
+    found: list[Golden] = []
+    with Pool(workers=1) as pool:
+        for variant in best:
+            progress.report("checking the numbers of the best", len(found), len(best))
+            answer = pool.ask(_golden, variant, Limits(seconds=GOLDEN_S)).result()
+            told = Golden(variant.name, False, answer.told) if isinstance(answer, Failed) else answer
+            found.append(told)
+            if told.passed is not False:
+                break
+        progress.report("checking the numbers of the best", len(best), len(best))
+    return found
+
+
+def _golden(variant: Variant) -> Golden:
+    ran = run_script(variant.file, variant.argv, "values", settings=dict(variant.settings))
+    told = {True: "its numbers are right", False: "its numbers are wrong", None: "it compares no numbers"}
+    error = next((result.error for result in ran.results if result.error), None) or ran.failure
+    return Golden(variant.name, ran.passed, (error or "").splitlines()[0] if error else told[ran.passed])

@@ -1,0 +1,29 @@
+"""What a warm process has loaded: all that records, checks and simulates a program, and the compiled simulator."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import statistics  # noqa: F401 (loaded here and not by every job)
+
+from npuscope.check.checked import check
+from npuscope.time.compile_now import smallest_run
+from npuscope.time.compiled import switch
+from npuscope.time.run import simulate
+from npuscope.time.uncertainty import known_misses
+
+
+def warm_up() -> None:
+    """Runs the smallest program once, so that machine code, tables and caches are there before the first job."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        program = smallest_run()
+        check(program)
+        known_misses()
+        simulate(program)
+
+
+def refresh() -> None:
+    """Between jobs: machine code that was compiled meanwhile is loaded once and here."""
+    if switch():
+        with contextlib.redirect_stdout(io.StringIO()):
+            simulate(smallest_run())

@@ -1,5 +1,0 @@
-"""What a chip is: units, rates, memory, links. Data in TOML with its sources; code only reads and checks it."""
-
-from npuscope.device.chip import Constant, Device, Link, constants, is_known, load, names
-
-__all__ = ["Constant", "Device", "Link", "constants", "is_known", "load", "names"]

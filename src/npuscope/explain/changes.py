@@ -1,0 +1,292 @@
+"""What-if on a measured trace: change its task graph, replay it, and say how far to trust the answer.
+
+The interval has five sources, all stated: how well the replay reproduces the measured wall without a change; whether
+the scheduler hands out one task after another (`served`) or each task's waits are its own; whether tasks keep their
+cores or go to the first free one; whether waits shorten with the number of tasks; whether a faster scheduler also sees
+ends earlier and cores start sooner; and, without edges, whether lanes depended on one another at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.readiness import Readiness, no_dependencies, readiness
+from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges
+from npuscope.explain.served import served_jobs, wall_of
+from npuscope.explain.work import LONGEST, NEVER, Work
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import TEXT, TIME, duration, percent, sentence_start
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints
+
+ROUGH = 0.05  # of the scheduler's cost: what chance in its line makes of the wall
+DOUBTFUL = 0.1  # replay error from which a result carries a warning
+RUNS = Columns(
+    "whatif.runs",
+    "The wall time as it was, with the change, and between which bounds.",
+    (Column("run", TEXT, "which"), Column("wall_ns", TIME, "its wall")),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What to change. Kernels are named by regular expressions that match the whole name."""
+
+    scale: Mapping[str, float] = field(default_factory=dict)  # kernel -> factor on its duration
+    merge: Sequence[tuple[str, ...]] = ()  # kernels whose nth tasks become one task that runs them one after another
+    halve: Sequence[str] = ()  # half as many tasks, each with the work of two
+    remove: Sequence[str] = ()
+    cores: Mapping[str, int] = field(default_factory=dict)  # unit -> number of cores
+    dispatch_cost: float = 1.0  # factor on every wait for the scheduler
+
+
+@dataclass(frozen=True, repr=False)
+class WhatIf(Tabular):
+    """Wall times in nanoseconds; `low_ns` to `high_ns` is where the changed run should end up."""
+
+    measured_ns: int
+    replayed_ns: int  # without a change, by the replay that misses the measured wall most
+    new_ns: int
+    low_ns: int
+    high_ns: int
+    tasks: tuple[int, int]  # before and after
+    has_edges: bool  # without, `new_ns` is one end of the interval and not the likeliest place in it
+    notes: tuple[str, ...]
+
+    @property
+    def replay_error(self) -> float:
+        """The replay without a change over the measured wall, minus one."""
+        return self.replayed_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    @property
+    def change(self) -> float:
+        return self.new_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+
+    def tables(self) -> dict[str, Table]:
+        rows = [("as it was", self.measured_ns), ("with the change", self.new_ns)]
+        rows += [("at least", self.low_ns), ("at most", self.high_ns)]
+        return {"runs": Table(RUNS, pl.DataFrame(rows, schema={"run": pl.String, "wall_ns": pl.Int64}, orient="row"))}
+
+    def title(self) -> str:
+        between = f"between {duration(self.low_ns)} and {duration(self.high_ns)}"
+        most_likely = f"{duration(self.new_ns)} ({self.change:+.1%}), " if self.has_edges else ""
+        told = (
+            f"what if: {duration(self.measured_ns)} → {most_likely}{between}; "
+            f"{self.tasks[0]:,} → {self.tasks[1]:,} tasks; replay error {percent(self.replay_error)}"
+        )
+        return "\n".join([told, *self.notes])
+
+    def as_dict(self) -> dict[str, object]:
+        return {**asdict(self), "replay_error": self.replay_error, "change": self.change, **all_rows(self.tables())}
+
+
+def whatif(trace: Trace, change: Change) -> WhatIf:
+    """The wall time the trace would have had."""
+    work = Work.of(trace)
+    if len(work.lane) == 0:
+        raise NpuscopeError("nothing ran in this trace, so there is nothing to replay")
+    _check(change, work)
+    ready = readiness(work)
+    models, named, notes = models_of(work, ready, change)
+    before = [wall_of(model) for model in models]
+    busy_until = int(np.max(work.end)) - work.window[0]  # a window may be cut beyond the last end
+    worst = max(before, key=lambda wall: abs(wall - busy_until))
+    if abs(worst - busy_until) > DOUBTFUL * busy_until:
+        notes.append("The replay misses the run it came from by more than a tenth: trust the interval, not the number.")
+    outcomes: list[tuple[int, int, int]] = []  # wall, error of that replay without a change, tasks
+    for model, units, base in zip(models, named, before, strict=True):
+        for one, how in _ways(model, change):
+            progress.report("replaying", len(outcomes), 6 * len(models))
+            changed = changed_jobs(work, model, one, units, **how)
+            wall = work.wall + _replayed(changed, change) - base
+            outcomes.append((wall, abs(base - busy_until), changed.tasks))
+    has_edges = _has_edges(work, ready)
+    if not has_edges and change.dispatch_cost != 1:
+        outcomes.append((work.wall, 0, outcomes[0][2]))  # its waits may have been for something else
+    return WhatIf(
+        measured_ns=work.wall,
+        replayed_ns=worst + work.wall - busy_until,
+        new_ns=outcomes[0][0],
+        low_ns=max(min(wall - error for wall, error, _ in outcomes), 0),
+        high_ns=max(wall + error for wall, error, _ in outcomes),
+        tasks=(models[0].tasks, outcomes[0][2]),
+        has_edges=has_edges,
+        notes=tuple(notes),
+    )
+
+
+def _ways(model: Jobs, change: Change) -> list[tuple[Change, dict[str, bool]]]:
+    """How a change may act on waits, the likeliest first.
+
+    In a line of tasks it is chance who comes first, and with it the wall jumps by some per cent: so a change of the
+    scheduler's cost is also tried a little smaller and a little larger.
+    """
+    if model.hand_out is None:
+        return [(change, {}), (change, {"queueing": True})]
+    near = [replace(change, dispatch_cost=change.dispatch_cost * (1 + step)) for step in (0.0, -ROUGH, ROUGH)]
+    return [(one, how) for how in ({}, {"hand_out_only": True}) for one in near]
+
+
+def _has_edges(work: Work, ready: Readiness) -> bool:
+    return work.on_cores and ready.told
+
+
+def models_of(work: Work, ready: Readiness, change: Change) -> tuple[list[Jobs], list[dict[str, list[int]]], list[str]]:
+    """The readings of the run that an answer lies between, the likeliest first, and what they leave open."""
+    if _has_edges(work, ready):
+        free, pools = jobs_with_edges(work, ready, keep_core=False)
+        kept, _ = jobs_with_edges(work, ready, keep_core=True)
+        models, named = ([free], [pools]) if change.cores else ([kept, free], [{}, pools])
+        line = served_jobs(work, ready) if change.dispatch_cost != 1 else None
+        note = "Tasks keep their cores; the interval also covers tasks that go to the first free core of their unit."
+        if change.cores:
+            note = "Tasks go to the first free core of their unit."
+        if line is None:
+            return models, named, [note]
+        note = "The scheduler hands out one task after another; the interval also covers tasks that wait on their own."
+        first_come = replace(line[0], first_come=True)
+        return [line[0], first_come, *models], [line[1], line[1], *named], [note]
+    if change.cores or change.merge or change.halve:
+        what = "merging, halving and other numbers of cores need dependencies"
+        raise NpuscopeError(f"{what}, and this trace has {no_dependencies(work.trace)}")
+    notes = [
+        f"{sentence_start(no_dependencies(work.trace))}: one end of the interval keeps work in order with what had "
+        "ended before it on any lane, the other only with its own lane."
+    ]
+    if not work.on_cores and (ready.dispatch != NEVER).any():
+        notes.append("The host's launches keep their times, though a host that waits for the device would not.")
+    return [jobs_in_order(work, ready, across=across) for across in (True, False)], [{}, {}], notes
+
+
+def _replayed(jobs: Jobs, change: Change) -> int:
+    try:
+        return wall_of(jobs)
+    except Cycle as error:
+        merged = ", ".join(["+".join(names) for names in change.merge] + [f"{name}+{name}" for name in change.halve])
+        what = f"merging {merged} would make a task wait for itself"
+        raise NpuscopeError(what, remedy="One depends on the other through a third task.") from error
+
+
+def changed_jobs(
+    work: Work,
+    jobs: Jobs,
+    change: Change,
+    units: Mapping[str, list[int]],
+    *,
+    queueing: bool = False,
+    hand_out_only: bool = False,
+) -> Jobs:
+    """The jobs after a change; `queueing` shortens the scheduler's waits with the number of tasks, `hand_out_only`
+    leaves the waits after ends and before starts as they are."""
+    before = jobs.tasks
+    for pattern, factor in change.scale.items():
+        here = _named(work, jobs, pattern)
+        if float(jobs.dur.sum()) * max(factor, 1.0) >= LONGEST:
+            raise NpuscopeError(f"'{pattern}' times {factor} is longer than can be added up")
+        jobs = replace(jobs, dur=np.where(here, np.rint(jobs.dur * factor).astype(np.int64), jobs.dur))
+    for names in change.merge:
+        jobs = _merge(work, jobs, names)
+    for pattern in change.halve:
+        jobs = _contract(jobs, *_neighbours(jobs, _named(work, jobs, pattern)))
+    for pattern in change.remove:
+        jobs = _only(jobs, ~_named(work, jobs, pattern))
+    cores = dict(jobs.cores)
+    for unit, count in change.cores.items():
+        cores |= dict.fromkeys(units[unit], count)
+    factor = change.dispatch_cost * (jobs.tasks / before if queueing and before else 1.0)
+    waits = [] if hand_out_only else ["delay", "late"]
+    waits += [] if jobs.hand_out is None else ["hand_out"]
+    scaled = {name: np.rint(getattr(jobs, name) * factor).astype(np.int64) for name in waits}
+    launches = factor if work.on_cores else change.dispatch_cost  # an orchestrator's queue shortens, a host's does not
+    floor = np.rint(jobs.not_before * launches).astype(np.int64)
+    return replace(jobs, cores=cores, not_before=floor, **scaled)
+
+
+def _check(change: Change, work: Work) -> None:
+    for names in change.merge:
+        if len(names) < 2 or not all(names):
+            raise NpuscopeError(f"merging takes two kernels and more, not '{'+'.join(names)}'")
+    units = list(dict.fromkeys(work.units.tolist()))
+    for what, factor in {**change.scale, "dispatch-cost": change.dispatch_cost}.items():
+        if not 0 <= factor < 1e6:
+            raise NpuscopeError(f"the factor of '{what}' is {factor}; it must be between 0 and a million")
+    for unit, count in change.cores.items():
+        if unit not in units:
+            raise NpuscopeError(f"no unit '{unit}' in this trace", remedy=f"It has {', '.join(units)}.")
+        if not 0 < count <= 1_000_000:
+            raise NpuscopeError(f"{count} cores of {unit} cannot run anything; ask for 1 to a million")
+
+
+def _named(work: Work, jobs: Jobs, pattern: str) -> NDArray[np.bool_]:
+    return work.kernels_named(pattern, whole=True)[jobs.kernel]
+
+
+def _only(jobs: Jobs, kept: NDArray[np.bool_]) -> Jobs:
+    """Some jobs. Tasks that lose all their blocks stay in the graph as barriers, so that order is kept."""
+    columns = ["kernel", "task", "unit", "pool", "dur", "delay", "late", "not_before", "order"]
+    columns += [] if jobs.hand_out is None else ["hand_out", "behind"]
+    return replace(jobs, **{name: getattr(jobs, name)[kept] for name in columns})
+
+
+def _merge(work: Work, jobs: Jobs, names: Sequence[str]) -> Jobs:
+    """The nth task of every further kernel becomes part of the nth task of the first."""
+    first = _named(work, jobs, names[0])
+    for name in names[1:]:
+        second = _named(work, jobs, name)
+        if (first & second).any():
+            raise NpuscopeError(f"'{names[0]}' and '{name}' name the same kernel; to merge it with itself use halve")
+        if set(jobs.unit[first].tolist()) != set(jobs.unit[second].tolist()):
+            raise NpuscopeError(f"'{names[0]}' and '{name}' run on different units, so one task cannot hold both")
+        a, b = _tasks_in_order(jobs, first), _tasks_in_order(jobs, second)
+        pairs = min(len(a), len(b))
+        jobs = _contract(jobs, a[:pairs], b[:pairs])
+        first = _named(work, jobs, names[0])
+    return jobs
+
+
+def _tasks_in_order(jobs: Jobs, here: NDArray[np.bool_]) -> Ints:
+    """The distinct tasks of some jobs, by first hand-out."""
+    rows = np.flatnonzero(here)
+    rows = rows[np.argsort(jobs.order[rows], kind="stable")]
+    tasks = jobs.task[rows]
+    _, first = np.unique(tasks, return_index=True)
+    return tasks[np.sort(first)]
+
+
+def _neighbours(jobs: Jobs, here: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    tasks = _tasks_in_order(jobs, here)
+    pairs = len(tasks) // 2
+    if pairs == 0:
+        raise NpuscopeError("halving needs two tasks of the kernel, and there is one")
+    return tasks[0 : 2 * pairs : 2], tasks[1 : 2 * pairs : 2]
+
+
+def _contract(jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
+    """Make each task of `gone` part of its partner: nth block onto nth block, edges of both."""
+    partner = np.arange(jobs.numbers)
+    partner[gone] = into
+    # nth block of each task and unit, so that a block meets its like
+    order = np.lexsort((jobs.order, jobs.unit, jobs.task))
+    key = np.stack([jobs.task[order], jobs.unit[order]])
+    begins = np.flatnonzero(np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)))
+    nth = np.empty(len(order), dtype=np.int64)
+    nth[order] = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+    home = {k: row for row, k in enumerate(zip(jobs.task.tolist(), jobs.unit.tolist(), nth.tolist(), strict=True))}
+    dur, kept = jobs.dur.copy(), np.ones(len(order), dtype=bool)
+    for row in np.flatnonzero(np.isin(jobs.task, gone)).tolist():
+        target = home.get((int(partner[jobs.task[row]]), int(jobs.unit[row]), int(nth[row])))
+        if target is not None:
+            dur[target] += dur[row]
+            kept[row] = False
+    src, dst = partner[jobs.src], partner[jobs.dst]
+    apart = src != dst
+    both = np.unique(np.stack([src[apart], dst[apart]]), axis=1)
+    merged = replace(jobs, dur=dur, task=partner[jobs.task], src=both[0], dst=both[1])
+    return _only(merged, kept)

@@ -1,0 +1,217 @@
+"""The performance gate: limits of a budget, held against one or several captures of a run, and a baseline.
+
+A limit is broken only where the noise cannot explain it: where the whole 95% interval of the value, or of its ratio to
+the baseline, lies beyond the limit. A value beyond it whose interval is not is undecided. The interval comes from three
+or more captures; for fewer the budget's `noise` counts. Counts have no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+
+import numpy as np
+import polars as pl
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.explanation import Explanation
+from npuscope.explain.many.budget import COUNTS, Budget, Limit
+from npuscope.explain.many.ratio import CONFIDENCE, ENOUGH, Ratio, more_runs, ratio_of, typical
+from npuscope.explain.ranks import explain_ranks
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import CHANGE, COUNT, NUMBER, SHARE, TEXT, many
+from npuscope.trace.core import Trace
+
+EachRank = Sequence[Explanation]  # of one capture
+LIMITS = Columns(
+    "gate.limits",
+    "A limit of the budget, in its order.",
+    (
+        Column("limit", TEXT, "the metric, and what it is of"),
+        Column("value", NUMBER, "the median of the run's captures; null where one of them has none"),
+        Column("allowed", TEXT, "the limit in words"),
+        Column("baseline", NUMBER, "the median of the baseline's captures"),
+        Column("change", CHANGE, "value over baseline, minus one"),
+        Column("noise", SHARE, "by how much the value, or its ratio to the baseline, may be off (95%)"),
+        Column("status", TEXT, "ok, undecided (beyond the limit by no more than the noise) or FAIL"),
+        Column("more_runs", COUNT, "captures more of each side that would decide it", optional=True),
+    ),
+)
+
+SCHEMA: dict[str, pl.DataType] = {
+    column.key: pl.String() if column.form is TEXT else pl.Int64() if column.form is COUNT else pl.Float64()
+    for column in LIMITS
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Gate(Tabular):
+    """A row per limit, with what it came to."""
+
+    table: pl.DataFrame
+    captures: tuple[int, int]  # of the run, of the baseline
+    held: int | None = None  # against a history: how many times were held against it; those that passed are left out
+
+    @property
+    def passed(self) -> bool:
+        return not (self.table["status"] == "FAIL").any()
+
+    @property
+    def undecided(self) -> int:
+        return int((self.table["status"] == "undecided").sum())
+
+    def tables(self) -> dict[str, Table]:
+        return {"limits": Table(LIMITS, self.table)}
+
+    def title(self) -> str:
+        failed = int((self.table["status"] == "FAIL").sum())
+        limit, limits = ("limit", "") if self.held is None else ("time", "times held against the history")
+        held = many(self.held or self.table.height, limit, limits)
+        told = f"gate passed: {held}" if self.passed else f"gate FAILED: {failed} of {held}"
+        open_ones = f", {self.undecided} undecided" if self.undecided else ""
+        baseline = f", {self.captures[1]} of the baseline" if self.captures[1] else ""
+        return f"{told}{open_ones} ({many(self.captures[0], 'capture')}{baseline})"
+
+    def as_dict(self) -> dict[str, object]:
+        told = {"passed": self.passed, "undecided": self.undecided, "captures": list(self.captures)}
+        return {**told, **all_rows(self.tables())}
+
+
+def gate(traces: Sequence[Trace], budget: Budget, baseline: Sequence[Trace] = ()) -> Gate:
+    """Hold captures of one run against a budget, and against captures of a baseline where limits ask for it.
+
+    Of several ranks the worst counts: that with the least where a limit is a minimum, else that with the most.
+    """
+    if not baseline and any(limit.max_increase is not None for limit in budget.limit):
+        raise NpuscopeError("the budget limits an increase, and there is no baseline", remedy="Give --baseline.")
+    run, before = ([explain_ranks(trace).explained for trace in given] for given in (traces, baseline))
+    rows = [_row(limit, budget.noise, run, before) for limit in budget.limit]
+    return Gate(pl.DataFrame(rows, schema=SCHEMA, orient="row"), (len(run), len(baseline)))
+
+
+def _row(limit: Limit, noise: float, run: Sequence[EachRank], baseline: Sequence[EachRank]) -> tuple[object, ...]:
+    noise = 0.0 if limit.metric in COUNTS else noise
+    values, before = _values(limit, run), _values(limit, baseline)
+    value, usual = (float(np.median(side)) if side else None for side in (values, before))
+    change = None if value is None or not usual else value / usual - 1
+    allowed = _allowed(limit)
+    if value is None or (limit.max_increase is not None and usual is None):
+        return (limit.name, value, allowed, usual, None, 0.0, "FAIL", None)  # what is limited must be there
+    bounds = [] if limit.max is None else [_against(values, limit.max, noise)]
+    bounds += [] if limit.min is None else [_against(values, limit.min, noise).turned]
+    if limit.max_increase is not None and usual is not None:
+        bounds.append(_increase(values, before, 1 + limit.max_increase, noise))
+    worst = max(bounds, key=lambda bound: (bound.broken, bound.excess))
+    status = "FAIL" if worst.broken else "undecided" if worst.excess > 0 else "ok"
+    more = worst.more if status == "undecided" else None
+    return (limit.name, value, allowed, usual, change, worst.noise, status, more)
+
+
+def _allowed(limit: Limit) -> str:
+    told = (
+        "" if limit.max is None else f"at most {limit.max:g}",
+        "" if limit.min is None else f"at least {limit.min:g}",
+        "" if limit.max_increase is None else f"at most {limit.max_increase:+.1%}",
+    )
+    return " and ".join(text for text in told if text)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A value over what is allowed: by which share it exceeds it, with the ends of the interval of that."""
+
+    excess: float
+    low: float
+    high: float
+    noise: float
+    more: int | None
+
+    @property
+    def broken(self) -> bool:
+        return self.excess > 0 and self.low > 0
+
+    @property
+    def turned(self) -> _Bound:
+        """For a minimum: what is too little is beyond it."""
+        return _Bound(_inverse(self.excess), _inverse(self.high), _inverse(self.low), self.noise, self.more)
+
+
+def _inverse(share: float) -> float:
+    return 1 / (1 + share) - 1 if share > -1 else inf
+
+
+def _against(values: Sequence[float], allowed: float, noise: float) -> _Bound:
+    """Captures against a number."""
+    from scipy.special import stdtrit
+
+    middle = float(np.median(values))
+    if allowed <= 0 or min(values) <= 0:  # no share of nothing
+        beyond = (middle > allowed) - (middle < allowed)
+        share = inf if beyond > 0 else -1.0 if beyond < 0 else 0.0
+        return _Bound(share, share, share, 0.0, None)
+    excess = middle / allowed - 1
+    if len(values) < ENOUGH:
+        return _Bound(excess, (1 + excess) / (1 + noise) - 1, (1 + excess) * (1 + noise) - 1, noise, None)
+    found = typical(values)
+    width = float(stdtrit(found.freedom, (1 + CONFIDENCE) / 2)) * found.variance**0.5
+    size = found.mean - log(allowed)
+    more = more_runs(size, found.variance, [found.runs]) if found.variance else None
+    return _Bound(excess, exp(size - width) - 1, exp(size + width) - 1, exp(width) - 1, more)
+
+
+def _increase(values: Sequence[float], before: Sequence[float], allowed: float, noise: float) -> _Bound:
+    """Captures against those of a baseline."""
+    if min(values) <= 0 or min(before) <= 0:
+        return _against(values, float(np.median(before)) * allowed, 0.0)
+    found: Ratio = ratio_of(before, values, noise)
+    excess = float(np.median(values)) / float(np.median(before)) / allowed - 1
+    share = found.high / found.value - 1
+    return _Bound(excess, found.low / allowed - 1, found.high / allowed - 1, share, found.more_runs)
+
+
+def _values(limit: Limit, explained: Sequence[EachRank]) -> list[float]:
+    """A value per capture; none where one of them does not have what is limited."""
+    values = [_worst(limit, ranks) for ranks in explained]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else []
+
+
+def _worst(limit: Limit, ranks: EachRank) -> float | None:
+    """Of the rank furthest on the wrong side; None where a rank does not have what is limited."""
+    values = [_value(limit, e) for e in ranks]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return min(known) if limit.max is None and limit.max_increase is None else max(known)
+
+
+def _value(limit: Limit, e: Explanation) -> float | None:
+    if len(e.work.lane) == 0:
+        return None  # an empty capture keeps no limit
+    if limit.kernel is not None:
+        rows = e.busy.kernels.filter(pl.col("kernel") == limit.kernel).to_dicts()
+        column = limit.metric.replace("_us", "_ns")
+        return _told(rows[0][column], limit.metric) if rows else None
+    if limit.unit is not None:
+        rows = e.busy.units.filter(pl.col("unit").cast(pl.String) == limit.unit).to_dicts()
+        column = "share" if limit.metric == "busy" else "idle_ns"
+        return _told(rows[0][column], limit.metric) if rows else None
+    if limit.reason is not None:
+        parts = e.bubbles.by_reason if limit.metric == "bubble_us" else e.path.by_part()
+        merged = any(limit.reason in part.split("+") and ns for part, ns in parts.items() if part != limit.reason)
+        return None if merged else _told(parts.get(limit.reason, 0), limit.metric)  # a part of it cannot be told
+    values = {
+        "wall_us": e.work.wall,
+        "core_us": e.busy.core_ns,
+        "on_core_us": e.busy.on_core_ns,
+        "tasks": e.scheduling.tasks,
+        "overhead": e.scheduling.overhead,
+        "in_flight": e.scheduling.in_flight,
+        "running": e.busy.running,
+    }
+    return _told(values[limit.metric], limit.metric)
+
+
+def _told(value: float | None, metric: str) -> float | None:
+    return None if value is None else value / 1000 if metric.endswith("_us") else float(value)

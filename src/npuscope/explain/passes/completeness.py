@@ -1,0 +1,119 @@
+"""Which passes are whole, and which are a draft's (multi-token prediction) beside the main model's.
+
+The capture's first pass may lack its begin and its last one its end; every other head and tail is whole, so those
+tell which kernels there must be. A much shorter pass with a head and a sampling of its own is a draft's where such
+passes follow the main model's. Else it is another model's if it has layers of its own (a text encoder), or a piece.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuscope.explain.passes.boundaries import Stretches
+from npuscope.explain.passes.cuts import Bounds
+from npuscope.explain.passes.landmarks import Landmarks, first_between, last_between
+from npuscope.explain.passes.layers import Layer, usual_size
+from npuscope.explain.passes.sequence import Flags
+from npuscope.trace.intervals import Ints
+
+Range = tuple[int, int]
+NOW_AND_THEN = 0.3  # of the stretches inside passes
+EVEN = 0.8  # of them have a kernel of a side stream equally often
+ENOUGH = 32  # other passes tell as much as all
+
+
+def complete_and_draft(
+    found: Stretches, bounds: Bounds, layers: list[Layer], groups: list[int], phases: list[str]
+) -> tuple[Flags, Flags, list[list[str]]]:
+    """For each pass whether it is whole, whether it is a draft's, and what it lacks, in sentences."""
+    sizes = found.sizes
+    usual = usual_size(sizes)
+    begun = np.ones(len(sizes), dtype=bool)
+    ended = np.ones(len(sizes), dtype=bool)
+    regular = _regular(found)
+    heads = [(int(a), int(b)) for a, b in zip(bounds.begin, bounds.first, strict=True)]
+    tails = [(int(a), int(b)) for a, b in zip(bounds.last + 1, bounds.end, strict=True)]
+    like_first = _like(0, range(1, len(sizes)), groups, phases)
+    like_last = _like(len(sizes) - 1, range(len(sizes) - 1), groups, phases)
+
+    def counts(rows: Range) -> Ints:
+        return np.bincount(found.sequence.symbol[slice(*rows)], minlength=len(regular))[regular]
+
+    def has_all(rows: Range, others: list[Range]) -> bool:
+        """True when rows hold every kernel that all others hold."""
+        return bool(np.all(counts(rows) >= np.min(np.stack([counts(other) for other in others]), axis=0)))
+
+    # a capture cuts off what is outermost: where passes have marks, what lies beyond them tells
+    marked = Landmarks.of(found)
+    embedded = [first_between(marked.embedding, a - 1, b) for a, b in heads]
+    sampled = [last_between(marked.sampling, a - 1, b) for a, b in tails]
+    if like_first and all(embedded[i] is not None for i in like_first):
+        outer = [(a, b if mark is None else mark + 1) for (a, b), mark in zip(heads, embedded, strict=True)]
+        begun[0] = embedded[0] is not None and has_all(outer[0], [outer[i] for i in like_first])
+    elif like_first:
+        begun[0] = has_all(heads[0], [heads[i] for i in like_first])
+    else:  # layers of its own: the mark of any pass, or at least something before them
+        known = any(mark is not None for mark in embedded[1:])
+        begun[0] = embedded[0] is not None or (not known and heads[0][1] - heads[0][0] > layers[0].lead)
+    others = like_last or list(range(len(sizes) - 1))[:ENOUGH]
+    if others and all(sampled[i] is not None for i in others):
+        outer = [(a if mark is None else mark, b) for (a, b), mark in zip(tails, sampled, strict=True)]
+        ended[-1] = sampled[-1] is not None and has_all(outer[-1], [outer[i] for i in others])
+    elif like_last:
+        ended[-1] = has_all(tails[-1], [tails[i] for i in like_last])
+    else:
+        ended[-1] = tails[-1][1] - tails[-1][0] > layers[-1].trail
+    if len(sizes) == 1 and sizes[0] <= layers[0].attentions:  # one layer tells nothing: only marks do
+        begun[0], ended[0] = embedded[0] is not None, sampled[0] is not None
+    whole = begun & ended
+    inside = np.arange(len(sizes)) % max(len(sizes) - 1, 1) > 0
+    embeds = any(mark is not None for mark, size in zip(embedded, sizes, strict=True) if size == usual)
+    own_ends = [s is not None and (e is not None or not embeds) for s, e in zip(sampled, embedded, strict=True)]
+    short = (sizes <= usual // 2) & inside & np.array(own_ends, dtype=bool)
+    draft = short & np.isin(sizes, sizes[short & np.maximum.accumulate(sizes == usual)])
+    # at the edges of the capture a small pass may be the rest of a large one: its whole side tells
+    drafts = np.flatnonzero(draft)[:ENOUGH]
+    for edge, side in ((0, tails), (-1, heads)):
+        like = [side[i] for i in drafts if sizes[i] == sizes[edge]]
+        draft[edge] = any(np.array_equal(counts(side[edge]), counts(other)) for other in like)
+    full = (sizes == usual) | draft | (inside & _of_other_models(sizes, groups, usual))
+    lacks = [
+        [
+            *([] if begun[place] else ["its begin is not in the capture"]),
+            *([] if ended[place] else ["its end is not in the capture"]),
+            *([] if full[place] else [f"{sizes[place]} of {usual} attentions"]),
+        ]
+        for place in range(len(sizes))
+    ]
+    return whole & full, draft, lacks
+
+
+def _of_other_models(sizes: Ints, groups: list[int], usual: int) -> Flags:
+    """Passes that share no kind of stretch with the main model's and have as many attentions as any like them."""
+    main = {group for group, size in zip(groups, sizes.tolist(), strict=True) if size == usual}
+    most = {group: max(n for n, of in zip(sizes.tolist(), groups, strict=True) if of == group) for group in set(groups)}
+    own = [of not in main and n == most[of] and n > 1 for n, of in zip(sizes.tolist(), groups, strict=True)]
+    return np.array(own, dtype=bool)
+
+
+def _like(edge: int, others: range, groups: list[int], phases: list[str]) -> list[int]:
+    """Passes to compare one with: of its group, and of its phase if there are any."""
+    alike = [i for i in others if groups[i] == groups[edge]]
+    same = [i for i in alike if phases[i] == phases[edge]]
+    return (same or alike)[:ENOUGH]
+
+
+def _regular(found: Stretches) -> Flags:
+    """Which kernels run equally often in most layers, and not now and then: others prove nothing."""
+    sequence = found.sequence
+    regular = np.ones(len(sequence.names), dtype=bool)
+    inside = ~found.boundary
+    if not inside.any():
+        return regular
+    beside = set(sequence.symbol[sequence.lane != sequence.lane[found.anchors[0]]].tolist())
+    for symbol in range(len(regular)):
+        times = np.diff(np.searchsorted(np.flatnonzero(sequence.symbol == symbol), found.anchors))[inside]
+        rare = 0 < np.mean(times > 0) < NOW_AND_THEN
+        uneven = symbol in beside and np.max(np.bincount(times)) < EVEN * len(times)
+        regular[symbol] = not rare and not uneven
+    return regular

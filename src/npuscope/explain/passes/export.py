@@ -1,0 +1,169 @@
+"""Forward passes as files: each pass a table with the columns and the text of its source, and a JSON beside it.
+
+The JSON tells where the rows come from and what is known of the pass, so that the table can stand as ground truth.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from npuscope.base.errors import CannotWrite, NpuscopeError
+from npuscope.explain.passes.found import Passes
+from npuscope.explain.passes.phase import PHASES
+from npuscope.explain.passes.statistics import statistics
+from npuscope.trace.core import OUTSIDE, Trace
+from npuscope.trace.intervals import Ints
+from npuscope.trace.meta import add_counts
+from npuscope.trace.writers.atomic import whole_file
+from npuscope.trace.writers.kernel_details import write as write_table
+from npuscope.trace.writers.kernel_details import write_parts
+
+INDEX = "forward.json"
+CLEAN = "clean"  # complete and undisturbed
+NUMBER = re.compile(r"[0-9]{1,18}")
+_OURS = re.compile(rf"{re.escape(INDEX)}|(capture|pass_\d+_[a-z]+)\.(csv|json)")
+
+
+def selected(found: Passes, words: Sequence[str]) -> list[int]:
+    """Pass numbers from `3`, `2-5`, `all`, `clean`, `complete` or a phase; in order, each once."""
+    table = found.table
+    by_word = {
+        "all": pl.lit(True),
+        "complete": pl.col("complete"),
+        CLEAN: pl.col("complete") & ~pl.col("disturbed"),
+        **{phase: pl.col("phase") == phase for phase in PHASES},
+    }
+    chosen: set[int] = set()
+    for word in words:
+        if word in by_word:
+            chosen.update(table.filter(by_word[word])["index"])
+            continue
+        first, _, last = word.partition("-")
+        if not NUMBER.fullmatch(first) or not NUMBER.fullmatch(last or first):
+            known = ", ".join(by_word)
+            raise NpuscopeError(f"--select '{word}' is no pass number and no word", remedy=f"Words: {known}.")
+        if max(int(first), int(last or first)) >= table.height:
+            beyond = max(int(first), table.height)
+            raise NpuscopeError(f"no pass {beyond}", remedy=f"There are passes 0 to {table.height - 1}.")
+        chosen.update(range(int(first), int(last or first) + 1))
+    if not chosen:
+        raise NpuscopeError(f"no pass is {' or '.join(words)}", remedy="See --list; --select all takes every pass.")
+    return sorted(chosen)
+
+
+def rows_of(found: Passes, numbers: list[int], window: str) -> list[Ints]:
+    """For each pass the rows of the trace inside its window; second tellings come with what they tell."""
+    if window == "capture":
+        return [np.arange(found.trace.slices.height)]
+    in_pass = found.rows["in_pass"].fill_null(-1).to_numpy()
+    order = np.argsort(in_pass, kind="stable")
+    edges = np.searchsorted(in_pass[order], [*numbers, *(n + 1 for n in numbers)])
+    rows = [order[a:b] for a, b in zip(edges[: len(numbers)], edges[len(numbers) :], strict=True)]
+    if window == "full":
+        return rows
+    start = found.trace.slices["start"].to_numpy()
+    told = found.rows["first_told"].to_numpy()
+    limits = found.table.select("anchor_start_ns", "anchor_end_ns").rows()
+    if any(limits[n][0] is None for n in numbers):
+        raise NpuscopeError("there is no anchor, so there is no anchor window", remedy="Use --window full.")
+    return [
+        r[(start[told[r]] >= limits[n][0]) & (start[told[r]] < limits[n][1])]
+        for n, r in zip(numbers, rows, strict=True)
+    ]
+
+
+def cut_out(found: Passes, number: int) -> Trace:
+    """One pass as a trace of its own, which remembers its window and how many rows are in other ones."""
+    part = _part(found.trace, rows_of(found, [number], "full")[0])
+    meta = found.trace.meta
+    notes = {**meta.notes, "window_ns": [found.table[name][number] for name in ("start_ns", "end_ns")]}
+    elsewhere = found.trace.slices.height - part.slices.height
+    dropped = add_counts(meta.dropped, {OUTSIDE: elsewhere} if elsewhere else {})
+    return replace(part, meta=replace(meta, notes=notes, dropped=dropped))
+
+
+def metadata_of(table: Path) -> Path:
+    """Where the JSON of an exported table goes."""
+    return table.with_name(f"{table.name.partition('.csv')[0]}.json")
+
+
+def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path]:
+    """One pass as a table at `path`, and what is known of it beside."""
+    rows = rows_of(found, [number], window)[0]
+    beside = metadata_of(path)
+    if beside.exists() and b'"rows_written"' not in beside.read_bytes()[:100_000]:
+        raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
+    with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
+        write_table(_part(found.trace, rows), path)
+        file.write(_json(_about(found, found.heart().rows()[number], window, len(rows), _learned(found))))
+    return [path, beside]
+
+
+def is_export(folder: Path) -> bool:
+    """True where nothing lies in a folder but what `fill` writes, for one rank or for many: it may be replaced."""
+    return all(
+        is_export(path)
+        if path.is_dir() and re.fullmatch(r"(rank\d*)?_?(device\d+)?", path.name)
+        else _OURS.fullmatch(path.name)
+        for path in folder.iterdir()
+    )
+
+
+def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:
+    """Write passes and their index into a folder that is there."""
+    learned, told = _learned(found), found.heart().rows()
+    numbers = numbers[:1] if window == "capture" else numbers
+    rows = [np.sort(part) for part in rows_of(found, numbers, window)]
+    whole = window == "capture"
+    names = ["capture.csv"] if whole else [f"pass_{n:04d}_{found.table['phase'][n]}.csv" for n in numbers]
+    tables = [place / name for name in names]
+    write_parts(found.trace, list(zip(rows, tables, strict=True)))
+    for number, part, table in zip(numbers, rows, tables, strict=True):
+        about = _about(found, told[number], window, len(part), learned)
+        table.with_suffix(".json").write_bytes(_json(about))
+    paths = [path for table in tables for path in (table, table.with_suffix(".json"))]
+    (place / INDEX).write_bytes(_json(found.as_dict()))
+    return [*paths, place / INDEX]
+
+
+def _part(trace: Trace, rows: Ints) -> Trace:
+    ordered = np.sort(rows)
+    return replace(trace, slices=trace.slices[ordered], edges=trace.edges.clear())
+
+
+def _learned(found: Passes) -> dict[str, object]:
+    """The sequence of layers, where a complete pass taught one."""
+    if not found.table["complete"].any():
+        return {"sequences": []}
+    return {"sequences": statistics(found).as_dict()["sequences"]}
+
+
+def _about(
+    found: Passes, told: dict[str, object], window: str, rows: int, learned: dict[str, object]
+) -> dict[str, object]:
+    meta = found.trace.meta
+    limits = ("anchor_start_ns", "anchor_end_ns") if window == "anchor" else ("start_ns", "end_ns")
+    whole = window == "capture"
+    return {
+        "source": list(meta.files),
+        "window": window,
+        "window_ns": list(found.trace.window_ns) if whole else [told[name] for name in limits],
+        "rule": found.rule,
+        "anchor": found.anchor,
+        "rows_written": rows,
+        "pass": None if whole else told,
+        "attentions_per_layer": found.attentions_per_layer,
+        **learned,
+        "capture": {"marked": dict(meta.marked), "repaired": dict(meta.repaired), "dropped": dict(meta.dropped)},
+    }
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, indent=2, ensure_ascii=False, default=str).encode()

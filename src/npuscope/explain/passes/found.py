@@ -1,0 +1,305 @@
+"""Forward passes of one rank: where each begins and ends, its layers, phase, device time, and what is wrong with it.
+
+Device time is that of rows that count once and do not run on the AI CPU: as a sum, and as a union, since streams
+overlap. Every row of the capture is in one pass or outside of all, which is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.explain.passes.boundaries import stretches
+from npuscope.explain.passes.columns import PASSES
+from npuscope.explain.passes.completeness import complete_and_draft
+from npuscope.explain.passes.cuts import Bounds, bounds
+from npuscope.explain.passes.disturbance import PassTotals, disturbances
+from npuscope.explain.passes.layer_rows import HEAD, OUTSIDE, TAIL, pass_and_layer
+from npuscope.explain.passes.layers import alike, layers
+from npuscope.explain.passes.phase import Phase, phase_of
+from npuscope.explain.passes.sequence import FEWEST_ANCHORS, REPETITION, Flags, Sequence
+from npuscope.table.columns import Table, Tabular
+from npuscope.table.formats import duration
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, inside, one_group, sum_by, union
+from npuscope.trace.intervals import Ints
+from npuscope.trace.tensors import source_column
+
+PARTS = pl.Enum(["head", "layer", "tail"])
+WINDOWS = ("anchor", "full", "capture")
+
+
+@dataclass(frozen=True, repr=False)
+class Passes(Tabular):
+    """`table` has a row per pass, `rows` one per slice of the trace.
+
+    Of rows: `in_pass`, `layer` and `part`, null outside; `first_told`, the row that a second telling tells again;
+    `on_device`, true for what counts as device time.
+    """
+
+    trace: Trace
+    table: pl.DataFrame
+    rows: pl.DataFrame
+    rule: str  # how passes were told apart
+    anchor: str  # what stands for a layer
+    attentions_per_layer: int
+    reasons: tuple[tuple[str, ...], ...]  # what each pass lacks, and what disturbed it
+    outside: int  # rows that count and are in no pass
+    outside_ns: int  # their device time
+
+    def tables(self) -> dict[str, Table]:
+        told = self.table.with_columns(
+            (pl.col("end_ns") - pl.col("start_ns")).alias("span_ns"),
+            pl.struct(anchor="excluded_anchor", full=pl.lit(0.0), capture=pl.lit(0.0)).alias("excluded"),
+            pl.Series("reasons", [list(reasons) for reasons in self.reasons], dtype=pl.List(pl.String)),
+        )
+        return {"passes": Table(PASSES, told)}
+
+    def title(self) -> str:
+        told = f"{self.table.height} forward passes, told apart by {self.rule}; layers by {self.anchor}"
+        if self.outside:
+            told += f"; {self.outside:,} rows ({duration(self.outside_ns)}) are in none"
+        return told
+
+    @cached_property
+    def order(self) -> pl.DataFrame:
+        """The device rows of passes in the order of start: row, in_pass, layer, part, kernel, kind, start, dur."""
+        from npuscope.explain.summary import kernel_group
+
+        slices = self.trace.slices
+        frame = self.rows.with_row_index("row").hstack(slices.select("start", "dur", "kind", kernel_group(slices)))
+        counted = pl.col("in_pass").is_not_null() & pl.col("on_device")
+        return frame.filter(counted).sort("start", maintain_order=True)
+
+    def about(self) -> dict[str, object]:
+        """What is told of all passes together."""
+        names = ("rule", "anchor", "attentions_per_layer", "outside", "outside_ns")
+        return {name: getattr(self, name) for name in names}
+
+    def as_dict(self) -> dict[str, object]:
+        return {**self.about(), "passes": self.heart().rows()}
+
+
+def passes(trace: Trace, anchor: str | None = None) -> Passes:
+    """The forward passes of a trace of one rank; `anchor` is a regular expression for the kernel of a layer."""
+    sequence = Sequence.of(trace)
+    path = trace.meta.files[0] if trace.meta.files else None
+    if not len(sequence):
+        raise NoPasses("no kernel ran in this capture, so there is no forward pass", path=path)
+    anchors, how = sequence.anchors(anchor)
+    if len(anchors) and not (how.startswith(REPETITION) and _few_per_step(sequence, anchors)):
+        return _result(trace, sequence, _by_anchors(trace, sequence, anchors, how))
+    if sequence.has_steps:
+        return _result(trace, sequence, _by_steps(sequence))
+    remedy = "Name a kernel that every layer runs with --anchor."
+    raise NoPasses("no steps, no attention and no repeating kernels found", path=path, remedy=remedy)
+
+
+class NoPasses(NpuscopeError):
+    """Nothing tells forward passes apart in a capture."""
+
+
+def _few_per_step(sequence: Sequence, anchors: Ints) -> bool:
+    """True when what repeats in a capture with steps is the step, not a layer."""
+    per_step = np.unique(sequence.step[anchors], return_counts=True)[1]
+    return sequence.has_steps and bool(np.median(per_step) < FEWEST_ANCHORS)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of the sequence with their pass and layer; the rest has an entry per pass."""
+
+    in_pass: Ints
+    layer: Ints
+    attentions: Ints
+    layers: Ints
+    first: Ints  # row of the first anchor, -1 without anchors
+    last: Ints
+    complete: Flags
+    draft: Flags
+    phases: list[Phase]
+    lacks: list[list[str]]
+    per_layer: int
+    rule: str
+    anchor: str
+
+
+def _by_anchors(trace: Trace, sequence: Sequence, anchors: Ints, how: str) -> _Cut:
+    found = stretches(sequence, anchors, not how.startswith(REPETITION))
+    cut, groups = bounds(found), alike(found)
+    of_passes = layers(found, cut, groups)
+    in_pass, of_layer = pass_and_layer(found, cut, of_passes)
+    phases = _phases(trace, sequence, cut)
+    complete, draft, lacks = complete_and_draft(found, cut, of_passes, groups, [phase.name for phase in phases])
+    there = in_pass[anchors]
+    attentions = np.bincount(there[there >= 0], minlength=len(cut.begin))
+    per_layer = np.array([layer.attentions for layer in of_passes])
+    main = int(per_layer[int(np.argmax(found.sizes))])
+    return _Cut(in_pass, of_layer, attentions, found.sizes // per_layer, cut.first, cut.last, complete, draft, phases,
+                lacks, main, found.rule, how)  # fmt: skip
+
+
+def _by_steps(sequence: Sequence) -> _Cut:
+    steps, in_pass = np.unique(sequence.step, return_inverse=True)
+    in_pass = in_pass.reshape(-1) - int(steps[0] < 0)
+    none = np.zeros(int((steps >= 0).sum()), dtype=np.int64)
+    phases, lacks = [Phase("unknown") for _ in none], [list[str]() for _ in none]
+    return _Cut(in_pass, np.where(in_pass < 0, OUTSIDE, HEAD), none, none, none - 1, none - 1, none == 0, none > 0,
+                phases, lacks, 0, "step", "nothing, since no attention ran")  # fmt: skip
+
+
+def _result(trace: Trace, sequence: Sequence, cut: _Cut) -> Passes:
+    n = len(cut.attentions)
+    inside_one = cut.in_pass >= 0
+    timed = inside_one & sequence.on_device
+    group, start, end = cut.in_pass[timed], sequence.start[timed], sequence.end[timed]
+    busy = union(Intervals(group, start, end))
+    first, last = _spans(cut.in_pass, sequence, n)
+    phases = _told(cut)
+    union_ns = busy.lengths(n)
+    comm = timed & sequence.is_comm
+    kind = [f"{phase.scale} {size}" for phase, size in zip(cut.phases, cut.attentions, strict=True)]
+    totals = PassTotals(kind, union_ns, _longest_pauses(busy, n))
+    reasons = disturbances(_narrow(trace, sequence, cut, timed), totals)
+    rows = _of_slices(trace, sequence, cut)
+    duplicates = rows["in_pass"].filter(trace.slices["duplicate_of"].is_not_null() & rows["in_pass"].is_not_null())
+    table = pl.DataFrame(
+        {
+            "index": np.arange(n),
+            "step": _step(sequence, cut, n),
+            **phases,
+            "layers": cut.layers,
+            "attentions": cut.attentions,
+            "complete": cut.complete,
+            "disturbed": [bool(r) for r in reasons],
+            "start_ns": first,
+            "end_ns": last,
+            "sum_ns": sum_by(group, end - start, n),
+            "union_ns": union_ns,
+            "comm_ns": union(Intervals(cut.in_pass[comm], sequence.start[comm], sequence.end[comm])).lengths(n),
+            "aicpu_ns": _sum(cut.in_pass, sequence, inside_one & ~sequence.on_device, n),
+            "rows": np.bincount(cut.in_pass[inside_one], minlength=n),
+            "told_twice": np.bincount(duplicates.to_numpy(), minlength=n),
+            **_anchor_window(sequence, cut, busy, union_ns),
+        }
+    )
+    left = ~inside_one & sequence.on_device
+    left_ns = union(one_group(sequence.start[left], sequence.end[left])).length
+    told = tuple((*lacks, *reason) for lacks, reason in zip(cut.lacks, reasons, strict=True))
+    return Passes(
+        trace, table, rows, cut.rule, cut.anchor, cut.per_layer, told, int((~inside_one).sum()), left_ns
+    )  # fmt: skip
+
+
+def _spans(in_pass: Ints, sequence: Sequence, n: int) -> tuple[Ints, Ints]:
+    """First start and last end of each pass."""
+    rows = in_pass >= 0
+    first = np.full(n, np.iinfo(np.int64).max)
+    last = np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, in_pass[rows], sequence.start[rows])
+    np.maximum.at(last, in_pass[rows], sequence.end[rows])
+    return first, last
+
+
+def _sum(in_pass: Ints, sequence: Sequence, rows: Flags, n: int) -> Ints:
+    return sum_by(in_pass[rows], (sequence.end - sequence.start)[rows], n)
+
+
+def _longest_pauses(busy: Intervals, n: int) -> Ints:
+    """The longest time between two pieces of work of one pass."""
+    pause = np.zeros(n, dtype=np.int64)
+    same = busy.group[1:] == busy.group[:-1]
+    np.maximum.at(pause, busy.group[1:][same], (busy.start[1:] - busy.end[:-1])[same])
+    return pause
+
+
+def _phases(trace: Trace, sequence: Sequence, cut: Bounds) -> list[Phase]:
+    """What the first attention of each pass tells; training where a backward attention ran in it."""
+    name = source_column(trace.slices, "input_shapes")
+    rows, symbols = sequence.row[cut.first], sequence.symbol[cut.first].tolist()
+    shapes = [None] * len(rows) if name is None else trace.slices[name].gather(rows).to_list()
+    phases = [phase_of(sequence.names[symbol], text) for symbol, text in zip(symbols, shapes, strict=True)]
+    backward = np.flatnonzero(sequence.landmarks("attention_backward"))
+    trained = np.searchsorted(backward, cut.end) > np.searchsorted(backward, cut.begin)
+    return [phase._replace(name="training") if t else phase for phase, t in zip(phases, trained.tolist(), strict=True)]
+
+
+def _told(cut: _Cut) -> dict[str, list[str] | pl.Series]:
+    """The phases as columns; a draft's pass is called so."""
+    names = ["draft" if draft else phase.name for phase, draft in zip(cut.phases, cut.draft.tolist(), strict=True)]
+    tokens, sequences = (
+        pl.Series([getattr(phase, word) for phase in cut.phases], dtype=pl.Int64) for word in ("tokens", "sequences")
+    )
+    return {"phase": names, "tokens": tokens, "sequences": sequences}
+
+
+def _step(sequence: Sequence, cut: _Cut, n: int) -> pl.Series:
+    """The step of each pass, null where none is marked."""
+    step = np.full(n, -1)
+    rows = cut.in_pass >= 0
+    step[cut.in_pass[rows]] = sequence.step[rows]
+    return pl.Series([None if place < 0 else sequence.steps[place] for place in step.tolist()], dtype=pl.Int64)
+
+
+def _narrow(trace: Trace, sequence: Sequence, cut: _Cut, rows: Flags) -> pl.DataFrame:
+    """in_pass, kernel, shapes, dur, layer and is_comm of some rows."""
+    names = pl.Series(sequence.names, dtype=pl.String)
+    shapes = source_column(trace.slices, "input_shapes")
+    places = sequence.row[rows]
+    text = trace.slices[shapes].gather(places) if shapes else pl.Series([""]).new_from_index(0, len(places))
+    return pl.DataFrame(
+        {
+            "in_pass": cut.in_pass[rows],
+            "kernel": names.gather(sequence.symbol[rows]),
+            "shapes": text.fill_null(""),
+            "dur": (sequence.end - sequence.start)[rows],
+            "layer": cut.layer[rows],
+            "is_comm": sequence.is_comm[rows],
+        }
+    )
+
+
+def _of_slices(trace: Trace, sequence: Sequence, cut: _Cut) -> pl.DataFrame:
+    """Pass, layer and part of every slice; a second telling is where the first one is."""
+    in_pass = np.full(trace.slices.height, -1)
+    layer = np.full(trace.slices.height, OUTSIDE)
+    first_told = np.arange(trace.slices.height)
+    in_pass[sequence.row], layer[sequence.row] = cut.in_pass, cut.layer
+    again = trace.slices.select("task", "duplicate_of").with_row_index("row")
+    duplicates = again.filter(pl.col("duplicate_of").is_not_null()).select("row", "duplicate_of")
+    if duplicates.height:
+        first = again.select(pl.col("row").alias("first"), "task").unique("task", keep="first")
+        duplicates = duplicates.join(first, left_on="duplicate_of", right_on="task")
+        row, of = duplicates["row"].to_numpy(), duplicates["first"].to_numpy()
+        first_told[row], in_pass[row], layer[row] = of, in_pass[of], layer[of]
+    on_device = np.zeros(trace.slices.height, dtype=bool)
+    on_device[sequence.row] = sequence.on_device
+    frame = pl.DataFrame({"in_pass": in_pass, "layer": layer, "first_told": first_told, "on_device": on_device})
+    part = pl.when(pl.col("layer") >= 0).then(pl.lit("layer")).when(pl.col("layer") == TAIL).then(pl.lit("tail"))
+    return frame.select(
+        pl.when(pl.col("in_pass") >= 0).then("in_pass").alias("in_pass"),
+        pl.when(pl.col("layer") >= 0).then("layer").alias("layer"),
+        pl.when(pl.col("in_pass") >= 0).then(part.otherwise(pl.lit("head"))).cast(PARTS).alias("part"),
+        "first_told",
+        "on_device",
+    )
+
+
+def _anchor_window(sequence: Sequence, cut: _Cut, busy: Intervals, union_ns: Ints) -> dict[str, pl.Series]:
+    """From the first anchor's start to the last one's end, and the share of device time outside; null without."""
+    known = np.flatnonzero(cut.first >= 0)
+    windows = Intervals(known, sequence.start[cut.first[known]], sequence.end[cut.last[known]])
+    kept = inside(busy, windows)
+    kept_ns = sum_by(busy.group[kept.of], kept.end - kept.start, len(union_ns))
+    frame = pl.DataFrame(
+        {
+            "anchor_start_ns": sequence.start[cut.first],
+            "anchor_end_ns": sequence.end[cut.last],
+            "excluded_anchor": 1 - kept_ns / np.maximum(union_ns, 1),
+        }
+    )
+    return frame.select(pl.when(pl.Series(cut.first >= 0)).then(pl.all())).to_dict()

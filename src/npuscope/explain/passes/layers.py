@@ -1,0 +1,164 @@
+"""What a layer is: how many attentions it has, and which kernels of the main lane are before and after them.
+
+A layer has one attention, of whatever kind: sliding and full ones that take turns are a layer each. Only where the
+products between attentions come in turns (LongCat: with experts and without) is the shortest turn that most of a pass
+repeats one layer. A layer begins before its first attention with the kernels that the first layer of a pass shares with
+the others, or else with those that the last layer of a pass leaves out. Passes that share no kind of stretch, such as
+prefill and decode of some models, have layers of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.explain.passes.boundaries import NEAR, Stretches, agreeing
+from npuscope.explain.passes.cuts import Bounds
+from npuscope.trace.intervals import Ints
+
+ENOUGH = 64  # passes teach as much as all
+ALONE = -1  # the kind of passes with one attention
+MOST_ATTENTIONS = 8  # of one layer
+CLEARLY = 0.3  # of the stretches more must equal the one a turn later to call a longer turn a layer
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`attentions` of one layer; `lead` and `trail`: kernels of the main lane before its first attention and after
+    its last one; `opening`: the symbol it begins with."""
+
+    attentions: int
+    lead: int
+    trail: int
+    opening: int
+
+
+def layers(found: Stretches, cut: Bounds, groups: list[int]) -> list[Layer]:
+    """For each pass what its layers are; a pass too short to tell has those of the main model."""
+    starts, sizes = found.starts, found.sizes
+    main = groups[int(np.argmax(sizes))]
+    learned: dict[int, Layer] = {}
+    for group in sorted(set(groups), key=lambda g: g != main):  # the main model first
+        mine = np.array([place for place, of in enumerate(groups) if of == group])
+        layer = _learn(found, cut, starts, sizes, mine)
+        learned[group] = learned[main] if layer is None else layer
+    return [learned[group] for group in groups]
+
+
+def alike(found: Stretches) -> list[int]:
+    """A number for each pass, the same for passes that have a kind of stretch in common."""
+    starts, sizes = found.starts, found.sizes
+    group_of: dict[int, int] = {}  # kind -> the pass whose group it is in
+    leader = list(range(len(starts)))
+
+    def lead(place: int) -> int:
+        while leader[place] != place:
+            leader[place] = place = leader[leader[place]]
+        return place
+
+    for place, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+        for kind in set(found.kind[start : start + size - 1].tolist()) or {ALONE}:
+            leader[lead(place)] = lead(group_of.setdefault(kind, place))
+    return [lead(place) for place in range(len(starts))]
+
+
+def _learn(found: Stretches, cut: Bounds, starts: Ints, sizes: Ints, mine: Ints) -> Layer | None:
+    """What the passes of the most common size among some teach; None where no pass has two layers."""
+    usual = usual_size(sizes[mine])
+    typical = mine[sizes[mine] == usual]
+    turn = _turn([found.products[start : start + usual - 1] for start in starts[typical[:ENOUGH]].tolist()])
+    if usual <= turn:
+        return Layer(1, 0, 0, -1) if len(mine) == len(sizes) else None
+    lead, trail = _lead(found, cut, turn, starts, typical), _trail(found, cut, turn, starts, typical)
+    body = _body(found, turn, starts, typical)
+    if body is not None:
+        # what the last layer leaves out before the next attention leads; never more than the stretch holds
+        lead = min(max(lead, body - trail), body)
+        trail = body - lead
+    second = int(starts[typical[0]]) + turn  # the first layer may be unlike the others
+    place = int(found.main_place[second]) - lead
+    return Layer(turn, lead, trail, int(found.sequence.symbol[found.main[max(place, 0)]]))
+
+
+def usual_size(sizes: Ints) -> int:
+    """The number of attentions of the main model's pass: common and, beside drafts that are more common, large.
+
+    The first and the last pass of a capture may be cut short, but have no more than a whole one.
+    """
+    edges = max(int(sizes[0]), int(sizes[-1]))
+    if len(sizes) < 3:
+        return edges
+    values, counts = np.unique(sizes[1:-1], return_counts=True)
+    return max(edges, int(values[int(np.argmax(values * values * counts))]))
+
+
+def _turn(kinds: list[Ints]) -> int:
+    """After how many attentions the stretches of passes repeat; fewer unless more explain clearly more of them."""
+    shares = {}
+    for turn in range(1, MOST_ATTENTIONS + 1):
+        same = [own[turn:] == own[:-turn] for own in kinds if len(own) + 1 >= 2 * turn]
+        if sum(map(len, same)):
+            shares[turn] = float(np.mean(np.concatenate(same)))
+    best = max(shares.values(), default=0.0)
+    return next((turn for turn, share in shares.items() if share >= best - CLEARLY), 1)
+
+
+def _before(found: Stretches, anchor: int, begin: int = 0) -> Ints:
+    """Symbols of the main lane before an anchor, the nearest first, down to the anchor before it or to a row."""
+    first = max(found.main_place[anchor - 1] + 1 if anchor > 0 else 0, int(np.searchsorted(found.main, begin)))
+    return found.sequence.symbol[found.main[first : found.main_place[anchor]]][::-1]
+
+
+def after(found: Stretches, anchor: int, end: int | None = None) -> Ints:
+    """Symbols of the main lane after an anchor, up to the next one or to a row."""
+    last = found.main_place[anchor + 1] if anchor + 1 < len(found.anchors) else len(found.main)
+    if end is not None:
+        last = min(last, int(np.searchsorted(found.main, end)))
+    return found.sequence.symbol[found.main[found.main_place[anchor] + 1 : last]]
+
+
+def _body(found: Stretches, turn: int, starts: Ints, typical: Ints) -> int | None:
+    """Kernels between the last attention of a layer and the first of the next, most often."""
+    lengths = Counter[int]()
+    for start, size in _passes(found, starts, typical):
+        for anchor in range(start + turn - 1, start + size - 1, turn):
+            lengths[int(found.main_place[anchor + 1] - found.main_place[anchor]) - 1] += 1
+    return lengths.most_common(1)[0][0] if lengths else None
+
+
+def _lead(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
+    """Kernels before a pass's first attention that one of its next layers has as well."""
+    return _usual(
+        max(
+            agreeing(_before(found, first, int(begin)), _before(found, first + near))
+            for near in range(turn, min(size, NEAR * turn + 1), turn)
+        )
+        for (first, size), begin in zip(_passes(found, starts, typical), cut.begin[typical], strict=False)
+        if size > turn
+    )
+
+
+def _trail(found: Stretches, cut: Bounds, turn: int, starts: Ints, typical: Ints) -> int:
+    """Kernels after a pass's last attention that one of the layers before has as well."""
+    return _usual(
+        max(
+            agreeing(after(found, first + size - 1, int(end)), after(found, first + size - 1 - near))
+            for near in range(turn, min(size, NEAR * turn + 1), turn)
+        )
+        for (first, size), end in zip(_passes(found, starts, typical), cut.end[typical], strict=False)
+        if size > turn
+    )
+
+
+def _usual(numbers: Iterable[int]) -> int:
+    counts = Counter(numbers)
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _passes(found: Stretches, starts: Ints, which: Ints) -> list[tuple[int, int]]:
+    """First anchor and size of some passes."""
+    ends = np.append(starts[1:], len(found.anchors))
+    return [(int(starts[i]), int(ends[i] - starts[i])) for i in which[:ENOUGH].tolist()]

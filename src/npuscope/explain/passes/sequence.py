@@ -1,0 +1,210 @@
+"""The kernels of one rank in the order of its forward passes, and equal stretches of them found at once.
+
+Rows are those that count: kind task and comm, no second tellings. They are ordered by step where steps are marked,
+then by start. A kernel is a number, its symbol; a stretch of symbols has a key, equal for equal stretches.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.kernels import Landmark, landmark_of
+from npuscope.explain.summary import kernel_group, on_ai_cpu
+from npuscope.table.formats import short
+from npuscope.trace.core import Trace
+from npuscope.trace.intervals import Ints
+from npuscope.trace.schema import counts_once
+
+Flags = NDArray[np.bool_]
+FEWEST_ANCHORS = 4  # of a kernel that may stand for a layer
+REPETITION = "repetition"
+MOSTLY = 0.6  # of the rows between such kernels are in equal stretches
+_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Arrays with an entry per row; `row` is the row's place in the trace's slices, `step` is -1 for none."""
+
+    row: Ints
+    start: Ints
+    end: Ints
+    lane: Ints
+    step: Ints  # a place in `steps`
+    steps: list[int]  # as the capture numbers them, in order
+    symbol: Ints
+    names: list[str]  # of symbols
+    on_device: Flags  # false for AI CPU work, which is not the device's time
+    is_comm: Flags
+
+    @staticmethod
+    def of(trace: Trace) -> Sequence:
+        counted = counts_once()
+        ai_cpu_lanes = trace.lanes.filter(pl.col("unit") == "AICPU")["lane"].implode()
+        beside = pl.col("lane").is_in(ai_cpu_lanes) | on_ai_cpu(trace.slices)
+        rows = trace.slices.select(
+            "start",
+            "dur",
+            pl.col("lane").cast(pl.Int64),
+            "step",
+            kernel_group(trace.slices),
+            pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
+            (pl.col("kind") == "comm").alias("is_comm"),
+            (~beside).alias("on_device"),
+            counted.alias("counted"),
+        ).filter("counted")
+        step, told_steps = _steps(rows)
+        order = np.lexsort((rows["start"].to_numpy(), step))
+        if not np.array_equal(order, np.arange(len(order))):
+            rows, step = rows[order], step[order]
+        symbol, names = _symbols(rows["kernel"])
+        start = rows["start"].to_numpy()
+        return Sequence(
+            rows["row"].to_numpy(), start, start + rows["dur"].to_numpy(), rows["lane"].to_numpy(), step, told_steps,
+            symbol, names, rows["on_device"].to_numpy(), rows["is_comm"].to_numpy(),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def has_steps(self) -> bool:
+        return bool((self.step >= 0).any())
+
+    @cached_property
+    def pause(self) -> Ints:
+        """Nanoseconds before each row in which nothing ran; negative while something did; 0 for the first."""
+        pause = np.zeros(len(self), dtype=np.int64)
+        if len(self) > 1:
+            pause[1:] = self.start[1:] - np.maximum.accumulate(self.end)[:-1]
+        return pause
+
+    def landmarks(self, *wanted: Landmark) -> Flags:
+        """Rows of kernels that are one of the landmarks."""
+        return self._named([landmark_of(name) in wanted for name in self.names])
+
+    def _named(self, wanted: list[bool]) -> Flags:
+        return np.array(wanted, dtype=bool)[self.symbol] if wanted else np.zeros(0, dtype=bool)
+
+    def anchors(self, pattern: str | None) -> tuple[Ints, str]:
+        """Places of the kernels that stand for layers, and how they were found: by a pattern or by repetition."""
+        if pattern is not None:
+            try:
+                named = pl.Series(self.names, dtype=pl.String).str.contains(pattern)
+                places = np.flatnonzero(self._named(named.to_list()) & self.on_device)
+            except pl.exceptions.ComputeError as error:
+                what = f"--anchor '{short(pattern)}' is no regular expression"
+                raise NpuscopeError(what, remedy="See Rust's regex syntax.") from error
+            if not len(places):
+                known = ", ".join(short(name, 40) for name in sorted(self.names)[:8])
+                what = f"no kernel matches the anchor '{short(pattern)}'"
+                raise NpuscopeError(what, remedy=f"The capture has {known} ….")
+            return places, f"anchor {pattern}"
+        places = np.flatnonzero(self.landmarks("attention") & self.on_device)
+        if len(places):
+            found = dict.fromkeys(self.names[symbol] for symbol in self.symbol[places])
+            return places, "attention " + ", ".join(found)
+        return self._repeating()
+
+    def _repeating(self) -> tuple[Ints, str]:
+        """Of the kernels with mostly equal stretches between their occurrences, the most frequent one."""
+        main = np.flatnonzero(self.lane == _busiest(self.lane)) if len(self) else self.row
+        symbols = self.symbol[main]
+        keys = Keys(symbols)
+        counts = np.bincount(symbols) if len(symbols) else np.zeros(0, dtype=np.int64)
+        for symbol in np.argsort(-counts, kind="stable").tolist():
+            if counts[symbol] < FEWEST_ANCHORS:
+                break
+            places = np.flatnonzero(symbols == symbol)
+            if places[-1] - places[0] < len(symbols) / 2:
+                continue
+            _, which, times = np.unique(keys.of(places[:-1], places[1:]), return_inverse=True, return_counts=True)
+            length = np.diff(places)
+            share = length[which == int(np.argmax(times))].sum() / length.sum()
+            if share >= MOSTLY and np.median(length) >= FEWEST_ANCHORS:
+                return main[places], f"{REPETITION} of {self.names[symbol]}"
+        return np.zeros(0, dtype=np.int64), "none"
+
+
+class Keys:
+    """Keys of stretches of a sequence of symbols, in constant time each: a polynomial hash modulo 2**64."""
+
+    def __init__(self, symbols: Ints) -> None:
+        n = len(symbols)
+        power = np.ones(n + 1, dtype=np.uint64)
+        power[1:] = np.uint64(_BASE)
+        inverse = np.ones(n + 1, dtype=np.uint64)
+        inverse[1:] = np.uint64(pow(_BASE, -1, 2**64))
+        with np.errstate(over="ignore"):
+            power = np.multiply.accumulate(power)
+            self._inverse: NDArray[np.uint64] = np.multiply.accumulate(inverse)
+            weight = _scattered(symbols) * power[:n]
+            self._sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(weight)])
+
+    def of(self, begin: Ints, end: Ints) -> NDArray[np.uint64]:
+        """A key for each stretch [begin, end)."""
+        with np.errstate(over="ignore"):
+            keys: NDArray[np.uint64] = (self._sums[end] - self._sums[begin]) * self._inverse[begin]
+        return keys
+
+
+def _scattered(symbols: Ints) -> NDArray[np.uint64]:
+    """Numbers far apart for symbols that are not (the finaliser of splitmix64)."""
+    with np.errstate(over="ignore"):
+        x = (symbols.astype(np.uint64) + np.uint64(1)) * np.uint64(_BASE)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def _busiest(lane: Ints) -> int:
+    values, counts = np.unique(lane, return_counts=True)
+    return int(values[int(np.argmax(counts))])
+
+
+def main_lane(sequence: Sequence, anchors: Ints) -> int:
+    """The lane most anchors ran on."""
+    return _busiest(sequence.lane[anchors])
+
+
+def _symbols(kernels: pl.Series) -> tuple[Ints, list[str]]:
+    """A number per kernel type; names that differ only in digits are one, as counters in names are."""
+    names = kernels.unique(maintain_order=True).to_list()
+    bare: dict[str, int] = {}
+    places = [bare.setdefault(re.sub(r"(?<=_)\d+", "#", name), len(bare)) for name in names]
+    codes = kernels.cast(pl.Enum(names)).to_physical().to_numpy()
+    first = {place: name for name, place in reversed(list(zip(names, places, strict=True)))}  # each as it is first told
+    return np.array(places, dtype=np.int64)[codes], [first[place] for place in range(len(bare))]
+
+
+def _steps(rows: pl.DataFrame) -> tuple[Ints, list[int]]:
+    """The step of each row, counted from 0 in order of its number, and the numbers; -1 for none.
+
+    A row without one that begins inside a step belongs to it.
+    """
+    numbers = rows["step"].drop_nulls().unique().sort()
+    if not len(numbers):
+        return np.full(rows.height, -1), []
+    code = rows["step"].replace_strict(numbers, pl.int_range(len(numbers), eager=True), default=-1)
+    step: Ints = code.fill_null(-1).cast(pl.Int64).to_numpy().copy()
+    known = step >= 0
+    if not known.all():
+        spans = (
+            rows.select("start", "dur", pl.Series("step", step))
+            .filter(pl.col("step") >= 0)
+            .group_by("step")
+            .agg(pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end"))
+            .sort("start")
+        )
+        start = rows["start"].to_numpy()[~known]
+        place = np.searchsorted(spans["start"].to_numpy(), start, side="right") - 1
+        inside = (place >= 0) & (start < spans["end"].to_numpy()[place])
+        step[~known] = np.where(inside, spans["step"].to_numpy()[place], -1)
+    return step, numbers.to_list()

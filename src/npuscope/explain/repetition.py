@@ -1,0 +1,280 @@
+"""Steps: the parts of a trace that repeat, from its step column or else found in the sequence of kernels.
+
+Found means: some kernel occurs at even distances in the order of work, and the stretches between its occurrences
+hold nearly the same kernels. Where the stretch begins within its period is chosen so that the longest pause lies
+between stretches. Inside a step the same search finds layers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from npuscope.explain.summary import kernel_group
+from npuscope.explain.work import Work, places
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import COUNT, FLAG, TEXT, TIME
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, union
+from npuscope.trace.intervals import Ints, largest
+from npuscope.trace.step_marks import marked
+
+EVEN = 0.02  # distances may differ by this share of the period
+MOST_EVEN = 0.8  # of an anchor's distances must be even
+ALIKE = 0.8  # kernels that two neighbouring stretches share, at least
+SAME = 0.97  # enough to look no further
+COVERED = 0.5  # of the sequence lies in stretches
+SHORTEST = 4  # slices of a stretch
+OUTLIER = 1.5  # times the median span
+MOST_SHARED = 0.5  # of a stretch's span with the next one
+SEARCHED = 200_000  # slices of a sequence looked at
+
+STEPS = Columns(
+    "report.steps.table",
+    "A step, in order. Sums and unions are of all rows, core times of those that count once.",
+    (
+        Column("step", COUNT, "its number"),
+        Column("start", COUNT, "the first start, ns of the capture's clock", only="a moment of a clock says little"),
+        Column("phase", TEXT, "prefill, decode or mixed, where the mark tells", optional=True),
+        Column("tokens", COUNT, "computed, over all requests, where the mark tells", optional=True),
+        Column("marked_ns", TIME, "from begin to end of the host's mark", title="marked", optional=True),
+        Column("span_ns", TIME, "first start to last end on the device"),
+        Column("slices", COUNT, "rows"),
+        Column("sum_ns", TIME, "of all rows", wide=True),
+        Column("union_ns", TIME, "of all rows", wide=True),
+        Column("core_ns", TIME, "sum of what counts once"),
+        Column("on_core_ns", TIME, "union of what counts once", title="on-core"),
+        Column("outlier", FLAG, "longer than 1.5 times the median"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Steps(Tabular):
+    table: pl.DataFrame
+    source: str  # "column", "repetition" or "none"
+    layers: int | None  # repeats found inside a typical step
+    unassigned: int  # slices of the work that belong to no step
+
+    @property
+    def first_penalty(self) -> float | None:
+        """The first step's span over the median of the others."""
+        if self.table.height < 3:
+            return None
+        spans = self.table["span_ns"].to_numpy()
+        usual = float(np.median(spans[1:]))
+        return float(spans[0] / usual) if usual else None
+
+    @property
+    def outliers(self) -> list[int]:
+        """Steps longer than 1.5 times the median of all."""
+        return [int(step) for step in self.table.filter("outlier")["step"]]
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """How many steps are of each phase, where their marks tell."""
+        return dict(
+            self.table["phase"].drop_nulls().value_counts(sort=True).sort("count", "phase").reverse().iter_rows()
+        )
+
+    def tables(self) -> dict[str, Table]:
+        return {"table": Table(STEPS, self.table)}
+
+    def title(self) -> str:
+        if self.source == "none":
+            return "steps: none marked, and no repetition found"
+        found = f"steps: {self.table.height} marked"
+        told = [found if self.source == "column" else f"{self.table.height} repeats found, steps or layers"]
+        if phases := self.phases:
+            told.append(", ".join(f"{count} {phase}" for phase, count in phases.items()))
+        if self.first_penalty is not None:
+            told.append(f"the first takes {self.first_penalty:.2f} times the median of the others")
+        if self.outliers:
+            told.append(f"outliers: {', '.join(map(str, self.outliers))}")
+        if self.layers:
+            told.append(f"{self.layers} repeats inside a step")
+        if self.unassigned:
+            told.append(f"{self.unassigned:,} slices belong to none")
+        return "; ".join(told)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "first_penalty": self.first_penalty,
+            "outliers": self.outliers,
+            "layers": self.layers,
+            "unassigned": self.unassigned,
+            **all_rows(self.tables()),
+        }
+
+
+def steps(trace: Trace) -> Steps:
+    """The trace's steps, one row each."""
+    return steps_of(Work.of(trace))
+
+
+def steps_of(work: Work) -> Steps:
+    """As `steps`, for work already prepared."""
+    rows, source = in_steps(work)
+    known = rows.filter(pl.col("step").is_not_null())
+    table = _table(known).join(_told(work), on="step", how="left", maintain_order="left").select(STEPS.keys)
+    return Steps(table, source, _layers(known, table), rows.height - known.height)
+
+
+def in_steps(work: Work) -> tuple[pl.DataFrame, str]:
+    """The device's rows of the window with the step each is in, null for none; and who says so, as `Steps.source`."""
+    rows = _all_rows(work)
+    source = "column"
+    if rows["step"].null_count() == rows.height:
+        order = _order(work, rows)
+        start, end = rows["start"].to_numpy()[order], _ends(rows)[order]
+        cuts = repeats(_symbols(rows)[order], start, end)
+        if cuts is not None and _overlap(cuts, start, end):
+            cuts = None
+        source = "repetition" if cuts is not None else "none"
+        if cuts is not None:
+            rows = rows.with_columns(_numbered(cuts, order))
+    return rows, source
+
+
+def _told(work: Work) -> pl.DataFrame:
+    """What the marks of each step say; those inside one another are marks of one step, the outer one its length."""
+    first = pl.col("phase", "tokens").drop_nulls().first()
+    return marked(work.trace.slices).group_by("step").agg(first, marked_ns=pl.col("dur").max())
+
+
+def _all_rows(work: Work) -> pl.DataFrame:
+    """The device's rows of the window, second tellings too, since a step's span and plain sum cover them."""
+    everything = work.trace.slices
+    if work.slices.height and everything["duplicate_of"].null_count() < everything.height:
+        kinds = work.slices["kind"].unique().implode()
+        inside = (pl.col("start") < work.window[1]) & (pl.col("start") + pl.col("dur") >= work.window[0])
+        rows = everything.lazy().filter(pl.col("kind").is_in(kinds) & inside)
+        kernel = kernel_group(everything)
+    else:
+        rows, kernel = work.slices.lazy(), pl.col("kernel")
+    duplicate = pl.col("duplicate_of").is_not_null().alias("duplicate")
+    return rows.select("start", "dur", kernel, "step", "task", duplicate).collect()
+
+
+def _order(work: Work, rows: pl.DataFrame) -> Ints:
+    """By start; on cores, where a scheduler mixes what runs, by task where one counter numbers them."""
+    key = rows["start"]
+    if work.on_cores and rows["task"].null_count() == 0 and not (rows["task"] >= 2**32).any():
+        key = rows["task"]
+    return np.argsort(key.to_numpy(), kind="stable")
+
+
+def _ends(rows: pl.DataFrame) -> Ints:
+    return (rows["start"] + rows["dur"]).to_numpy()
+
+
+def _symbols(rows: pl.DataFrame) -> Ints:
+    """A number per kernel name, names that differ only in digits being one."""
+    names = rows["kernel"].unique(maintain_order=True).to_list()
+    bare = [re.sub(r"\d+", "#", name) for name in names]
+    places = {name: place for place, name in enumerate(dict.fromkeys(bare))}
+    codes = rows["kernel"].cast(pl.Enum(names)).to_physical().to_numpy()
+    numbers: Ints = np.array([places[name] for name in bare], dtype=np.int64)[codes]
+    return numbers
+
+
+def _numbered(cuts: Ints, order: Ints) -> pl.Series:
+    """Step numbers from 0 for the rows between the first and the last cut; null outside."""
+    numbers = np.searchsorted(cuts, np.arange(len(order)), side="right") - 1
+    numbers[numbers == len(cuts) - 1] = -1
+    by_row = np.empty(len(order), dtype=np.int64)
+    by_row[order] = numbers
+    return pl.select(pl.when(pl.Series(by_row >= 0)).then(pl.Series(by_row)).alias("step")).to_series()
+
+
+def repeats(symbols: Ints, start: Ints, end: Ints) -> Ints | None:
+    """Places where stretches begin and, last, where the last one ends; None where nothing repeats."""
+    symbols = symbols[:SEARCHED]
+    count = np.bincount(symbols) if len(symbols) else np.zeros(0, dtype=np.int64)
+    best: tuple[float, Ints, int] | None = None
+    for times in np.unique(count[count >= 2]).tolist():
+        for anchor in np.flatnonzero(count == times).tolist():
+            places = np.flatnonzero(symbols == anchor)
+            period = _even_period(places, len(symbols))
+            likeness = 0.0 if period is None else _likeness(symbols, places)
+            if period is not None and likeness >= ALIKE and (best is None or likeness > best[0]):
+                best = likeness, places, period
+        if best is not None and best[0] >= SAME:
+            break  # fewer and longer stretches are steps, more and shorter ones their layers
+    return None if best is None else _cuts(best[1], best[2], start, end, len(symbols))
+
+
+def _overlap(cuts: Ints, start: Ints, end: Ints) -> bool:
+    """True when stretches mostly run at the same time as the next one: then they are no steps of anything."""
+    spans = [(int(np.min(start[a:b])), int(np.max(end[a:b]))) for a, b in pairwise(cuts)]
+    shared = [max(first[1] - second[0], 0) / max(first[1] - first[0], 1) for first, second in pairwise(spans)]
+    return bool(shared) and float(np.median(shared)) > MOST_SHARED
+
+
+def _even_period(places: Ints, length: int) -> int | None:
+    distance = np.diff(places)
+    period = int(np.median(distance))
+    even = np.abs(distance - period) <= int(EVEN * period)
+    if period < SHORTEST or even.mean() < MOST_EVEN or period * len(places) < COVERED * length:
+        return None
+    return period
+
+
+def _likeness(symbols: Ints, anchors: Ints) -> float:
+    """The share of kernels that two neighbouring stretches have in common, median over all neighbours."""
+    if len(anchors) < 3:  # two occurrences make one whole stretch: look at as much after the second
+        anchors = np.append(anchors, min(2 * anchors[-1] - anchors[-2], len(symbols)))
+    size = largest(symbols) + 1
+    counts = (np.bincount(symbols[a:b], minlength=size) for a, b in pairwise(anchors))
+    shared = [int(np.minimum(a, b).sum()) / max(int(np.maximum(a, b).sum()), 1) for a, b in pairwise(counts)]
+    return float(np.median(shared))
+
+
+def _cuts(places: Ints, period: int, start: Ints, end: Ints, length: int) -> Ints:
+    """Move the cuts from the anchor to the longest pause within the period, median over the stretches."""
+    pause = np.zeros(length, dtype=np.int64)
+    pause[1:] = start[1:length] - np.maximum.accumulate(end[:length])[:-1]
+    before = [shift for shift in range(period) if places[0] - shift >= 0]
+    median = [float(np.median(pause[places - shift])) for shift in before]
+    begins = places - before[int(np.argmax(median))]
+    return np.append(begins, min(begins[-1] + period, length))
+
+
+def _table(rows: pl.DataFrame) -> pl.DataFrame:
+    once = ~pl.col("duplicate")
+    table = rows.group_by("step").agg(
+        start=pl.col("start").min(),
+        span_ns=(pl.col("start") + pl.col("dur")).max() - pl.col("start").min(),
+        slices=pl.len(),
+        sum_ns=pl.col("dur").sum(),
+        core_ns=pl.col("dur").filter(once).sum(),
+    )
+    table = table.sort("start")
+    table = table.with_columns(
+        pl.Series("union_ns", _unions(rows, table), dtype=pl.Int64),
+        pl.Series("on_core_ns", _unions(rows.filter(once), table), dtype=pl.Int64),
+    )
+    odd = pl.col("span_ns") > OUTLIER * pl.col("span_ns").median()
+    columns = ("step", "start", "span_ns", "slices", "sum_ns", "union_ns", "core_ns", "on_core_ns")
+    return table.select(*columns, odd.fill_null(False).alias("outlier"))
+
+
+def _unions(rows: pl.DataFrame, table: pl.DataFrame) -> Ints:
+    known = table["step"].to_numpy()
+    place = places(rows["step"].to_numpy(), known)
+    return union(Intervals(place, rows["start"].to_numpy(), _ends(rows))).lengths(len(known))
+
+
+def _layers(rows: pl.DataFrame, table: pl.DataFrame) -> int | None:
+    """Repeats inside the step of median span; a trace without steps has been searched already."""
+    if table.is_empty():
+        return None
+    middle = table.sort("span_ns")["step"][table.height // 2]
+    inside = rows.filter((pl.col("step") == middle) & ~pl.col("duplicate")).sort("start")
+    cuts = repeats(_symbols(inside), inside["start"].to_numpy(), _ends(inside))
+    return None if cuts is None else len(cuts) - 1

@@ -1,0 +1,299 @@
+"""A model as its Hugging Face `config.json` describes it: sizes only, checked, in our own words.
+
+Each feature is read from its own fields, whatever the others are: attention with grouped queries or a latent cache, an
+indexer that picks keys, experts with their router, its bias, shared experts and dense layers. An architecture only
+says what its configs leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from npuscope.base.errors import BadInput
+from npuscope.trace.json_file import read_json
+
+LARGEST = 10**9  # no size of a model is beyond this
+DEEPEST = 10_000  # layers; each becomes a dozen kernels
+Scoring = Literal["softmax", "sigmoid"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is true of a model by its architecture, where the config has no field for it.
+
+    `latent`, `indexed` and `experts`: the config must have the fields of that feature. `fused_experts`: captures of it
+    show one DispatchFFNCombine for exchange and products.
+    """
+
+    title: str
+    latent: bool = False
+    indexed: bool = False
+    experts: bool = False
+    fused_experts: bool = False
+    qk_norm: bool = False
+    scoring: Scoring = "softmax"
+    router_bias: bool = False
+    scale: float = 1.0  # of the routed experts' sum
+
+
+_DEEPSEEK_V3 = Architecture(
+    "DeepSeek-V3", latent=True, experts=True, fused_experts=True, scoring="sigmoid", router_bias=True, scale=2.5
+)
+FAMILIES = {
+    "llama": Architecture("Llama"),
+    "qwen3": Architecture("Qwen3", qk_norm=True),
+    "qwen3_moe": Architecture("Qwen3 MoE", experts=True, qk_norm=True),
+    "glm4_moe": Architecture("GLM-4.5", experts=True, scoring="sigmoid", router_bias=True),
+    "deepseek_v3": _DEEPSEEK_V3,
+    "deepseek_v32": replace(_DEEPSEEK_V3, title="DeepSeek-V3.2", indexed=True),
+    "glm_moe_dsa": replace(_DEEPSEEK_V3, title="GLM-5", indexed=True),
+}
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Glm4MoeForCausalLM": "glm4_moe",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
+}
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention: widths of the compressed query and cache, and of a head's parts."""
+
+    q_lora: int
+    kv_lora: int
+    nope: int
+    rope: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """DSA: small heads that score the whole context and keep the `top` keys."""
+
+    heads: int
+    head_dim: int
+    top: int
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts in every layer from `first_layer` on, each `every` layers, save the layers in `dense`.
+
+    The router's scores may have a bias that corrects the choice. `shared` experts see every token, beside the routed
+    ones, whose sum is scaled.
+    """
+
+    count: int
+    per_token: int
+    shared: int
+    intermediate: int
+    first_layer: int = 0
+    every: int = 1
+    dense: frozenset[int] = frozenset()
+    scoring: Scoring = "softmax"
+    router_bias: bool = False
+    scale: float = 1.0
+    fused: bool = False  # exchange and products run as one kernel where experts are spread over ranks
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of a decoder. `next_n` layers predict further tokens and are not part of a forward pass here."""
+
+    family: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied: bool = False  # the LM head is the embedding
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    latent: Latent | None = None
+    indexer: Indexer | None = None
+    experts: Experts | None = None
+    next_n: int = 0
+    quantisation: str | None = None  # as the config names its method
+
+    @property
+    def title(self) -> str:
+        return FAMILIES[self.family].title
+
+    def has_experts(self, layer: int) -> bool:
+        e = self.experts
+        return e is not None and layer >= e.first_layer and (layer + 1) % e.every == 0 and layer not in e.dense
+
+
+def read_config(path: str | Path) -> Model:
+    """The model of a `config.json`."""
+    place = Path(path)
+    return model_of(read_json(place, dict[str, object], "a model's config.json"), place)
+
+
+def model_of(config: Mapping[str, object], path: str | Path | None = None) -> Model:
+    """The model that a decoded config describes; raises BadInput with what is missing or wrong."""
+    fields = _Fields(config, path)
+    family = _family(config, path)
+    usual = FAMILIES[family]
+    hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
+    layers = fields.size("num_hidden_layers", most=DEEPEST)
+    kv_heads = fields.size("num_key_value_heads", heads)
+    latent = _latent(fields, usual)
+    qkv_bias = fields.flag("attention_bias")
+    if latent is None and heads % kv_heads:
+        raise BadInput(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}", path=path)
+    if latent is None and not fields.has("head_dim") and hidden % heads:
+        raise BadInput(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}", path=path)
+    if latent is not None and qkv_bias:
+        raise BadInput("attention_bias is true, which is not known of latent attention", path=path)
+    return Model(
+        family=family,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=latent.nope + latent.rope if latent else fields.size("head_dim", max(1, hidden // heads)),
+        intermediate=fields.size("intermediate_size"),
+        vocab=fields.size("vocab_size"),
+        tied=fields.flag("tie_word_embeddings"),
+        qk_norm=fields.flag("use_qk_norm", usual.qk_norm),
+        qkv_bias=qkv_bias,
+        latent=latent,
+        indexer=_indexer(fields, usual),
+        experts=_experts(fields, usual, layers),
+        next_n=fields.size("num_nextn_predict_layers", 0, least=0),
+        quantisation=_quantisation(config, path),
+    )
+
+
+def _family(config: Mapping[str, object], path: str | Path | None) -> str:
+    listed = config.get("architectures")
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    for name in names:
+        if name in ARCHITECTURES:
+            return ARCHITECTURES[name]
+    kind = config.get("model_type")
+    if not names and isinstance(kind, str) and kind in FAMILIES:
+        return kind
+    told = names[0] if names else kind if isinstance(kind, str) else None
+    what = f"architecture '{told}' is not known" if told else "no architectures and no model_type"
+    raise BadInput(what, path=path, remedy=f"Known are {', '.join(ARCHITECTURES)}.")
+
+
+def _latent(fields: _Fields, usual: Architecture) -> Latent | None:
+    if not (usual.latent or fields.has("kv_lora_rank")):
+        return None
+    return Latent(
+        fields.size("q_lora_rank"),
+        fields.size("kv_lora_rank"),
+        fields.size("qk_nope_head_dim"),
+        fields.size("qk_rope_head_dim"),
+        fields.size("v_head_dim"),
+    )
+
+
+def _indexer(fields: _Fields, usual: Architecture) -> Indexer | None:
+    if not (usual.indexed or fields.has("index_topk")):
+        return None
+    return Indexer(fields.size("index_n_heads"), fields.size("index_head_dim"), fields.size("index_topk"))
+
+
+def _experts(fields: _Fields, usual: Architecture, layers: int) -> Experts | None:
+    count = "num_experts" if fields.has("num_experts") else "n_routed_experts"
+    if not (usual.experts or fields.has(count)):
+        return None
+    experts = Experts(
+        fields.size(count),
+        fields.size("num_experts_per_tok"),
+        fields.size("n_shared_experts", 0, least=0),
+        fields.size("moe_intermediate_size"),
+        first_layer=fields.size("first_k_dense_replace", 0, least=0),
+        every=fields.size("decoder_sparse_step", 1),
+        dense=fields.layers("mlp_only_layers"),
+        scoring=fields.scoring("scoring_func", usual.scoring),
+        router_bias=fields.word("topk_method") == "noaux_tc" if fields.has("topk_method") else usual.router_bias,
+        scale=fields.number("routed_scaling_factor", usual.scale),
+        fused=usual.fused_experts,
+    )
+    if experts.per_token > experts.count:
+        raise BadInput(f"{experts.per_token} experts per token of {experts.count} in all", path=fields.path)
+    if experts.first_layer > layers:
+        raise BadInput(f"first_k_dense_replace is {experts.first_layer} of {layers} layers", path=fields.path)
+    return experts
+
+
+def _quantisation(config: Mapping[str, object], path: str | Path | None) -> str | None:
+    """What the config says of itself; `npuscope predict --quant` decides what is predicted."""
+    told = config.get("quantization_config")
+    if told is None:
+        return None
+    method = told.get("quant_method") if isinstance(told, Mapping) else None
+    if not isinstance(method, str):
+        raise BadInput("quantization_config has no quant_method", path=path)
+    return method
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """Fields of a config, each checked when it is asked for."""
+
+    config: Mapping[str, object]
+    path: str | Path | None
+
+    def has(self, name: str) -> bool:
+        """True for a field that is there and not null."""
+        return self.config.get(name) is not None
+
+    def size(self, name: str, otherwise: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+        value = self.config.get(name)
+        if value is None:
+            if otherwise is None:
+                raise BadInput(f"the config has no {name}", path=self.path)
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise BadInput(f"{name} is {value!r}, not a whole number from {least} to {most:,}", path=self.path)
+        return value
+
+    def flag(self, name: str, otherwise: bool = False) -> bool:
+        value = self.config.get(name, otherwise)
+        if not isinstance(value, bool):
+            raise BadInput(f"{name} is {value!r}, not true or false", path=self.path)
+        return value
+
+    def number(self, name: str, otherwise: float) -> float:
+        value = self.config.get(name)
+        if value is None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LARGEST:
+            raise BadInput(f"{name} is {value!r}, not a number above 0", path=self.path)
+        return float(value)
+
+    def word(self, name: str) -> str:
+        value = self.config.get(name)
+        if not isinstance(value, str):
+            raise BadInput(f"{name} is {value!r}, not a word", path=self.path)
+        return value
+
+    def scoring(self, name: str, otherwise: Scoring) -> Scoring:
+        match self.config.get(name):
+            case None:
+                return otherwise
+            case "softmax" | "sigmoid" as told:
+                return told
+            case other:
+                raise BadInput(f"{name} is {other!r}, neither softmax nor sigmoid", path=self.path)
+
+    def layers(self, name: str) -> frozenset[int]:
+        value = self.config.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
+            raise BadInput(f"{name} is {value!r}, not a list of layers", path=self.path)
+        return frozenset(value)

@@ -1,0 +1,208 @@
+"""A predicted forward pass: every kernel with its time, where the time comes from, and what it assumes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+import polars as pl
+
+from npuscope.chip.devices import Device
+from npuscope.forward.calls import Call
+from npuscope.forward.estimate import CallTime, estimate
+from npuscope.forward.llm.config import Model
+from npuscope.forward.llm.forward_pass import Placed, basis, forward_pass
+from npuscope.forward.llm.memory import Memory, memory
+from npuscope.forward.llm.run import Run
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import COUNT, FLAG, MEAN_TIME, SHARE, TEXT, TIME, duration, many, percent
+
+SOURCES = ("MEASURED", "INTERPOLATED", "ANALYTIC", "UNKNOWN")
+ROLES = Columns(
+    "predict.roles",
+    "A role and kernel type, the largest total first; null where not known.",
+    (
+        Column("part", TEXT, "head, layer or tail of the pass", wide=True),
+        Column("role", TEXT, "what it does in the model"),
+        Column("kernel", TEXT, "its type"),
+        Column("count", COUNT, "calls"),
+        Column("each_ns", MEAN_TIME, "of a call"),
+        Column("total_ns", TIME, "of all calls"),
+        Column("efficiency", SHARE, "the least time the chip needs, over the time", title="of limit", explained=True),
+        Column("source", TEXT, "where the time comes from: MEASURED, INTERPOLATED, ANALYTIC or UNKNOWN"),
+        Column(
+            "extrapolated",
+            FLAG,
+            "outside the sizes that its family was calibrated on",
+            title="outside its range",
+            explained=True,
+        ),
+    ),
+)
+UNKNOWN = Columns(
+    "predict.unknown",
+    "Kernels whose time is not known.",
+    (
+        Column("role", TEXT, "what they do in the model"),
+        Column("kernel", TEXT, "their type"),
+        Column("calls", COUNT, "of them"),
+        Column("why", TEXT, "the reason"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(Tabular):
+    """The kernels of one pass on one rank, one after another on one stream. Kernels without a price have no time."""
+
+    model: Model
+    run: Run
+    device: Device
+    kernels: tuple[Placed, ...]
+    estimates: tuple[CallTime, ...]  # of each kernel
+
+    @property
+    def total_ns(self) -> int:
+        """Sum of all times that are known."""
+        return sum(e.ns or 0 for e in self.estimates)
+
+    def tables(self) -> dict[str, Table]:
+        return {"roles": Table(ROLES, self.roles()), "unknown": Table(UNKNOWN, self._without_price())}
+
+    def roles(self) -> pl.DataFrame:
+        """A row per role and kernel type, the costliest first."""
+        return (
+            self.calls()
+            .group_by("part", "role", "kernel", "source", "extrapolated", maintain_order=True)
+            .agg(
+                pl.len().alias("count"),
+                pl.col("ns").mean().alias("each_ns"),
+                pl.col("ns").sum().alias("total_ns"),
+                (pl.col("limit_ns").sum() / pl.col("ns").sum()).alias("efficiency"),
+            )
+            .with_columns(
+                pl.when(pl.col("source") != "UNKNOWN").then("total_ns").alias("total_ns"),
+                pl.when(pl.col("source") != "UNKNOWN").then("efficiency").alias("efficiency"),
+            )
+            .sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
+        )
+
+    def calls(self) -> pl.DataFrame:
+        """A row per kernel call, in order."""
+        pairs = list(zip(self.kernels, self.estimates, strict=True))
+        return pl.DataFrame(
+            {
+                "part": [k.part for k, _ in pairs],
+                "layer": pl.Series([k.layer for k, _ in pairs], dtype=pl.Int32),
+                "position": pl.Series([k.position for k, _ in pairs], dtype=pl.Int32),
+                "role": [k.role for k, _ in pairs],
+                "kernel": [k.call.type for k, _ in pairs],
+                "ns": pl.Series([e.ns for _, e in pairs], dtype=pl.Int64),
+                "limit_ns": pl.Series([e.limit_ns for _, e in pairs], dtype=pl.Int64),
+                "source": [e.source for _, e in pairs],
+                "extrapolated": [e.extrapolated for _, e in pairs],
+                "why": [e.why for _, e in pairs],
+            }
+        )
+
+    def by_source(self) -> dict[str, tuple[int, int]]:
+        """Source -> calls and nanoseconds."""
+        calls, time = Counter[str](), Counter[str]()
+        for e in self.estimates:
+            calls[e.source] += 1
+            time[e.source] += e.ns or 0
+        return {source: (calls[source], time[source]) for source in SOURCES if calls[source]}
+
+    @property
+    def extrapolated(self) -> tuple[int, int]:
+        """Calls outside the range that their family was calibrated on, and their time."""
+        outside = [e for e in self.estimates if e.extrapolated]
+        return len(outside), sum(e.ns or 0 for e in outside)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What the pass needs on one rank."""
+        return memory(self.model, self.run, self.kernels, self.device)
+
+    def _without_price(self) -> pl.DataFrame:
+        """Kernels without a price, with the reason."""
+        found = Counter(
+            (k.role, k.call.type, e.why) for k, e in zip(self.kernels, self.estimates, strict=True) if e.ns is None
+        )
+        rows = [(role, kernel, calls, why) for (role, kernel, why), calls in found.items()]
+        schema = {"role": pl.String, "kernel": pl.String, "calls": pl.Int64, "why": pl.String}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    @property
+    def unknown(self) -> int:
+        """Calls that have no price."""
+        return sum(e.ns is None for e in self.estimates)
+
+    def title(self) -> str:
+        return f"{self.model.title} {self.run.phase} on {self.device.name}: {duration(self.total_ns)}"
+
+    def assumptions(self) -> list[str]:
+        """What the number rests on, in sentences."""
+        run, model = self.run, self.model
+        told = [f"The {basis(model, run)}.", self.memory.sentence()]
+        told.append("Kernels follow one another on one stream: no overlap, no gaps, no waits for other ranks.")
+        told.append(
+            "Whole passes take longer than their kernels alone: docs/understand/trust.md says by how much so far."
+        )
+        told.append(f"One rank of tp {run.tp}, dp {run.dp}, ep {run.ep}; batch and tokens are of one dp group.")
+        told.append("Sampling is by top-k and top-p with the kernels measured on Qwen3-32B; its host work is left out.")
+        if run.phase == "prefill":
+            told.append("Every sequence has as many new tokens as the others.")
+        if model.experts is not None:
+            told.append("The router spreads tokens evenly over the experts.")
+        if model.next_n:
+            told.append(f"Layers that predict further tokens (MTP: {model.next_n}) are not part of the pass.")
+        if model.quantisation is not None and run.quant == "none":
+            told.append(f"The config says {model.quantisation}; predicted as BF16 (--quant w8a8 for INT8).")
+        return told
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data for JSON."""
+        shares = {source: {"calls": calls, "ns": ns} for source, (calls, ns) in self.by_source().items()}
+        return {
+            "model": {"title": self.model.title, **asdict(self.model)},
+            "run": asdict(self.run),
+            "device": self.device.name,
+            "total_ns": self.total_ns,
+            "memory": {**asdict(self.memory), "fits": self.memory.fits},
+            "calls": len(self.kernels),
+            "sources": shares,
+            "extrapolated": {"calls": self.extrapolated[0], "ns": self.extrapolated[1]},
+            **all_rows(self.tables()),
+            "assumptions": self.assumptions(),
+        }
+
+    def confidence(self) -> list[str]:
+        """How much of the time is calibrated, extrapolated, at the limit, and not known, in sentences."""
+        total = self.total_ns or 1
+        parts = [
+            f"{s} {percent(ns / total)} of the time ({many(n, 'call')})" for s, (n, ns) in self.by_source().items()
+        ]
+        told = [f"Sources: {'; '.join(parts)}."]
+        calls, ns = self.extrapolated
+        if calls:
+            told.append(f"Outside the calibrated range: {many(calls, 'call')}, {percent(ns / total)} of the time.")
+        if self.unknown:
+            told.append(f"{self.unknown:,} kernels have no known time and are not in the sum.")
+        return told
+
+
+def predict(model: Model, run: Run, device: Device) -> Prediction:
+    """Every kernel of the pass, priced; calls that are alike are priced once."""
+    kernels = forward_pass(model, run)
+    return Prediction(model, run, device, tuple(kernels), tuple(_estimates([k.call for k in kernels], device)))
+
+
+def _estimates(calls: Sequence[Call], device: Device) -> list[CallTime]:
+    known: dict[Call, CallTime] = {}
+    for call in calls:
+        if call not in known:
+            known[call] = estimate(call, device)
+    return [known[call] for call in calls]

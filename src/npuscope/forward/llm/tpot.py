@@ -1,0 +1,245 @@
+"""Time per output token over a growing context, by simulation.
+
+Step n of N has rows of context + n tokens. Steps are simulated where it matters (the first, the last, and both sides
+of every page of the KV cache that is begun) and every measure is interpolated linearly between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from npuscope.base import progress
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device
+from npuscope.explain.areas import Rules
+from npuscope.forward.llm.decode_step import Step, groups_by_area, record, simulated_step
+from npuscope.forward.llm.run import BLOCK, MOST
+from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
+from npuscope.table.formats import COUNT, NUMBER, SHARE, TEXT, significant
+from npuscope.tile.record.model import Recording
+from npuscope.time.estimate_forms import INTERVAL
+from npuscope.time.programs import Refused
+from npuscope.time.uncertainty import Estimate, time_estimate
+
+MOST_STEPS = 8  # simulated of one run
+COUNTS = ("tasks", "blocks", "records")
+MEANS = ("mean_run_us", "mean_dispatch_to_finish_us", "overhead", "orchestrator_busy", "schedulers_busy")
+RECORDS = "records per step (a mixed block has three)"
+STEP_TITLES = ("run µs", "dispatch→finish µs", "overhead", "orchestrator busy", "schedulers busy")
+MEASURES = (
+    Column("mean_run_us", NUMBER, "of a record", title="mean run µs"),
+    Column("mean_dispatch_to_finish_us", NUMBER, "of a record", title="mean dispatch→finish µs"),
+    Column("overhead", SHARE, "1 − run / dispatch→finish", title="overhead (1 − run / dispatch→finish)"),
+    Column("orchestrator_busy", SHARE, "of the step", title="AICPU: orchestrator busy"),
+    Column("schedulers_busy", SHARE, "of the step, mean of the threads", title="AICPU: scheduler threads busy, mean"),
+)
+STEPS = Columns(
+    "tpot.simulated",
+    "A step that was simulated.",
+    (
+        Column("length", COUNT, "tokens of a row, the new one included", title="tokens of a row"),
+        Column("ms", NUMBER, "the step's time"),
+        Column("bound", TEXT, "the kind of its first cause (docs/reference/json.md)", title="limited by"),
+        Column("verdict", TEXT, "the first sentence of its diagnosis", only="one is told above the table"),
+        Column("tasks", COUNT, "that do work"),
+        Column("blocks", COUNT, "of them", wide=True),
+        Column("records", COUNT, "blocks on cores: a mixed block has three"),
+        *(replace(c, title=t, wide=c.form is SHARE) for c, t in zip(MEASURES, STEP_TITLES, strict=True)),
+    ),
+)
+BASIS = Columns(
+    "tpot",
+    "The measurement basis: means over all steps.",
+    (
+        Column("ms_per_token", NUMBER, "the mean", title="ms per token, mean"),
+        Column("ms_per_token_interval", INTERVAL, "where 80% of measured means lie", title="ms per token, 80%"),
+        Column("bound", TEXT, "the kind of the first cause of most steps", title="limited by"),
+        Column("first_ms", NUMBER, "of the first step", title="ms of the first token"),
+        Column("last_ms", NUMBER, "of the last step", title="ms of the last token"),
+        Column("tasks_per_step", COUNT, "tasks that do work"),
+        Column("blocks_per_step", COUNT, "their blocks"),
+        Column("records_per_step", COUNT, "blocks on cores", title=f"AICore task {RECORDS}"),
+        *MEASURES,
+    ),
+)
+GROUPS = Columns(
+    "tpot.group_table",
+    "A part of the model, the one with most tasks first; per layer, or per step where the program takes no --layers.",
+    (
+        Column("area", TEXT, "by the kernels' names"),
+        Column("groups", COUNT, "tasks"),
+        Column("share", SHARE, "of all of them"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What to decode: `context` tokens are in the cache of each of `batch` rows before the first of `tokens` steps."""
+
+    batch: int = 16
+    context: int = 4096
+    tokens: int = 48
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("batch", self.batch, 1), ("context", self.context, 0), ("tokens", self.tokens, 1)):
+            if not least <= value <= MOST:
+                raise NpuscopeError(f"--{name} is {value}, not a number from {least} to {MOST:,}")
+
+    @property
+    def lengths(self) -> range:
+        """Tokens of a row in each step, the new one included."""
+        return range(self.context + 1, self.context + self.tokens + 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Tpot(Tabular):
+    """Measures are means over all steps. `groups`: tasks per layer and area; per step where layers are not known."""
+
+    model: str
+    arguments: tuple[str, ...]
+    device: str
+    decoding: Decoding
+    simulated: tuple[Step, ...]
+    layers: int | None
+    groups: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+    def over_tokens(self, measure: str) -> list[float]:
+        """A measure of `Step` at every step."""
+        known = [getattr(step, measure) for step in self.simulated]
+        found: list[float] = np.interp(self.decoding.lengths, [step.length for step in self.simulated], known).tolist()
+        return found
+
+    def mean(self, measure: str) -> float:
+        return float(np.mean(self.over_tokens(measure)))
+
+    @property
+    def bound(self) -> str:
+        """The kind of the first cause of most of the steps that were simulated."""
+        return Counter(step.bound for step in self.simulated).most_common(1)[0][0]
+
+    def verdict(self) -> str:
+        """The first cause of the last of these steps, in a sentence."""
+        last = [step for step in self.simulated if step.bound == self.bound][-1]
+        return f"At {last.length:,} tokens per row: {last.verdict}"
+
+    def estimate(self) -> Estimate:
+        """Milliseconds per token. All steps are missed alike, so that their mean is no surer than one of them."""
+        return time_estimate(self.mean("ms"), "wall", self.bound)
+
+    def tables(self) -> dict[str, Table]:
+        total = sum(self.groups.values()) or 1
+        groups = [(area, count, count / total) for area, count in self.groups.items()]
+        schema = {"area": pl.String, "groups": pl.Int64, "share": pl.Float64}
+        return {
+            "simulated": Table(STEPS, pl.DataFrame([asdict(step) for step in self.simulated])),
+            "group_table": Table(GROUPS, pl.DataFrame(groups, schema=schema, orient="row")),
+        }
+
+    def basis(self) -> Table:
+        """The measurement basis, in one row."""
+        token_ms = self.over_tokens("ms")
+        sure = {"ms_per_token_interval": self.estimate().as_dict(), "bound": self.bound}
+        ends = {"ms_per_token": self.mean("ms"), **sure, "first_ms": token_ms[0], "last_ms": token_ms[-1]}
+        counts = {f"{name}_per_step": _whole(self.mean(name)) for name in COUNTS}
+        return Table(BASIS, pl.DataFrame([{**ends, **counts, **{name: self.mean(name) for name in MEANS}}]))
+
+    def title(self) -> str:
+        d, layers = self.decoding, "" if self.layers is None else f", layers {self.layers}"
+        return (
+            f"{self.model}: {significant(self.mean('ms'))} ms/token simulated on {self.device}; batch {d.batch}, "
+            f"context {d.context:,} to {d.context + d.tokens:,}{layers}"
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON contract of `npuscope tpot`."""
+        return {
+            "model": self.model,
+            "arguments": list(self.arguments),
+            "device": self.device,
+            **asdict(self.decoding),
+            "layers": self.layers,
+            **self.basis().rows()[0],
+            "groups": self.groups,
+            "notes": list(self.notes),
+            "groups_per": "step" if self.layers is None else "layer",
+            **all_rows(self.tables()),
+            "token_ms": self.over_tokens("ms"),
+        }
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
+
+
+def tpot(file: str, arguments: Sequence[str], decoding: Decoding, device: Device, rules: Rules) -> Tpot:
+    """Simulates the decode steps of a program."""
+    steps = []
+    wanted = lengths_to_simulate(decoding)
+    for done, length in enumerate(wanted):
+        progress.report("simulating steps", done, len(wanted))
+        recording = record(file, arguments, {"batch": decoding.batch, "context": length})
+        steps.append(simulated_step(recording, length, device))
+    whole = groups_by_area(recording, rules)
+    layers, groups = _per_layer(file, arguments, decoding, whole, rules)
+    notes = ignored_sizes(file, arguments, decoding, {} if layers is None else {"layers": 1})
+    return Tpot(file, tuple(arguments), device.name, decoding, tuple(steps), layers, dict(groups.most_common()), notes)
+
+
+def ignored_sizes(file: str, arguments: Sequence[str], decoding: Decoding, alike: dict[str, int]) -> tuple[str, ...]:
+    """Sentences about sizes that make no difference: what the program records is compared with that of another size."""
+    last = decoding.lengths[-1]
+    asked = {"batch": decoding.batch, "context": last, **alike}
+    others = {"batch": (1 if decoding.batch > 1 else 16,), "context": (2 * last + BLOCK, last - BLOCK)}
+    known = record(file, arguments, asked)
+    found = []
+    for name, sizes in others.items():
+        for size in (size for size in sizes if size > 0):
+            try:
+                other = record(file, arguments, {**asked, name: size})
+            except NpuscopeError:  # a size that it does not take
+                continue
+            if _work(other) == _work(known):
+                same = f"the program's tasks are the same for {size:,} as for {asked[name]:,}"
+                found.append(f"--{name} makes no difference: {same}.")
+            break
+    return tuple(found)
+
+
+def _work(recording: Recording) -> tuple[object, ...]:
+    """What its tasks do, wherever their data lies."""
+    tasks = [(t.kernel, t.deps, [(g.body, len(g.blocks)) for g in t.groups]) for t in recording.tasks]
+    return tasks, recording.bodies
+
+
+def lengths_to_simulate(decoding: Decoding, most: int = MOST_STEPS) -> list[int]:
+    """The first step, the last, the last of every full page and the first of the next; of too many, some evenly."""
+    lengths = decoding.lengths
+    wanted = {lengths[0], lengths[-1]}
+    for full in range(-(-lengths[0] // BLOCK) * BLOCK, lengths[-1], BLOCK):
+        wanted |= {full, full + 1}
+    found = sorted(wanted)
+    if len(found) <= most:
+        return found
+    return [found[round(n * (len(found) - 1) / (most - 1))] for n in range(most)]
+
+
+def _per_layer(
+    file: str, arguments: Sequence[str], decoding: Decoding, whole: Counter[str], rules: Rules
+) -> tuple[int | None, Counter[str]]:
+    """How many layers the step has, and what one more layer adds: the program asked for one layer and for two."""
+    asked = {"batch": decoding.batch, "context": decoding.lengths[-1]}
+    try:
+        one, two = (groups_by_area(record(file, arguments, {**asked, "layers": n}), rules) for n in (1, 2))
+    except Refused:  # it takes no --layers
+        return None, whole
+    layer = two - one
+    if not layer:
+        return None, whole
+    return 1 + round((whole.total() - one.total()) / layer.total()), layer

@@ -1,6 +1,0 @@
-"""Forward passes: found in a trace, cut into layers, judged, exported; one rank or many."""
-
-from npuscope.forward.passes.found import Passes, passes
-from npuscope.forward.passes.statistics import Statistics, statistics
-
-__all__ = ["Passes", "Statistics", "passes", "statistics"]

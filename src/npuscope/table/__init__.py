@@ -1,0 +1,1 @@
+"""Tables: columns beside results, how numbers read, the parts of a report as text, Markdown and JSON."""

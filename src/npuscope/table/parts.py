@@ -1,0 +1,174 @@
+"""A report as parts, which text, Markdown and pages all show: headings, sentences, tables, notes, charts.
+
+One function per result makes the parts. How a format shows a part is here and nowhere else, so that a table cannot have
+other columns in one of them. Whatever came from a capture or a program is text in all three.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+
+from npuscope.table.charts import Spec
+from npuscope.table.columns import MOST, Table
+from npuscope.table.formats import many, printable, short
+from npuscope.table.paint import Paint, plain
+
+MARKDOWN_CELL = 80  # characters
+INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
+ACTED_ON = r"(?i)[@#!](?=\w)|\bGH-(?=\d)|\b(https?|ftp|mailto)(?=:)|\bwww(?=\.)|:(?=[\w+-]+:)"
+MOST_ON_A_PAGE = 300  # rows
+
+
+class In(Flag):
+    """The formats that show a part."""
+
+    TEXT = auto()
+    MARKDOWN = auto()
+    PAGE = auto()
+    POSTED = MARKDOWN | PAGE  # what has room for more than half a screen
+    ALL = TEXT | MARKDOWN | PAGE
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Stands above what follows, in text without a line between them."""
+
+    words: str
+    level: int = 2
+    where: In = In.ALL
+
+
+@dataclass(frozen=True)
+class Say:
+    """A sentence; the verdict is strong. `kind` is how a terminal colours it (paint.py)."""
+
+    words: str
+    strong: bool = False
+    kind: str = ""
+    where: In = In.ALL
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What to know beside the numbers, a line each; `mark` is said before each in text."""
+
+    lines: Sequence[str]
+    mark: str = ""
+    where: In = In.ALL
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table, or its first rows; in text without its wide columns unless they are asked for."""
+
+    table: Table
+    text: int = MOST
+    markdown: int | None = None
+    page: int = MOST_ON_A_PAGE
+    wide: bool = False
+    where: In = In.ALL
+    legend: bool = True  # else a table above it has said what headings mean
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a page draws (`charts/`); None where there is nothing to draw."""
+
+    spec: Spec | None
+    where: In = In.PAGE
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Markdown that is made already: lists with code in them."""
+
+    markdown: str
+    where: In = In.MARKDOWN
+
+
+Part = Heading | Say | Notes | Rows | Chart | Marked
+
+
+def as_text(parts: Iterable[Part], paint: Paint = plain) -> str:
+    """Blocks with a blank line between; what follows a heading, and sentences or notes in a row, are one block."""
+    blocks: list[list[str]] = []
+    before: Part | None = None
+    for part in parts:
+        lines = _lines(part, paint) if In.TEXT in part.where else []
+        if not lines:
+            continue
+        joined = isinstance(before, Heading) or (isinstance(part, Say | Notes) and type(part) is type(before))
+        if blocks and joined:
+            blocks[-1] += lines
+        else:
+            blocks.append(lines)
+        before = part
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _lines(part: Part, paint: Paint) -> list[str]:
+    match part:
+        case Heading(words):
+            return [paint(printable(line), "heading") for line in words.splitlines()]
+        case Say(words, strong, kind):
+            what = kind or ("headline" if strong else "")
+            return [paint(printable(line), what) for line in words.splitlines()]
+        case Notes(lines, mark):
+            return [f"  {mark}{printable(line)}" for line in lines]
+        case Rows(table):
+            return table.lines(part.text, part.wide, paint, part.legend)
+        case Chart() | Marked():
+            return []
+
+
+def as_markdown(parts: Iterable[Part], command: str | None = None) -> str:
+    """Ready to post; at the end the command that makes it again."""
+    shown = [_markdown(part) for part in parts if In.MARKDOWN in part.where]
+    if command is not None:
+        shown += ["## How to reproduce", f"```\n{printable(command)}\n```"]
+    return "\n\n".join(part for part in shown if part) + "\n"
+
+
+def _markdown(part: Part) -> str:
+    match part:
+        case Heading(words, level):
+            return f"{'#' * level} {marked_down(words)}"
+        case Say(words, strong):
+            return f"**{_line_down(words)}**" if strong and words.strip() else _line_down(words)
+        case Notes(lines):
+            return "\n".join(f"- {_line_down(line)}" for line in lines)
+        case Rows(table):
+            return _markdown_table(table, part.markdown)
+        case Marked(made):
+            return made
+        case Chart():
+            return ""
+
+
+def _markdown_table(table: Table, most: int | None) -> str:
+    columns = table.shown()
+    lines = ["| " + " | ".join(marked_down(one.heading) for one in columns) + " |"]
+    lines.append("|" + "|".join("---:" if one.right else "---" for one in columns) + "|")
+    for row in table.cells(most):
+        lines.append("| " + " | ".join(marked_down(short(cell, MARKDOWN_CELL)) for cell in row) + " |")
+    hidden = table.frame.height - (most or table.frame.height)
+    return "\n".join([*lines, *(["", f"… and {many(hidden, 'more row')}."] if hidden > 0 else [])])
+
+
+def marked_down(words: str) -> str:
+    """Words from anywhere inside a line, with nothing left that Markdown, HTML or a tracker would act on.
+
+    Trackers look at what is shown: they notify @name, link #12, !12, GH-12 and addresses, and draw :smile: whether or
+    not a backslash stands before it. An invisible character in between keeps them from it.
+    """
+    safe = re.sub(ACTED_ON, rf"\g<0>{INVISIBLE}", printable(words)).replace("&", "&amp;").replace("<", "&lt;")
+    safe = re.sub(r"[\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", safe)
+    return safe.replace(INVISIBLE, "&#8203;")
+
+
+def _line_down(words: str) -> str:
+    """As `marked_down`, for words that begin a line: they begin no list, heading, quotation or code there."""
+    return re.sub(r"^(\d*)(>|[-+=.)](?=[-=\s]|$))", r"\1\\\2", marked_down(words).strip())

@@ -1,0 +1,180 @@
+"""What every source line of a simulated program takes: time, bytes, FLOPs.
+
+`core_ns`: how long blocks took because of the line, which is its part of the chain of instructions that decides when a
+block ends (`deciding`), over all blocks. Lines add up to the core time of the run. A kind of block is looked into once,
+with the memory as slow as it was for it on average, and stretched to the time that its blocks took; starting a block
+counts to the line that submits it. `path_ns`: the same, but of the blocks on the critical path alone; with the waits of
+the path lines add up to the wall. `busy_ns`: how long pipes worked for the line, whether or not anybody waited for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import polars as pl
+
+from npuscope.explain.explanation import Explanation
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.tile.record.model import Body, Recording
+from npuscope.tile.record.walk import ops_of
+from npuscope.time.chip.block_classes import STEPS
+from npuscope.time.chip.job import SLOW, Floats, Ints
+from npuscope.time.core.costs import NS
+from npuscope.time.core.pipes import BlockTrace, Timing, trace_block
+from npuscope.time.core.stream import BARRIER, Stream
+from npuscope.time.deciding import PLACES, Chain, chain_of
+from npuscope.time.run import Simulated
+
+START, MEET = len(PLACES), len(PLACES) + 1  # beside the pipes: a block is started, it waits for others of its launch
+WHERE = (*PLACES, "start", "barrier")
+MOST = 1_000_000  # instructions of a block
+
+
+@dataclass(frozen=True)
+class BlockKind:
+    """One kind of block, as the run had it: how many, how long on average, and what one of them does inside."""
+
+    number: int  # the class
+    body: int  # the class without noise, as timelines number it
+    blocks: int
+    mean_ns: float
+    slow: float  # how many times as long as alone on the chip a transfer takes
+    stream: Stream
+    timing: Timing
+    lane: BlockTrace
+
+    @cached_property
+    def chain(self) -> Chain:
+        return chain_of(self.stream, self.timing, self.lane)
+
+
+@dataclass(frozen=True)
+class LineTimes:
+    """`rows`: a row per site that something was spent on, in the order of the sites.
+
+    `site, file, line, core_ns, path_ns, busy_ns, submit_ns, bytes, flops, place` (that takes most of its core time).
+    """
+
+    rows: pl.DataFrame
+    core_ns: float
+    path_ns: float  # of runs on the critical path
+
+
+def kinds_of(simulated: Simulated, most: int = MOST) -> Iterator[BlockKind]:
+    """Every kind of block that ran, the one with most time first."""
+    job, times, classes = simulated.prepared.job, simulated.times, simulated.prepared.classes
+    ran = np.flatnonzero(times.core >= 0)
+    if not len(ran):
+        return
+    kinds = job.block_class[ran]
+    total = np.bincount(kinds, times.end[ran] - times.start[ran])
+    count = np.bincount(kinds)
+    of_each = len(job.run) // len(classes.entries)  # with noise a kind is several neighbours
+    for kind in np.argsort(-total, kind="stable").tolist():
+        if count[kind]:
+            number, share = classes.entries[kind // of_each]
+            mean = float(total[kind] / count[kind])
+            slow = float(np.interp(mean, job.run[kind], SLOW))
+            stream = classes.streams[number]
+            timing, lane = trace_block(stream, slow, most, share / STEPS)
+            yield BlockKind(kind, kind // of_each, int(count[kind]), mean, slow, stream, timing, lane)
+
+
+def line_times(simulated: Simulated, explained: Explanation | None = None) -> LineTimes:
+    """`explained`: the run's own explanation, for the time on the critical path."""
+    recording, job = simulated.prepared.program.recording, simulated.prepared.job
+    sites = len(recording.sites)
+    start = simulated.prepared.program.device.timing["block_start"].value * NS
+    core, on_path, busy = np.zeros((sites, len(WHERE))), np.zeros((sites, len(WHERE))), np.zeros(sites)
+    path = np.zeros(len(job.block_class)) if explained is None else path_of_blocks(simulated, explained)
+    ran = simulated.times.core >= 0
+    task_sites = np.array([task.site for task in recording.tasks] or [0], np.int64)
+    for kind in kinds_of(simulated):
+        mine = np.flatnonzero((job.block_class == kind.number) & ran)
+        one, worked = _block(kind, sites, start)
+        core += one * len(mine)
+        busy += worked * len(mine)
+        whole = kind.mean_ns or 1.0
+        on_path += one * (np.sum(path[mine]) / whole)
+        places = task_sites[job.task_of[mine]]
+        np.add.at(core[:, START], places, start)
+        np.add.at(on_path[:, START], places, start * path[mine] / whole)
+    submit = np.zeros(sites)
+    np.add.at(submit, task_sites[: len(recording.tasks)], simulated.times.submitted - simulated.times.began)
+    moved, flops = _work(recording)
+    frame = pl.DataFrame(
+        {
+            "site": np.arange(sites),
+            "file": [site.file for site in recording.sites],
+            "line": [site.line for site in recording.sites],
+            "core_ns": core.sum(1),
+            "path_ns": on_path.sum(1),
+            "busy_ns": busy,
+            "submit_ns": submit,
+            "bytes": moved,
+            "flops": flops,
+            "place": [WHERE[n] for n in np.argmax(core, axis=1).tolist()],
+        },
+        schema_overrides={"file": pl.String, "line": pl.Int64, "place": pl.String},
+    )
+    some = pl.any_horizontal(pl.col("core_ns", "busy_ns", "submit_ns", "bytes", "flops") > 0)
+    return LineTimes(frame.filter(some), float(core.sum()), float(on_path.sum()))
+
+
+def path_of_blocks(simulated: Simulated, explained: Explanation) -> Floats:
+    """Of every block how long it runs on the critical path."""
+    found = np.zeros(len(simulated.prepared.job.block_class))
+    segments = explained.path.segments.filter(pl.col("part") == "run")
+    slices = explained.work.slices[segments["row"].to_numpy()]
+    first = simulated.prepared.job.first_block
+    task = slices["task"].to_numpy()
+    np.add.at(found, first[task] + slices["block"].to_numpy(), (segments["end"] - segments["start"]).to_numpy())
+    return found
+
+
+def _block(kind: BlockKind, sites: int, start: float) -> tuple[Floats, Floats]:
+    """Of one block of a kind, without its start: core time per site and place, and busy time per site."""
+    one = np.zeros((sites, len(WHERE)))
+    one[:, : len(PLACES)] = kind.chain.by_site(sites)
+    worked = np.bincount(kind.lane.site, kind.lane.end - kind.lane.start, sites).astype(np.float64)
+    inside = kind.mean_ns - start
+    if kind.stream.barriers and inside > kind.timing.duration:  # it waits for the slowest of its launch
+        barriers = np.flatnonzero(kind.stream.code[:, 0] == BARRIER)
+        one[kind.stream.sites[barriers], MEET] += (inside - kind.timing.duration) / len(barriers)
+        return one, worked
+    stretch = inside / kind.timing.duration if kind.timing.duration else 0.0
+    return one * stretch, worked * stretch
+
+
+def _work(recording: Recording) -> tuple[Ints, Ints]:
+    """Bytes of GM and FLOPs of every site over all blocks, counted as `tile/record/summary.py` does."""
+    sizes = [BY_NAME[buffer.dtype].bytes for buffer in recording.buffers]
+    bodies = [_body_work(body) for body in recording.bodies]
+    moved, flops = np.zeros(len(recording.sites), np.int64), np.zeros(len(recording.sites), np.int64)
+    for task in recording.tasks:
+        for group in task.groups:
+            elements, work = bodies[group.body]
+            blocks = len(group.blocks)
+            for (site, argument), count in elements.items():
+                moved[site] += count * blocks * sizes[task.arguments[argument].buffer]
+            for site, count in work.items():
+                flops[site] += count * blocks
+    return moved, flops
+
+
+def _body_work(body: Body) -> tuple[Counter[tuple[int, int]], Counter[int]]:
+    """Elements moved by site and argument, FLOPs by site, of one block."""
+    moved: Counter[tuple[int, int]] = Counter()
+    flops: Counter[int] = Counter()
+    for op, counts in ops_of(body):
+        times = prod(counts)
+        if op.flops:
+            flops[op.site] += times * op.flops
+        for access in op.accesses:
+            moved[op.site, access.argument] += times * prod(access.shape)
+    return moved, flops

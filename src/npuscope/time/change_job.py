@@ -1,0 +1,191 @@
+"""Changed jobs for the chip: classes that take less, tasks that are gone, tasks that became one, other edges."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from npuscope.tile.graph.cells import once
+from npuscope.time.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Rings, rings_with
+
+LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time
+Pairs = Iterable[tuple[int, int]]
+
+
+def scaled(job: Job, classes: Ints, time: float, bytes: float) -> Job:
+    """Blocks of these classes take a share of their time and move a share of their bytes."""
+    run, draws = job.run.copy(), job.draws.copy()
+    run[classes] = np.maximum(run[classes] * time, LEAST)
+    draws[classes] *= job.run[classes] / run[classes] * bytes  # bytes per nanosecond
+    return job._replace(run=run, draws=draws)
+
+
+def scaled_each(job: Job, time: Floats, bytes: float) -> Job:
+    """As `scaled`, with a share of time per class; classes at 1 keep their bytes."""
+    for number in np.flatnonzero(time < 1).tolist():
+        job = scaled(job, np.array([number]), float(time[number]), bytes)
+    return job
+
+
+def dropped(job: Job, tasks: Ints) -> Job:
+    """These tasks do nothing: no blocks, no time to submit; who waited for them waits for what they waited for."""
+    gone = np.zeros(len(job.shape), bool)
+    gone[tasks] = True
+    kept = ~gone[job.task_of] if len(job.task_of) else np.zeros(0, bool)
+    blocks = np.where(gone, 0, job.blocks)
+    return job._replace(
+        shape=np.where(gone, NONE, job.shape),
+        blocks=blocks,
+        first_block=_firsts(blocks),
+        block_class=job.block_class[kept],
+        task_of=job.task_of[kept],
+        submit=np.where(gone, 0.0, job.submit),
+    )
+
+
+def pairs_of(job: Job) -> list[tuple[int, int]]:
+    source = np.repeat(np.arange(len(job.shape)), np.diff(job.first_out))
+    return list(zip(source.tolist(), job.out.tolist(), strict=True))
+
+
+def with_pairs(job: Job, pairs: Pairs) -> Job:
+    """The job with these edges in place of its own."""
+    found = sorted(set(pairs))
+    source, target = (np.array([pair[n] for pair in found], np.int64) for n in range(2))
+    count = len(job.shape)
+    return job._replace(
+        producers=np.bincount(target, minlength=count).astype(np.int64),
+        first_out=np.searchsorted(source, np.arange(count + 1)).astype(np.int64),
+        out=target,
+    )
+
+
+def merged(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
+    """Each group of tasks as one task with the blocks and the edges of all; None where one would wait for itself.
+
+    A merged task takes the longest time of its members to submit, one slot of a ring, and the tensors of all.
+    """
+    count = len(job.shape)
+    lead = np.arange(count)
+    for group in groups:
+        lead[list(group)] = group[0]
+    ends = np.stack([lead[np.repeat(np.arange(count), np.diff(job.first_out))], lead[job.out]])
+    pairs = list(zip(*ends[:, ends[0] != ends[1]].tolist(), strict=True))
+    order = _in_order(once(lead).tolist(), set(pairs))
+    if order is None:
+        return None
+    leads = np.array(order, np.int64)
+    place = np.zeros(count, np.int64)
+    place[leads] = np.arange(len(order))
+    new = place[lead]  # of each task: the merged one's number
+    sorted_tasks = np.argsort(new, kind="stable")
+    blocks = np.bincount(new, job.blocks, len(order)).astype(np.int64)
+    taken = job.blocks[sorted_tasks]
+    rows = np.arange(int(np.sum(taken))) + np.repeat(job.first_block[sorted_tasks] - _firsts(taken), taken)
+    submit, early = np.zeros(len(order)), np.ones(len(order), np.int64)
+    waits = np.full(len(order), -1, np.int64)
+    np.maximum.at(submit, new, job.submit)
+    np.minimum.at(early, new, job.early)
+    np.maximum.at(waits, new, job.waits_host)
+    return with_pairs(
+        job._replace(
+            shape=job.shape[leads],
+            blocks=blocks,
+            first_block=_firsts(blocks),
+            block_class=job.block_class[rows],
+            task_of=np.repeat(np.arange(len(order), dtype=np.int64), blocks),
+            submit=submit,
+            early=early,
+            together=job.together[leads],
+            waits_host=np.where(waits >= 0, new[waits], -1),
+            rings=_merged_rings(job.rings, np.split(sorted_tasks, np.cumsum(np.bincount(new))[:-1])),
+        ),
+        zip(*place[ends[:, ends[0] != ends[1]]].tolist(), strict=True),
+    )
+
+
+def as_one(job: Job, groups: Sequence[Sequence[int]]) -> Job | None:
+    """Each group of tasks, of as many blocks each, as one task whose nth block does what theirs did, one after another.
+
+    Tasks on cube and on vector cores become one on both. None where one would wait for itself.
+    """
+    return merged(in_first(job, groups), groups)
+
+
+def in_first(job: Job, groups: Sequence[Sequence[int]]) -> Job:
+    """The first task of each group does the work of all, block by block; the others have none left."""
+    block_class, shape = job.block_class.copy(), job.shape.copy()
+    numbers: dict[tuple[int, ...], int] = {}
+    for group in groups:
+        first = job.first_block[list(group)]
+        for n in range(int(job.blocks[group[0]])):
+            classes = tuple(job.block_class[first + n].tolist())
+            block_class[first[0] + n] = numbers.setdefault(classes, len(job.run) + len(numbers))
+        if len(set(shape[list(group)].tolist())) > 1:
+            shape[group[0]] = MIX
+    run = np.array([np.sum(job.run[list(classes)], axis=0) for classes in numbers])
+    moved = np.array([np.sum((job.run * job.draws)[list(classes)], axis=0) for classes in numbers])
+    longer = job._replace(
+        block_class=block_class,
+        shape=shape,
+        run=np.concatenate([job.run, run]),
+        draws=np.concatenate([job.draws, moved / run]),
+    )
+    return dropped(longer, np.array([task for group in groups for task in group[1:]], np.int64))
+
+
+def _merged_rings(rings: Rings, members: Sequence[Ints]) -> Rings:
+    """What the merged tasks take: the allocations before all members of a group, then one entry for the group."""
+    if not len(rings.first_entry):
+        return rings
+    place = np.zeros(len(rings.first_entry) - 1, np.int64)
+    kept: list[int] = []  # old entries in their new order
+    first = [0]
+    own = rings.first_entry[1:] - 1
+    starts, ends = rings.first_entry.tolist(), own.tolist()
+    for number, group in enumerate(members):
+        place[group] = number
+        tasks = group.tolist()
+        for task in tasks:
+            kept += range(starts[task], ends[task])
+        kept.append(ends[tasks[0]])
+        first.append(len(kept))
+    new = np.full(rings.entry.shape[1], -1, np.int64)
+    new[kept] = np.arange(len(kept))
+    uses = []
+    for group in members:
+        new[own[group]] = new[own[group[0]]]
+    used, starts = new[rings.use].tolist(), rings.first_use.tolist()
+    for number, group in enumerate(members):
+        entries = {entry for task in group.tolist() for entry in used[starts[task] : starts[task + 1]]}
+        uses.append(entries - {first[number + 1] - 1})
+    entry = np.ascontiguousarray(rings.entry[:, kept])  # another layout would be compiled anew, which takes 15 s
+    submitted = np.concatenate([[0], np.maximum.accumulate(place) + 1])  # all tasks before an old one, in the new order
+    entry[CLOSES] = submitted[entry[CLOSES]]
+    return rings_with(first, entry, uses, rings.room)
+
+
+def _firsts(blocks: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(blocks)[:-1]]).astype(np.int64)
+
+
+def _in_order(tasks: list[int], pairs: Iterable[tuple[int, int]]) -> list[int] | None:
+    """The tasks so that every one comes after those it waits for, otherwise as submitted; None where they go round."""
+    waits = dict.fromkeys(tasks, 0)
+    consumers: dict[int, list[int]] = {}
+    for a, b in pairs:
+        waits[b] += 1
+        consumers.setdefault(a, []).append(b)
+    free = [task for task in tasks if waits[task] == 0]
+    heapq.heapify(free)
+    order = []
+    while free:
+        task = heapq.heappop(free)
+        order.append(task)
+        for consumer in consumers.get(task, ()):
+            waits[consumer] -= 1
+            if waits[consumer] == 0:
+                heapq.heappush(free, consumer)
+    return order if len(order) == len(tasks) else None

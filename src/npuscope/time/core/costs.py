@@ -1,0 +1,270 @@
+"""What one instruction costs on an idle core: how long its pipe is taken, and how long after that its result is there.
+
+Every constant is the device file's. A transfer with GM takes its pipe for a fixed time, for every row that lies apart
+and for its bytes, which come faster out of L2 than out of HBM; what it brings is there a latency later, in which the
+pipe may already do the next one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device, OpCost, ReduceCost
+from npuscope.lower.model import Instruction, Lowered, Value
+from npuscope.lower.sizes import matrix
+from npuscope.ops.dtypes import BY_NAME
+from npuscope.ops.spec import OpSpec, Role
+from npuscope.tile.record.model import Access
+
+NS = 1e9
+DRAIN = "core.l0_drain"
+GRAIN = 32  # bytes, the least that a transfer moves
+CORE = {"AIC": "cube", "AIV": "vector", None: "vector"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Nanoseconds: `fixed` and `memory` of its pipe, the latter out of L2 or, `far`, out of HBM that nobody else uses.
+
+    The result is there `latency` later. `lines`: bytes of GM in whole lines, `drawn`: for how many of them a load takes
+    HBM. `place`: the constant that rules it.
+    """
+
+    fixed: float
+    memory: float = 0.0
+    lines: int = 0
+    place: str = ""
+    latency: float = 0.0
+    far: float = 0.0
+    drawn: float = 0.0
+
+
+def cost_of(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """The cost of one instruction of a lowered body."""
+    cycle = NS / _clock(device)
+    if one.pipe in ("MTE2", "MTE3", "FIXP") and one.accesses:
+        return _transfer(one, lowered, device)
+    if one.spec.is_a(Role.SEND, Role.RECEIVE):
+        return _handed_over(one, lowered, device)
+    if one.pipe == "M":
+        return Cost(_product(one, lowered, device) * cycle, place=one.spec.cost)
+    if one.pipe == "MTE1":
+        value = lowered.values[one.result]  # type: ignore[index]
+        key = "l0_right" if value.space == "Right" else "l0_left"
+        return Cost(_size(value) / device.core[key].value * cycle, place=f"core.{key}")
+    if one.pipe == "FIXP":
+        value = lowered.values[one.reads[0]]
+        return Cost(_drain(*matrix(value.shape), device) * cycle, place=DRAIN)
+    if one.pipe == "V":
+        return Cost(_vector(one, lowered, device) * cycle, place=cost_place(one, lowered))
+    if one.pipe == "S" and any(access.mode == "read" for access in one.accesses):  # nobody waits for a write
+        # where its line is not in the data cache
+        return Cost(device.timing["scalar_read"].value * NS, place="timing.scalar_read")
+    return Cost(0.0)
+
+
+def _clock(device: Device) -> float:
+    assert device.clock is not None
+    return device.clock.core.value
+
+
+def _size(value: Value) -> int:
+    return prod(value.shape) * BY_NAME[value.dtype].bytes
+
+
+def _spans(access: Access) -> tuple[int, list[tuple[int, int]]]:
+    """Elements of a box that lie side by side in GM, and the extents and strides along which such spans repeat."""
+    span, outer = 1, list(zip(access.shape, access.strides, strict=True))
+    while outer and (outer[-1][1] == span or outer[-1][0] == 1):
+        span *= outer.pop()[0]
+    return span, outer
+
+
+def line_bytes(access: Access, size: int, line: int) -> int:
+    """Bytes of whole lines that a box of GM touches: contiguous spans, each rounded up to lines."""
+    span, outer = _spans(access)
+    spans = prod(extent for extent, _ in outer)
+    gap = min((stride for extent, stride in outer if extent > 1), default=0) * size
+    if spans > 1 and gap < line:  # neighbours share lines
+        return -(-(spans * max(gap, 1)) // line) * line
+    return spans * -(-span * size // line) * line
+
+
+def _rows_and_bytes(one: Instruction, lowered: Lowered, size: int) -> tuple[float, float]:
+    """Rows that lie apart in GM and the bytes that one core moves, in steps of GRAIN; of a split body each its half."""
+    rows = moved = 0.0
+    for access in one.accesses:
+        span, outer = _spans(access)
+        spans = prod(extent for extent, _ in outer)
+        rows += spans
+        moved += spans * -(-span * size // GRAIN) * GRAIN
+    halves = _halves(one, lowered)
+    return rows / halves, moved / halves
+
+
+def _halves(one: Instruction, lowered: Lowered) -> int:
+    """Over how many vector cores the instruction's tile is split."""
+    return 2 if lowered.split and one.unit == "AIV" else 1
+
+
+def _transfer(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """Between GM and the core."""
+    timing = device.timing
+    number = one.result if one.result is not None else one.reads[0] if one.reads else None
+    size = 4 if number is None else BY_NAME[lowered.values[number].dtype].bytes
+    lines = sum(line_bytes(access, size, int(device.core["gm_line"].value)) for access in one.accesses)
+    if one.pipe == "FIXP":
+        drain = _drain(*matrix(lowered.values[one.reads[0]].shape), device) * NS / _clock(device)
+        return Cost(0.0, drain, lines, DRAIN, timing["store_latency"].value * NS, drain)
+    rows, moved = _rows_and_bytes(one, lowered, size)
+    if one.pipe == "MTE3":
+        memory = (moved / timing["store_rate"].value + rows * timing["store_row"].value) * NS
+        fixed, latency = timing["store_fixed"].value * NS, timing["store_latency"].value * NS
+        return Cost(fixed, memory, lines, "timing.store_rate", latency, memory)
+    clash = _short_clashing(one, lowered, size, device) * timing["load_clash"].value if one.unit == "AIC" else 0.0
+    near, far = (_brought(rows, moved, clash, CORE[one.unit], source, device) for source in ("l2", "hbm"))
+    fixed, latency = timing["load_fixed"].value * NS, timing["load_latency"].value * NS
+    drawn = sum(_drawn(access, size, device) for access in one.accesses)
+    return Cost(fixed, near, lines, f"timing.load_{CORE[one.unit]}_l2", latency, far, drawn)
+
+
+def _brought(rows: float, moved: float, clash: float, core: str, source: str, device: Device) -> float:
+    """A load's bytes, or its rows where those take longer: one row is one request, however short it is."""
+    timing = device.timing
+    in_bytes = moved / timing[f"load_{core}_{source}"].value
+    in_rows = rows * timing[f"load_{core}_row_{source}"].value + clash
+    return max(in_bytes, in_rows) * NS
+
+
+def _clashes(access: Access, size: int, device: Device) -> bool:
+    """Whether its rows lie a multiple of `clash_stride` apart: all in one part of the memory, while others are idle."""
+    stride = device.timing["clash_stride"].value
+    return any(extent > 1 and step * size % stride == 0 for extent, step in _spans(access)[1])
+
+
+def _drawn(access: Access, size: int, device: Device) -> float:
+    """Bytes of whole lines for which HBM is taken: more than are read where rows clash that fill their lines."""
+    line = int(device.core["gm_line"].value)
+    clashing = _spans(access)[0] * size >= line and _clashes(access, size, device)
+    return line_bytes(access, size, line) * (device.timing["clash_whole"].value if clashing else 1.0)
+
+
+def _short_clashing(one: Instruction, lowered: Lowered, size: int, device: Device) -> float:
+    """Rows shorter than a line that clash; one below `clash_row` bytes holds up the next for its share only."""
+    line, whole = device.core["gm_line"].value, device.timing["clash_row"].value
+    rows = 0.0
+    for access in one.accesses:
+        span, outer = _spans(access)
+        if span * size < line and _clashes(access, size, device):
+            rows += prod(extent for extent, _ in outer) * min(1.0, span * size / whole)
+    return rows / _halves(one, lowered)
+
+
+def _handed_over(one: Instruction, lowered: Lowered, device: Device) -> Cost:
+    """A tile through the ring: on chip, or written to GM and read back, where it is still in L2.
+
+    Who takes it can begin a sync after it was given; neither pipe is taken meanwhile.
+    """
+    timing = device.timing
+    gives = one.spec.is_a(Role.SEND)
+    value = lowered.values[one.reads[0] if gives else one.result]  # type: ignore[index]
+    sync = timing[hand_over(one)].value * NS if gives else 0.0
+    if one.pipe == "FIXP":
+        return Cost(_drain(*matrix(value.shape), device) * NS / _clock(device), place=DRAIN, latency=sync)
+    halves = _halves(one, lowered)
+    rows, moved = matrix(value.shape)[0] / halves, _size(value) / halves
+    if gives:
+        taken = timing["store_fixed"].value + moved / timing["store_rate"].value
+        return Cost(taken * NS, place=one.spec.cost, latency=sync)
+    taken = timing["load_fixed"].value * NS + _brought(rows, moved, 0.0, CORE[one.unit], "l2", device)
+    return Cost(taken, place=one.spec.cost, latency=timing["load_latency"].value * NS)
+
+
+def hand_over(one: Instruction) -> str:
+    """The constant of how long it takes until who is given a tile can begin."""
+    return "hand_over_to_cube" if one.unit == "AIV" else "hand_over_to_vector"
+
+
+def _product(one: Instruction, lowered: Lowered, device: Device) -> float:
+    left, result = lowered.values[one.operands[1]], lowered.values[one.result]  # type: ignore[index]
+    m, n = matrix(result.shape)
+    rows, columns = matrix(left.shape)
+    deep = rows if one.attribute("a_trans") and left.space != "Left" else columns
+    size = BY_NAME[left.dtype].bytes
+    fractal = device.core["fractal"].value
+    per = device.core["l0_cycles_fp32" if size == 4 else "l0_cycles"].value
+    steps = -(-m // fractal) * -(-deep * size // device.core["fractal_k"].value) * -(-n // fractal)
+    return device.core["l0_head"].value + per * steps
+
+
+def _drain(rows: int, columns: int, device: Device) -> float:
+    """Cycles in which an accumulator of fp32 or int32 leaves Acc."""
+    blocks = -(-columns * 4 // 32)
+    odd = blocks // (blocks & -blocks) if blocks else 1
+    row = max(device.core["l0_drain_row"].value, 4 * columns / device.core["l0_drain"].value)
+    return device.core["l0_drain_fixed"].value + rows * (row + device.core["l0_drain_odd"].value * (odd - 1))
+
+
+def _vector(one: Instruction, lowered: Lowered, device: Device) -> float:
+    number = one.reads[0] if one.reads else one.result
+    value = lowered.values[number if number is not None else 0]
+    result = value if one.result is None else lowered.values[one.result]
+    halves = 2 if lowered.split else 1
+    cost = vector_cost(cost_place(one, lowered), device)
+    if isinstance(cost, ReduceCost):
+        rows, columns = matrix(value.shape)
+        return _reduced(cost, max(rows // halves, 1), columns)
+    size = max(_size(value), _size(result)) / halves
+    if one.spec.is_a(Role.WRITES_INTO) and len(one.operands) > 1 and one.operands[1] is not None:
+        size = _size(lowered.values[one.operands[1]]) / halves  # the rest of the tile stays where it is
+    rows = max(matrix(result.shape)[0] // halves, 1)
+    repeats = -(-size // device.core["vec_repeat"].value)
+    return cost.head + cost.slope * repeats + cost.tail + cost.row * rows
+
+
+def cost_place(one: Instruction, lowered: Lowered) -> str:
+    """Where the device file has the cost of an instruction of the vector unit."""
+    if one.spec.widening and one.reads and one.result is not None:
+        source, result = (BY_NAME[lowered.values[number].dtype].bytes for number in (one.reads[0], one.result))
+        return one.spec.widening if result > source else one.spec.cost
+    number = len(one.operands) > 1 and any(operand is None for operand in one.operands)
+    return one.spec.with_number if number and one.spec.with_number else one.spec.cost
+
+
+def confidence(spec: OpSpec | None, place: str, device: Device) -> str:
+    """How sure a cost is: a guess where it is another op's, else as sure as its place in the device file."""
+    if spec and spec.like and place == spec.cost:
+        return "guessed"
+    table, _, key = place.partition(".")
+    if table in ("timing", "core"):
+        return (device.timing if table == "timing" else device.core)[key].confidence
+    return vector_cost(place, device).confidence
+
+
+def vector_cost(place: str, device: Device) -> OpCost | ReduceCost:
+    """The cost at a place of the device file: `op.vadd`, `reduce.row_sum`."""
+    table, _, key = place.partition(".")
+    costs: Mapping[str, OpCost | ReduceCost] = device.reduce if table == "reduce" else device.op
+    if key not in costs:
+        raise NpuscopeError(
+            f"{device.name} has no cost {place}",
+            remedy="Add it to the device file, or let the file inherit from ascend910b1.",
+        )
+    return costs[key]
+
+
+def _reduced(cost: ReduceCost, rows: int, columns: int) -> float:
+    """Between two widths that were measured the slope and bias between theirs."""
+    widths = cost.columns
+    at = bisect_left(widths, columns)
+    if at == 0 or at == len(widths):
+        near = min(at, len(widths) - 1)
+        return cost.slope[near] * rows * columns + cost.bias[near]
+    share = (columns - widths[at - 1]) / (widths[at] - widths[at - 1])
+    slope = cost.slope[at - 1] + share * (cost.slope[at] - cost.slope[at - 1])
+    bias = cost.bias[at - 1] + share * (cost.bias[at] - cost.bias[at - 1])
+    return slope * rows * columns + bias

@@ -1,0 +1,341 @@
+"""One core group, instruction by instruction: in-order pipes, operands, slots.
+
+An instruction starts when the scalar unit has issued it, its pipe is free, its operands are ready and its slot has no
+reader left. Its result is ready a latency after it has left its pipe. Loads of the turns of a pipelined loop that are
+in flight together wait until all slots of the turns before are free: the compiler waits for them once, at the head of
+the unrolled turn (`groups`). What is taken from the ring queues by itself and does not hold up other loads.
+
+Instructions are read in program order; every pipe keeps that order, so one pass settles all times. The scalar unit
+issues nothing while it waits for an element of GM, and nobody passes a barrier before all pipes are done. The same
+function runs compiled and as plain Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuscope.time.compiled import compiled, compiled_with_arrays
+from npuscope.time.core.stream import (
+    BARRIER,
+    BEGIN,
+    DEEP,
+    END,
+    FAR,
+    FIXED,
+    ISSUE,
+    LATENCY,
+    MOST_NESTED,
+    NEAR,
+    PIPES,
+    PLACE,
+    READS,
+    RUN,
+    Floats,
+    Ints,
+    Stream,
+)
+
+ISSUING, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
+REASONS = (*PIPES, "issue", "slot")
+CUBE_SCALAR, VECTOR_SCALAR = PLACE["AIC", "S"], PLACE["AIV", "S"]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A block alone on the chip, in nanoseconds; `busy` of each pipe."""
+
+    duration: float
+    cube: float  # when the cube core is done
+    vector: float
+    busy: Floats
+    met: Floats  # when the block came to each barrier
+
+
+@dataclass(frozen=True)
+class BlockTrace:
+    """What one block did, one row per instruction: pipe, row of the stream, site, start, end, why it waited.
+
+    `slot`: where its result lies, -1 for none. `because`: the instruction whose end let it start, -1 for none; one that
+    waited to be issued names the last that the scalar unit waited for.
+    """
+
+    pipe: Ints
+    row: Ints
+    site: Ints
+    start: Floats
+    end: Floats
+    reason: Ints
+    slot: Ints
+    because: Ints
+
+
+@compiled
+def copy_of(home: int, turns: Ints, turn: Ints, copies: Ints, pushed: Ints) -> int:
+    """Which copy of a storage the present turns of its loops use; a tile in the ring goes round with every push."""
+    if turns[home, 0] == -2:
+        return int((pushed[home] - 1) % copies[home])
+    copy = 0
+    for n in range(DEEP):
+        loop = turns[home, 2 * n]
+        if loop < 0:
+            break
+        copy = copy * turns[home, 2 * n + 1] + turn[loop] % turns[home, 2 * n + 1]
+    return copy
+
+
+def _run(
+    code: Ints,
+    costs: Floats,
+    storage: Ints,
+    copies: Ints,
+    turns: Ints,
+    slots: Ints,
+    first_slot: Ints,
+    loops: int,
+    slow: Floats,
+    share: Floats,
+    groups: int,
+    busy: Floats,
+    met: Floats,
+    cores: Floats,
+    trace_ints: Ints,
+    trace_floats: Floats,
+) -> int:
+    """Runs a stream once for all its ways: in each a `share` of its bytes comes out of HBM, `slow` times slower than
+    where nobody else uses it. What comes after what is the same in all of them, only the times differ.
+
+    Fills busy, met, when the cube and the vector core are done (a column per way) and, as far as it has rows, the trace
+    of the first way. How many instructions there are.
+    """
+    ways = len(slow)
+    pipes = len(busy)
+    most = 1
+    for n in range(len(copies)):
+        most = max(most, copies[n])
+    ready = np.zeros((len(storage), most, ways))
+    maker = np.full((len(storage), most), -1, np.int64)
+    made_by = np.full((len(storage), most), -1, np.int64)  # instructions, as the trace counts them
+    released = np.zeros((np.max(slots) + 1 if len(slots) else 1, ways))
+    released_by = np.full(len(released), -1, np.int64)
+    free = np.zeros((pipes + 2, ways))  # pipes, then what takes from the ring on the cube core and on the vector core
+    free_by = np.full(pipes + 2, -1, np.int64)
+    done = np.zeros((pipes, ways))  # their last result is there
+    done_by = np.full(pipes, -1, np.int64)
+    gate = np.zeros((len(storage), ways))  # of each storage: when all slots of the turns before were free
+    gate_by = np.full(len(storage), -1, np.int64)
+    issued = np.zeros((2, ways))
+    issued_by = np.full(2, -1, np.int64)
+    turn = np.zeros(loops, np.int64)
+    pushed = np.zeros(len(storage), np.int64)
+    at = np.zeros(MOST_NESTED, np.int64)  # rows of the loops begun
+    left = np.zeros(MOST_NESTED, np.int64)
+    used = np.zeros(READS, np.int64)  # slots of the operands
+    start = np.zeros(ways)
+    end = np.zeros(ways)
+    there = np.zeros(ways)
+    depth = 0
+    row = 0
+    traced = 0
+    barriers = 0
+    while row < len(code):
+        kind = code[row, 0]
+        if kind == BEGIN:
+            at[depth] = row
+            left[depth] = code[row, 3]
+            depth += 1
+            row += 1
+            continue
+        if kind == END:
+            turn[code[row, 1]] += 1
+            left[depth - 1] -= 1
+            for w in range(ways):
+                issued[0, w] += costs[row, ISSUE]
+                issued[1, w] += costs[row, ISSUE]
+            if left[depth - 1] > 0:
+                row = at[depth - 1] + 1
+            else:
+                depth -= 1
+                row += 1
+            continue
+        if kind == BARRIER:
+            last = 0
+            for n in range(1, pipes):
+                if done[n, 0] > done[last, 0]:
+                    last = n
+            because = done_by[last]
+            for w in range(ways):
+                for n in range(pipes):
+                    met[barriers, w] = max(met[barriers, w], done[n, w])
+                for n in range(pipes):
+                    free[n, w] = met[barriers, w] + costs[row, FIXED]
+                    done[n, w] = free[n, w]
+                issued[0, w] = free[0, w]
+                issued[1, w] = free[0, w]
+            free_by[:pipes] = because
+            done_by[:] = because
+            issued_by[:] = because
+            barriers += 1
+            row += 1
+            continue
+        result = code[row, 2]
+        pipe = code[row, 1]
+        unit = 0 if pipe <= CUBE_SCALAR else 1
+        queue = pipes + unit if code[row, 3] == 1 else pipe
+        target = 0
+        slot = -1
+        if result >= 0:
+            home = storage[result]
+            if turns[home, 0] == -2 and kind == RUN and code[row, 4] != result:
+                pushed[home] += 1  # a push: the next slot of the ring
+            target = copy_of(home, turns, turn, copies, pushed)
+            slot = slots[first_slot[home] + target]
+        reason = ISSUING
+        because = -1
+        if kind == RUN:
+            for w in range(ways):
+                issued[unit, w] += costs[row, ISSUE]
+                start[w] = max(issued[unit, w], free[queue, w])
+            because = issued_by[unit]
+            if free[queue, 0] > issued[unit, 0]:
+                reason = -1
+                because = free_by[queue]
+        else:
+            start[:] = 0.0
+        reads = 0
+        while reads < READS and code[row, 4 + reads] >= 0:
+            value = code[row, 4 + reads]
+            home = storage[value]
+            copy = copy_of(home, turns, turn, copies, pushed)
+            used[reads] = slots[first_slot[home] + copy]
+            if ready[value, copy, 0] > start[0]:
+                reason = maker[value, copy]
+                because = made_by[value, copy]
+            for w in range(ways):
+                start[w] = max(start[w], ready[value, copy, w])
+            reads += 1
+        if kind != RUN:  # a view or a carried value: there when its source is
+            if result >= 0 and reads > 0:
+                ready[result, target] = start
+                maker[result, target] = reason if reason != ISSUING else -1
+                made_by[result, target] = because
+            row += 1
+            continue
+        if slot >= 0:
+            if released[slot, 0] > start[0]:
+                reason = SLOT
+                because = released_by[slot]
+            for w in range(ways):
+                start[w] = max(start[w], released[slot, w])
+            home = storage[result]
+            if (groups >> pipe) & 1 and copies[home] > 1 and turns[home, 0] >= 0:
+                if target == 0:  # the first of the turns in flight
+                    gate[home] = 0.0
+                    for n in range(copies[home]):
+                        other = slots[first_slot[home] + n]
+                        if released[other, 0] > gate[home, 0]:
+                            gate_by[home] = released_by[other]
+                        for w in range(ways):
+                            gate[home, w] = max(gate[home, w], released[other, w])
+                if gate[home, 0] > start[0]:
+                    reason = SLOT
+                    because = gate_by[home]
+                for w in range(ways):
+                    start[w] = max(start[w], gate[home, w])
+        for w in range(ways):
+            cost = costs[row, FIXED] + costs[row, NEAR] * (1 - share[w]) + costs[row, FAR] * share[w] * slow[w]
+            busy[pipe, w] += cost
+            end[w] = start[w] + cost
+            there[w] = end[w] + costs[row, LATENCY]
+            free[queue, w] = end[w]
+        free_by[queue] = traced
+        if there[0] > done[pipe, 0]:
+            done_by[pipe] = traced
+        for w in range(ways):
+            done[pipe, w] = max(done[pipe, w], there[w])
+        if pipe in (CUBE_SCALAR, VECTOR_SCALAR):
+            issued[unit] = end
+            issued_by[unit] = traced
+        for n in range(reads):  # what is stored may be written over when it has arrived
+            if (there[0] if result < 0 else end[0]) > released[used[n], 0]:
+                released_by[used[n]] = traced
+            for w in range(ways):
+                released[used[n], w] = max(released[used[n], w], there[w] if result < 0 else end[w])
+        if result >= 0:
+            if there[0] > released[slot, 0]:
+                released_by[slot] = traced
+            for w in range(ways):
+                ready[result, target, w] = there[w]
+                released[slot, w] = max(released[slot, w], there[w])
+            maker[result, target] = pipe
+            made_by[result, target] = traced
+        if traced < len(trace_ints):
+            trace_ints[traced, 0] = pipe
+            trace_ints[traced, 1] = row
+            trace_ints[traced, 2] = reason
+            trace_ints[traced, 3] = slot
+            trace_ints[traced, 4] = because
+            trace_floats[traced, 0] = start[0]
+            trace_floats[traced, 1] = end[0]
+        traced += 1
+        row += 1
+    for n in range(pipes):
+        unit = 0 if n <= CUBE_SCALAR else 1
+        for w in range(ways):
+            cores[unit, w] = max(cores[unit, w], done[n, w])
+    return traced
+
+
+_run_compiled = compiled_with_arrays(_run)
+
+
+def time_block(stream: Stream, slow: float = 1.0, plain: bool = False, share: float = 1.0) -> Timing:
+    """A block of whose bytes a `share` comes out of HBM, at `slow` times the time that takes it alone.
+
+    `plain` runs the twin in Python.
+    """
+    (timing,), _ = _timed(stream, np.array([slow]), np.array([share]), plain, 0)
+    return timing
+
+
+def time_ways(stream: Stream, slow: Floats, share: Floats) -> list[Timing]:
+    """The same for several slow-downs and shares, pairwise, which takes little longer than for one."""
+    return _timed(stream, slow, share, False, 0)[0]
+
+
+def trace_block(
+    stream: Stream, slow: float = 1.0, most: int = 100_000, share: float = 1.0
+) -> tuple[Timing, BlockTrace]:
+    """The same as `time_block`, with what every pipe did, up to `most` instructions."""
+    (timing,), lane = _timed(stream, np.array([slow]), np.array([share]), False, most)
+    return timing, lane
+
+
+def _timed(stream: Stream, slow: Floats, share: Floats, plain: bool, most: int) -> tuple[list[Timing], BlockTrace]:
+    busy, met, cores = (np.zeros((size, len(slow))) for size in (len(PIPES), stream.barriers, 2))
+    ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 2))
+    run = _run if plain else _run_compiled
+    count = run(
+        stream.code,
+        stream.costs,
+        stream.storage,
+        stream.copies,
+        stream.turns,
+        stream.slots,
+        stream.first_slot,
+        stream.loops,
+        slow,
+        share,
+        stream.groups,
+        busy,
+        met,
+        cores,
+        ints,
+        floats,
+    )
+    ints, floats = ints[: min(count, most)], floats[: min(count, most)]
+    pipe, rows, reason, slot, because = ints.T
+    lane = BlockTrace(pipe, rows, stream.sites[rows], floats[:, 0], floats[:, 1], reason, slot, because)
+    found = zip(cores.T.tolist(), busy.T, met.T, strict=True)
+    return [Timing(max(cube, vector), cube, vector, worked, at) for (cube, vector), worked, at in found], lane

@@ -1,0 +1,237 @@
+"""A lowered body as arrays: what the interpreter of one core runs.
+
+One row per instruction, and per begin and end of a loop. Values have a readiness per copy (turns in flight have their
+own), storages a slot per copy, which is busy until its last reader is done. Nothing here depends on time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.base.errors import NpuscopeError
+from npuscope.chip.devices.chip import Device
+from npuscope.lower.model import Instruction, Items, Lowered
+from npuscope.lower.program import PlannedBody
+from npuscope.ops.spec import Role
+from npuscope.time.core.costs import NS, Cost, cost_of, hand_over
+from npuscope.time.core.scalar import only_scalars
+
+PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
+UNITS = ("AIC",) * 5 + ("AIV",) * 4
+PLACE = {(unit, pipe): n for n, (unit, pipe) in enumerate(zip(UNITS, PIPES, strict=True))}
+RUN, VIEW, BEGIN, END, CARRY_IN, CARRY_ROUND, BARRIER = range(7)
+# columns of `costs`: the pipe is taken for FIXED and for NEAR (out of L2) or FAR (out of HBM); the scalar unit takes
+# ISSUE to give it (of a loop, a turn); its result is there LATENCY later
+FIXED, NEAR, ISSUE, LATENCY, FAR = range(5)
+READS = 8  # tiles that an instruction reads at most
+DEEP = 4  # most pipelined loops around a storage
+MOST_NESTED = 32  # loops
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands.
+
+    `costs` rows, in nanoseconds: see the columns FIXED to FAR.
+    """
+
+    code: Ints
+    costs: Floats
+    storage: Ints  # of each value
+    copies: Ints  # of each storage: how many slots it turns through
+    turns: Ints  # of each storage: loop and depth, pairwise, outermost first; -1 where there is none
+    slots: Ints  # slot of each copy of each storage, from `first_slot`
+    first_slot: Ints
+    loops: int
+    sites: Ints  # of each row
+    read: int  # bytes of GM in whole lines, over the whole body; what is added to is read as well
+    written: int
+    names: tuple[str, ...] = ()  # of each row: the op and the tile it makes or reads
+    barriers: int = 0  # that a block comes to
+    groups: int = 0  # bits of the pipes whose results wait for all slots of the turns before
+    spent: Mapping[tuple[str, str], float] = field(
+        default_factory=dict
+    )  # op, or "", and place of a cost -> nanoseconds
+    drawn: float = 0.0  # bytes for which HBM is taken where nothing is in L2
+
+
+def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
+    """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
+    return _Writer(body, device, fresh or {}).stream()
+
+
+def _groups(device: Device) -> int:
+    """Pipes, as bits: a vector core's loads, where the device file says so."""
+    return 1 << PLACE["AIV", "MTE2"] if device.timing["load_groups"].value else 0
+
+
+class _Writer:
+    def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
+        self.body, self.device, self.fresh = body, device, fresh
+        self.lowered: Lowered = body.lowered
+        self.rows: list[tuple[int, ...]] = []
+        self.costs: list[tuple[float, ...]] = []
+        self.sites: list[int] = []
+        self.names: list[str] = []
+        self.read = self.written = self.barriers = 0
+        self.drawn = 0.0
+        assert device.clock is not None
+        cycle = NS / device.clock.core.value
+        self.step = device.timing["scalar_step"].value * cycle
+        self.access = device.timing["scalar_access"].value * cycle
+        self.turn = device.timing["scalar_turn"].value * cycle
+        self.barrier = device.timing["barrier"].value * cycle
+        self.spent: dict[tuple[str, str], float] = defaultdict(float)
+        self.loops = self.nested = 0
+
+    def stream(self) -> Stream:
+        self._items(self.lowered.items, 1, 1)
+        count = len(self.lowered.values)
+        storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
+        copies, turns, first, slots = self._slots(max(count, 1))
+        return Stream(
+            np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
+            np.array(self.costs or [(0.0,) * 5], np.float64),
+            storage,
+            copies,
+            turns,
+            slots,
+            first,
+            self.loops + 1,
+            np.array(self.sites or [0], np.int64),
+            self.read,
+            self.written,
+            tuple(self.names),
+            self.barriers,
+            _groups(self.device),
+            self.spent,
+            self.drawn,
+        )
+
+    def _items(self, items: Items, times: int, met: int) -> None:
+        """`times`: how often the items are gone through on all lanes, `met`: on one of them."""
+        for item in items:
+            if isinstance(item, Instruction):
+                self.barriers += met * item.spec.is_a(Role.BARRIER)
+                self._instruction(item, times)
+                continue
+            self.loops = max(self.loops, item.loop)
+            for carry in item.carries:
+                if carry.first is not None:
+                    self._row((CARRY_IN, -1, carry.value, 0), (carry.first,), item.site)
+            turns = 1 if item.kind == "split_aiv" else item.count  # both lanes at once, each on its own vector core
+            self._row((BEGIN, item.loop, -1, turns), (), item.site)
+            self.nested += 1
+            if self.nested > MOST_NESTED:
+                raise self._too_much(f"more than {MOST_NESTED} loops in one another")
+            self._items(item.items, times * item.count, met * turns)
+            self.nested -= 1
+            for carry in item.carries:
+                self._row((CARRY_ROUND, -1, carry.value, 0), (carry.next,), item.site)
+            turn, place = (self.turn, "scalar_turn") if only_scalars(item.items) else (self.step, "scalar_step")
+            self.spent["", f"timing.{place}"] += turn * times * item.count
+            self._row((END, item.loop, -1, turns), (), item.site, issue=turn)
+
+    def _instruction(self, one: Instruction, times: int) -> None:
+        result = -1 if one.result is None else one.result
+        reads = list(dict.fromkeys(one.reads))
+        if one.spec.is_a(Role.SEND):
+            result = one.attribute("tile")  # type: ignore[assignment]
+        elif one.spec.is_a(Role.RECEIVE):
+            reads = [result]
+        if one.spec.is_a(Role.BARRIER):
+            self.spent["", "timing.barrier"] += self.barrier * times
+            self._row((BARRIER, -1, -1, 0), (), one.site, Cost(self.barrier))
+            return
+        if one.pipe is None or one.unit is None:
+            self._row((VIEW, -1, result, 0), tuple(reads), one.site)
+            return
+        cost = cost_of(one, self.lowered, self.device)
+        issue = self.step
+        if one.pipe == "S":
+            issue = self.access
+            cost = replace(cost, fixed=cost.fixed * self.fresh.get(one.first_access, times) / times)
+        self.spent["", "timing.scalar_access" if one.pipe == "S" else "timing.scalar_step"] += issue * times
+        if one.spec.is_a(Role.SEND):
+            self.spent["", f"timing.{hand_over(one)}"] += cost.latency * times
+        if cost.place:
+            self.spent[one.name, cost.place] += (cost.fixed + cost.memory) * times
+        if one.plane in ("load", "store"):
+            if one.plane == "load":
+                self.read += cost.lines * times
+                self.drawn += cost.drawn * times
+            else:
+                self.written += cost.lines * times
+                if any(access.mode == "add" for access in one.accesses):
+                    self.read += cost.lines * times
+                    self.drawn += cost.lines * times
+        if (one.unit, one.pipe) not in PLACE:
+            raise NpuscopeError(
+                f"{self.body.kernel} cannot be timed: {one.name} would need a pipe {one.pipe} on the {one.unit}",
+                remedy="npuscope check tells the line, and the way that the chip has.",
+            )
+        taken = int(one.spec.is_a(Role.RECEIVE))
+        self._row((RUN, PLACE[one.unit, one.pipe], result, taken), tuple(reads), one.site, cost, issue)
+        self.names[-1] = self._name(one)
+
+    def _name(self, one: Instruction) -> str:
+        """`load w_gate`; what makes no tile is named after the one it reads."""
+        tile = one.result if one.result is not None else next(iter(one.reads), None)
+        return one.name if tile is None else f"{one.name} {self.lowered.values[tile].name}"
+
+    def _row(
+        self, head: tuple[int, ...], reads: tuple[int, ...], site: int, cost: Cost = Cost(0.0), issue: float = 0.0
+    ) -> None:
+        if len(reads) > READS:
+            raise self._too_much(f"an instruction reads {len(reads)} tiles, {READS} at most")
+        self.rows.append((*head, *reads, *(-1,) * (READS - len(reads))))
+        self.costs.append((cost.fixed, cost.memory, issue, cost.latency, cost.far))
+        self.sites.append(site)
+        self.names.append("")
+
+    def _too_much(self, what: str) -> NpuscopeError:
+        return NpuscopeError(f"{self.body.kernel} cannot be timed: {what}", remedy="Please report it.")
+
+    def _slots(self, count: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """Where the plan put each copy of each storage; what lies in the ring turns through the ring's slots."""
+        copies = np.ones(count, np.int64)
+        turns = np.full((count, 2 * DEEP), -1, np.int64)
+        places: dict[int, dict[tuple[int, ...], int]] = {}
+        number = 0
+        for space in self.body.plan.spaces:
+            for slot in space.slots:
+                for tenant in slot.tenants:
+                    storage = tenant.value.storage
+                    places.setdefault(storage, {})[tuple(turn for _, turn, _ in tenant.turns)] = number
+                    if len(tenant.turns) > DEEP:
+                        raise self._too_much(f"{len(tenant.turns)} pipelined loops around one tile, {DEEP} at most")
+                    for n, (loop, _, depth) in enumerate(tenant.turns):
+                        turns[storage, 2 * n : 2 * n + 2] = loop, depth
+                number += 1
+        ring = {ring.space: ring.slots for ring in self.lowered.rings}
+        first = np.zeros(count, np.int64)
+        slots: list[int] = []
+        for storage in range(count):
+            first[storage] = len(slots)
+            value = self.lowered.values[storage] if self.lowered.values else None
+            if storage in places:
+                found = [places[storage][key] for key in sorted(places[storage])]
+            elif value is not None and value.in_ring:
+                depth = ring.get(value.space, 1)
+                found = list(range(number, number + depth))
+                number += depth
+                turns[storage, 0:2] = -2, depth  # turns by how often it was pushed
+            else:
+                found = [number]
+                number += 1
+            copies[storage] = len(found)
+            slots += found
+        return copies, turns, first, np.array(slots or [0], np.int64)

@@ -1,0 +1,182 @@
+"""A simulated run as a Trace: the lanes, markers, times and edges that a capture of the runtime has.
+
+Lanes: three scheduler threads and the orchestrator (AICPU), then cube and vector cores. A mixed block has a slice on
+its cube core and on both vector cores, as the runtime records it, each as long as that core works. Markers:
+Running_Task_Single for a block handed to an idle core, Running_Task_Pair for one put behind another; of the
+scheduler's turns Drain (room of rings given back, left over from the turn before), Phase1 (seeing ends and what they
+make ready), Phase3b (tasks that do nothing), Phase2 (blocks that start together) and Phase4 (handing out). There is
+no Phase3: the runtime that is modelled wires a task when the orchestrator submits it. Counters: `counters_of`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+
+from npuscope.tile.graph.timeless import timeless_trace
+from npuscope.time.chip.job import (
+    BEGIN,
+    COMPLETED,
+    DISPATCHED,
+    MIX,
+    POLLED,
+    RELEASED,
+    RETIRED,
+    THREAD,
+    Floats,
+    Ints,
+    Times,
+)
+from npuscope.time.chip.prepare import Prepared
+from npuscope.time.counters_of import counters_of
+from npuscope.trace.core import Trace
+from npuscope.trace.meta import Meta
+from npuscope.trace.phases import phase_of
+
+FORMAT = "simulated"
+Kernels: TypeAlias = tuple[pl.Series, Ints]  # of each task its kernel's name and number
+
+
+def trace_of(prepared: Prepared, times: Times, wall_ns: int) -> Trace:
+    """The run from the first submission until the last end was seen, so that its window is the wall time."""
+    machine, job = prepared.machine, prepared.job
+    recording = prepared.program.recording
+    slices = slices_of(prepared, times)
+    notes: dict[str, object] = {
+        "program": recording.program,
+        "num_cores": 3 * machine.clusters,
+        "window_ns": [0, wall_ns],
+        "whole_graph": True,  # where there are no edges, nobody waits for anybody
+    }
+    counters = counters_of(job, machine, times)
+    records = slices.height + counters.height
+    meta = Meta(FORMAT, device=prepared.program.device.name, clock="simulated", records=records, notes=notes)
+    edges = timeless_trace(recording, prepared.program.graph).edges.filter(pl.col("src") >= 0)
+    return Trace.of(slices.sort("start", maintain_order=True), lanes_of(prepared), meta, edges, counters)
+
+
+def slices_of(prepared: Prepared, times: Times) -> pl.DataFrame:
+    """Blocks on their cores, the scheduler's turns and the orchestrator's submissions."""
+    machine, job = prepared.machine, prepared.job
+    recording = prepared.program.recording
+    first_core = machine.threads + 1
+    names = [task.kernel for task in recording.tasks] or [""]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    kernels = pl.Series(names, dtype=pl.String), np.array([numbers[name] for name in names], np.int64)
+    ran = np.flatnonzero(times.core >= 0)
+    is_mixed = job.shape[job.task_of[ran]] == MIX if len(ran) else np.zeros(0, bool)
+    mixed = ran[is_mixed]
+    parts = _parts(prepared)[job.block_class[mixed]] if len(mixed) else np.ones((0, 3))
+    share = np.ones(len(ran))
+    share[is_mixed] = parts[:, 0]
+    cube = _slices(ran, times.core[ran] + first_core, prepared, times, kernels, share)
+    vectors = [
+        _slices(
+            mixed, first_core + machine.clusters + 2 * times.core[mixed] + n, prepared, times, kernels, parts[:, n + 1]
+        )
+        for n in range(2)
+    ]
+    cores = _with_slots(pl.concat([cube, *vectors]))
+    slices = pl.concat([cores, _scheduler(prepared, times), _orchestrator(prepared, times)], how="diagonal")
+    return slices.with_columns(phase=phase_of(pl.col("marker")))
+
+
+def _parts(prepared: Prepared) -> Floats:
+    """Of each class of the job; where noise made several classes of each, they are neighbours."""
+    parts = prepared.classes.parts()
+    found: Floats = np.repeat(parts, len(prepared.job.run) // len(parts), axis=0)
+    return found
+
+
+def _ns(values: Floats) -> Ints:
+    found: Ints = np.round(values).astype(np.int64)
+    return found
+
+
+def _slices(rows: Ints, lanes: Ints, prepared: Prepared, times: Times, kernels: Kernels, share: Floats) -> pl.DataFrame:
+    """`share`: of each block's run, how much this core works; it leaves when it has done its part."""
+    tasks = prepared.job.task_of[rows]
+    start = _ns(times.start[rows])
+    end = _ns(times.start[rows] + (times.end[rows] - times.start[rows]) * share)
+    names, numbers = kernels
+    return pl.DataFrame(
+        {
+            "lane": lanes.astype(np.uint32),
+            "start": start,
+            "dur": end - start,
+            "kernel": names.gather(tasks),
+            "kind": pl.Series(["task"] * len(rows), dtype=pl.String),
+            "task": tasks,
+            "block": (rows - prepared.job.first_block[tasks]).astype(np.int32),
+            "dispatch": _ns(times.dispatch[rows]),
+            "finish": _ns(times.finish[rows]),
+            "extra": numbers[tasks].astype(np.uint32),
+        }
+    )
+
+
+def _with_slots(slices: pl.DataFrame) -> pl.DataFrame:
+    """Which of a core's two slots each block was put into."""
+    slices = slices.sort("lane", "start", maintain_order=True)
+    before = (pl.col("start") + pl.col("dur")).shift(1).over("lane")
+    behind = pl.col("dispatch") < before
+    marker = pl.when(behind).then(pl.lit("Running_Task_Pair")).otherwise(pl.lit("Running_Task_Single"))
+    return slices.with_columns(marker=marker)
+
+
+def _phases(prepared: Prepared, times: Times) -> list[tuple[str, Floats, Floats]]:
+    """Label, begin and end of what the turns of the scheduler's loops did."""
+    parts = [BEGIN, RELEASED, POLLED, COMPLETED, RETIRED, DISPATCHED]
+    begin, released, _, seen, retired, handed = np.cumsum(times.loops[:, parts].T, axis=0)
+    together = np.sort(times.dispatch[prepared.job.together[prepared.job.task_of] == 1])
+    synced = np.searchsorted(together, handed, "right") > np.searchsorted(together, retired, "left")
+    return [
+        ("Drain", begin, released),
+        ("Phase1", released, seen),
+        ("Phase3b", seen, retired),
+        ("Phase2", retired, np.where(synced, handed, retired)),
+        ("Phase4", retired, np.where(synced, retired, handed)),
+    ]
+
+
+def _scheduler(prepared: Prepared, times: Times) -> pl.DataFrame:
+    """Each thread from the first moment: waiting for its first turn, then one slice per phase that took time."""
+    thread = times.loops[:, THREAD].astype(np.int64)
+    first = np.full(prepared.machine.threads, np.max(times.finish, initial=0.0))
+    np.minimum.at(first, thread, times.loops[:, BEGIN])
+    everyone = np.arange(prepared.machine.threads)
+    frames = [_marked("Scheduling", everyone, np.zeros(len(first)), first, everyone)]
+    for label, begin, end in _phases(prepared, times):
+        took = end > begin
+        frames.append(_marked(label, thread[took], begin[took], end[took]))
+    return pl.concat(frames, how="diagonal")
+
+
+def _orchestrator(prepared: Prepared, times: Times) -> pl.DataFrame:
+    lanes = np.full(len(times.began), prepared.machine.threads)
+    slices = _marked("Orchestrating", lanes, times.began, times.submitted, lanes)
+    return slices.with_columns(task=pl.Series(np.arange(len(lanes)), dtype=pl.Int64))
+
+
+def _marked(label: str, lanes: Ints, begin: Floats, end: Floats, extra: Ints | None = None) -> pl.DataFrame:
+    """Slices of AICPU threads with one marker."""
+    frame = pl.DataFrame(
+        {"lane": lanes.astype(np.uint32), "start": _ns(begin), "dur": _ns(end) - _ns(begin)},
+    )
+    told = {} if extra is None else {"extra": pl.Series(extra.astype(np.uint32))}
+    return frame.with_columns(kernel=pl.lit(label), kind=pl.lit("schedule"), marker=pl.lit(label), **told)
+
+
+def lanes_of(prepared: Prepared) -> pl.DataFrame:
+    """Named as the runtime's own traces name them."""
+    machine = prepared.machine
+    roles = [*(f"scheduler {n}" for n in range(machine.threads)), "orchestrator"]
+    rows: list[tuple[str, str, int, str | None]] = [(f"AICPU_{n}", "AICPU", n, role) for n, role in enumerate(roles)]
+    rows += [(f"AICube_{n}", "AIC", n, None) for n in range(machine.clusters)]
+    rows += [(f"AIVector_{n}", "AIV", n, None) for n in range(2 * machine.clusters)]
+    lanes = pl.DataFrame(
+        rows, schema={"name": pl.String, "unit": pl.String, "core": pl.Int32, "role": pl.String}, orient="row"
+    )
+    return lanes.with_row_index("lane").with_columns(device=pl.lit(0, dtype=pl.Int32), rank=pl.lit(0, dtype=pl.Int32))

@@ -1,0 +1,220 @@
+"""A job without what a finding costs, reckoned simply and told in words.
+
+Bytes: their share of what the kernel's blocks move (in whole lines) is not moved, and the blocks are shorter by that
+share of the time that their busiest memory pipe works. FLOPs: the time they take at a cube core's peak is gone from
+the blocks. Pipes work side by side, so of both savings the larger counts. Tasks: equal tasks become blocks of fewer
+launches; tasks that only write zeros are gone; tasks of a turn that hand over through GM become one, whose blocks do
+the work of all; others that could be fewer are submitted in no time. Waits: the kernel's tasks wait for nothing but
+what they touch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+
+import numpy as np
+
+from npuscope.check.findings import Finding
+from npuscope.table.formats import duration, many, percent
+from npuscope.tile.graph.exact import exact_edges
+from npuscope.tile.record.names import short_name
+from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_pairs
+from npuscope.time.chip.job import Floats, Ints, Job
+from npuscope.time.chip.prepare import Prepared
+from npuscope.time.core.costs import NS
+from npuscope.time.core.stream import PIPES
+
+MEMORY = [n for n, pipe in enumerate(PIPES) if pipe in ("MTE2", "MTE3", "FIXP")]
+STILL_MOVED = ("unpipelined-k",)  # its bytes are those that could be loaded while others are multiplied
+NOTHING_ELSE = ("zero-fill",)  # its tasks do nothing that is needed
+BLOCKS_OF_ONE = ("many-tasks", "short-task")
+ONE_TASK = ("gm-round-trip", "split-halves")  # what passes between its tasks, and the tasks but one
+NO_PRICE = "it names no bytes, FLOPs, tasks or waits of a kernel"
+ITSELF = ": one would wait for itself"
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What goes with a finding, by the numbers that tasks and classes have in the job as it is; `how` says it in words.
+
+    `less` are shares of time that classes keep, each set with the share of bytes; `alike` are tasks that become blocks
+    of one, `chains` tasks whose blocks do one after another what theirs did.
+    """
+
+    how: tuple[str, ...] = ()
+    less: tuple[tuple[Floats, float], ...] = ()
+    gone: tuple[int, ...] = ()
+    in_no_time: tuple[int, ...] = ()  # to submit
+    alike: Groups = field(default_factory=list)
+    chains: Groups = field(default_factory=list)
+    fewer_waits: frozenset[int] = frozenset()
+
+    def and_also(self, other: Removal) -> Removal:
+        """Both at once."""
+        return Removal(
+            self.how + other.how,
+            self.less + other.less,
+            self.gone + other.gone,
+            self.in_no_time + other.in_no_time,
+            self.alike + other.alike,
+            self.chains + other.chains,
+            self.fewer_waits | other.fewer_waits,
+        )
+
+
+class Owners:
+    """Tasks and classes of every kernel that runs, and how many bytes of whole lines its blocks move."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.prepared = prepared
+        program, job, classes = prepared.program, prepared.job, prepared.classes
+        tasks: dict[str, list[int]] = defaultdict(list)
+        for task in program.recording.tasks:
+            if job.blocks[task.id]:
+                tasks[task.kernel].append(task.id)
+        self.tasks = {kernel: np.array(ids, np.int64) for kernel, ids in tasks.items()}
+        self.classes: dict[str, Ints] = {}
+        self.blocks: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
+        for kernel, ids in self.tasks.items():
+            numbers, counts = np.unique(job.block_class[np.isin(job.task_of, ids)], return_counts=True)
+            streams = [classes.streams[prepared.kind_of(number)[0]] for number in numbers.tolist()]
+            self.classes[kernel], self.blocks[kernel] = numbers, int(np.sum(counts))
+            moved = ((s.read + s.written) * n for s, n in zip(streams, counts.tolist(), strict=True))
+            self.bytes[kernel] = sum(moved)
+
+    @cached_property
+    def true_waits(self) -> list[tuple[int, int]]:
+        """Tasks that one touches what the other wrote, the writer first."""
+        return [(edge.src, edge.dst) for edge in exact_edges(self.prepared.program.recording)]
+
+    def memory(self, number: int) -> float:
+        """The share of a block of a class that its busiest memory pipe works."""
+        timing = self.prepared.classes.timed[self.prepared.kind_of(number)][0]
+        return float(np.max(timing.busy[MEMORY])) / timing.duration if timing.duration else 0.0
+
+
+def removal_of(finding: Finding, owner: Owners) -> Removal | None:
+    """What of the job goes with a finding; None where it names nothing that could."""
+    if finding.kernel not in owner.tasks:
+        return None
+    found = _less_work(finding, owner).and_also(_fewer_tasks(finding, owner))
+    if finding.waste.waits and not found.alike and not found.chains:
+        into = frozenset(owner.tasks[finding.kernel].tolist())
+        told = f"tasks of {short_name(finding.kernel)} wait for nothing but what they touch"
+        found = found.and_also(Removal((told,), fewer_waits=into))
+    return found if found.how else None
+
+
+def without(removals: Iterable[Removal], owner: Owners) -> Job | None:
+    """The job with all of this gone; None where a task would wait for itself."""
+    whole = reduce(Removal.and_also, removals, Removal())
+    job = owner.prepared.job
+    for time, moved in whole.less:
+        job = scaled_each(job, time, moved)
+    if whole.fewer_waits:
+        kept = [pair for pair in pairs_of(job) if pair[1] not in whole.fewer_waits]
+        job = with_pairs(job, [*kept, *(pair for pair in owner.true_waits if pair[1] in whole.fewer_waits)])
+    if whole.in_no_time:
+        submit = job.submit.copy()
+        submit[list(whole.in_no_time)] = 0.0
+        job = job._replace(submit=submit)
+    if whole.gone:
+        job = dropped(job, np.array(whole.gone, np.int64))
+    gone = set(whole.gone)
+    chains = [left for chain in _joined(whole.chains) if len(left := [t for t in chain if t not in gone]) > 1]
+    if chains:
+        job = in_first(job, chains)
+    groups = _joined([*whole.chains, *whole.alike])
+    return merged(job, groups) if groups else job
+
+
+def _joined(groups: Groups) -> Groups:
+    """Groups that have a task in common as one, each in the order of submission."""
+    of: dict[int, list[int]] = {}
+    for group in groups:
+        met = {id(of[task]): of[task] for task in group if task in of}
+        whole = sorted({*group, *(task for one in met.values() for task in one)})
+        of.update(dict.fromkeys(whole, whole))
+    return list({id(group): group for group in of.values()}.values())
+
+
+def _less_work(finding: Finding, owner: Owners) -> Removal:
+    cost, job = finding.waste, owner.prepared.job
+    if not cost.bytes and not cost.flops:
+        return Removal()
+    kernels = _kernels(finding, owner)
+    name = short_name(kernels[0]) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+    moved_bytes = sum(owner.bytes[kernel] for kernel in kernels)
+    device = owner.prepared.program.device
+    peak = (device.peak("cube", "bf16") or 0.0) / device.cores.cube.value
+    less = min(cost.bytes / moved_bytes, 1.0) if moved_bytes else 0.0
+    saved_ns = cost.flops / peak / sum(owner.blocks[kernel] for kernel in kernels) * NS if peak else 0.0
+    time = np.ones(len(job.run))
+    for number in (number for kernel in kernels for number in owner.classes[kernel].tolist()):
+        saved = max(less * owner.memory(number), saved_ns / float(job.run[number, 0]))
+        time[number] = 1 - min(saved, 1.0)
+    told = [f"{percent(less)} of the bytes of {name} "] if cost.bytes else []
+    moved = 1 - less
+    if cost.bytes and finding.id in STILL_MOVED:
+        told, moved = [f"the time of {percent(less)} of the bytes of {name} "], 1.0
+    told += [f"{duration(saved_ns)} of each block of {name} "] if cost.flops else []
+    return Removal(("and ".join(told) + "taken away",), less=((time, moved),))
+
+
+def _fewer_tasks(finding: Finding, owner: Owners) -> Removal:
+    tasks, count, name = owner.tasks[finding.kernel], finding.waste.tasks, short_name(finding.kernel)
+    if not count:
+        return Removal()
+    if finding.id in NOTHING_ELSE:
+        return Removal((f"{many(len(tasks), 'task')} of {name} taken away",), gone=tuple(tasks.tolist()))
+    if finding.id in BLOCKS_OF_ONE:
+        groups = _alike(owner.prepared.job, tasks) or _in_row(tasks, max(len(tasks) - count, 1))
+        left = len(tasks) - sum(len(group) - 1 for group in groups)
+        told = f"{many(len(tasks), 'task')} of {name} as blocks of {many(left, 'launch', 'launches')}"
+        return Removal((told,), alike=groups)
+    if finding.id in ONE_TASK and (chains := _chains(finding, owner)):
+        return Removal((f"{sum(map(len, chains)):,} tasks as {len(chains):,}",), chains=chains)
+    first = tuple(tasks[:count].tolist())
+    return Removal((f"{many(len(first), 'task')} of {name} submitted in no time",), in_no_time=first)
+
+
+def _chains(finding: Finding, owner: Owners) -> Groups:
+    """The tasks of each turn that were launched where the finding is and where else it points, of as many blocks."""
+    recording, job = owner.prepared.program.recording, owner.prepared.job
+    places = {(finding.file, finding.line), *finding.also}
+    turns: dict[object, list[int]] = defaultdict(list)
+    for task in recording.tasks:
+        site = recording.sites[task.site]
+        if job.blocks[task.id] and (site.file, site.line) in places:
+            turns[task.turns, task.layer, int(job.blocks[task.id])].append(task.id)
+    sites = [[recording.tasks[task].site for task in tasks] for tasks in turns.values()]
+    return [tasks for tasks, of in zip(turns.values(), sites, strict=True) if 1 < len(of) == len(set(of))]
+
+
+def _kernels(finding: Finding, owner: Owners) -> list[str]:
+    """The kernels whose bytes a finding is about."""
+    chains = _chains(finding, owner) if finding.id in ONE_TASK and finding.waste.tasks else []
+    tasks = owner.prepared.program.recording.tasks
+    return list(dict.fromkeys(tasks[task].kernel for chain in chains for task in chain)) or [finding.kernel]
+
+
+def _alike(job: Job, tasks: Ints) -> Groups:
+    """Tasks that wait for the same, two and more of them together."""
+    producers: dict[int, list[int]] = defaultdict(list)
+    for src, dst in pairs_of(job):
+        producers[dst].append(src)
+    together: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for task in tasks.tolist():
+        together[tuple(producers[task])].append(task)
+    return [group for group in together.values() if len(group) > 1]
+
+
+def _in_row(tasks: Ints, left: int) -> Groups:
+    """Neighbours together, so that so many tasks are left."""
+    parts: Sequence[Ints] = np.array_split(tasks, left)
+    return [part.tolist() for part in parts]

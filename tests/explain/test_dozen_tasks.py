@@ -1,0 +1,172 @@
+"""The dozen tasks drawn in numbers.md, every number derived by hand (microseconds, two cube and two vector cores).
+
+AIC_0  q_proj 0–10           qk 25–35          sv 47–57   up 60–70        down 81–95
+AIC_1  k_proj 0–14   gate 20–50                           out_proj 61–75
+AIV_0          rope 17–22           softmax 38–44               silu 74–78
+AIV_1                                                                           residual 98–100
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+from made import DEPENDS, DOZEN, US, dozen, made
+
+from npuscope import explain as analysis
+from npuscope.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return dozen()
+
+
+def test_busy_and_idle(trace: Trace) -> None:
+    # GIVEN a window of 100 µs from the first start to the last end
+    busy = analysis.busy(trace)
+    # THEN AIC_0 ran 10 + 10 + 10 + 10 + 14 and AIC_1 14 + 30 + 14; AIV_0 5 + 6 + 4 and AIV_1 2
+    assert busy.window_ns == 100 * US
+    assert dict(busy.lanes.select("name", "busy_ns").iter_rows()) == {
+        "AIC_0": 54 * US, "AIC_1": 58 * US, "AIV_0": 15 * US, "AIV_1": 2 * US,
+    }  # fmt: skip
+    assert busy.units.select("unit", "lanes", "busy_ns", "idle_ns").rows() == [
+        ("AIC", 2, 112 * US, 88 * US),
+        ("AIV", 2, 17 * US, 183 * US),
+    ]
+    # and nothing ran in 14–17, 57–60, 78–81 and 95–98
+    assert busy.on_core_ns == 88 * US
+    assert busy.core_ns == 129 * US
+
+
+# per lane: C0's gaps are 10–25, 35–47, 57–60, 70–81 and 95–100, and so on; see docs/understand/numbers.md
+IDLE = {
+    "AIC_0": {"starved": 5 + 3 + 4, "dispatch": (2 + 1) + 1 + 2 + 1, "dependency": 5 + 6 + 4, "FIN": 3, "pickup": 4,
+              "edge": 5},
+    "AIC_1": {"FIN": 1 + 1, "dispatch": 3 + 2, "pickup": 2 + 1, "dependency": 7, "edge": 25},
+    "AIV_0": {"edge": 17 + 22, "starved": 3 + 10, "dependency": 10 + 16, "FIN": 2, "dispatch": 2, "pickup": 1 + 2},
+    "AIV_1": {"edge": 98},
+}  # fmt: skip
+
+
+def test_every_idle_nanosecond_has_its_reason(trace: Trace) -> None:
+    found = analysis.bubbles(trace)
+    names = dict(trace.lanes.select("lane", "name").iter_rows())
+    by_lane: dict[str, dict[str, int]] = {}
+    for lane, reason, ns in found.by_lane().iter_rows():
+        by_lane.setdefault(names[lane], {})[reason] = ns // US
+    assert by_lane == IDLE
+    assert found.by_reason == {
+        "edge": 167 * US, "dependency": 48 * US, "starved": 25 * US, "dispatch": 14 * US, "pickup": 10 * US,
+        "FIN": 7 * US,
+    }  # fmt: skip
+    assert found.notes == ()
+
+
+def test_work_that_was_ready_elsewhere_makes_a_gap_dispatch_and_not_starved(trace: Trace) -> None:
+    # GIVEN AIC_0 idle from 10, whose next task qk waits for rope, which starts at 17
+    # WHEN gate was ready for a cube core from 15 (k_proj was seen to end) until it was handed out at 18
+    segments = analysis.bubbles(trace).segments.filter(pl.col("lane") == 0).head(4)
+    # THEN 15–17 is the scheduler's, not a lack of work
+    assert [(s // US, e // US, r) for s, e, r in segments.select("start", "end", "reason").iter_rows()] == [
+        (10, 15, "starved"), (15, 17, "dispatch"), (17, 22, "dependency"), (22, 23, "FIN"),
+    ]  # fmt: skip
+
+
+def test_blockers_are_named(trace: Trace) -> None:
+    found = analysis.bubbles(trace)
+    # silu waited for gate while that ran (44–50), and for up while that ran (60–70)
+    assert "`silu` waited 6 µs for `gate` in 1 gap" in found.sentences(20)
+    assert "`silu` waited 10 µs for `up` in 1 gap" in found.sentences(20)
+    assert "`out_proj` waited 7 µs for `sv` in 1 gap" in found.sentences(20)
+
+
+def test_attention_is_partly_hidden_behind_gate(trace: Trace) -> None:
+    # GIVEN the set qk, softmax, sv, under way from 25 to 57 without a break, since each waits for the one before
+    found = analysis.overlap(trace, "^(qk|softmax|sv)$")
+    assert (found.episodes, found.episode_ns, found.on_core_ns) == (1, 32 * US, 26 * US)
+    # THEN on two cube cores for 32 µs it runs 20, gate covers 25, and 19 stay exposed; on the vector cores 6, 0, 58
+    assert found.units.rows() == [("AIC", 2, 20 * US, 25 * US, 19 * US), ("AIV", 2, 6 * US, 0, 58 * US)]
+    assert found.hidden_share == pytest.approx(25 / 102)
+    # and of its 26 µs gate ran beside 10 + 6 + 3
+    assert found.alone_ns == 7 * US
+
+
+def test_attention_alternates_between_cube_and_vector(trace: Trace) -> None:
+    pong = analysis.overlap(trace, "^(qk|softmax|sv)$").ping_pong
+    assert pong is not None
+    assert (pong.aic_alone_ns, pong.aiv_alone_ns, pong.both_ns, pong.neither_ns) == (20 * US, 6 * US, 0, 6 * US)
+    assert (pong.switches, pong.longest_ns, pong.longest_switches) == (2, 32 * US, 2)
+
+
+def test_critical_path(trace: Trace) -> None:
+    path = analysis.critical_path(trace)
+    assert path.kind == "chain"
+    # walked back from residual: down, silu, up (whose core sv held), sv, softmax, qk, rope, k_proj
+    run = path.segments.filter(pl.col("part") == "run")
+    assert run["kernel"].to_list() == ["k_proj", "rope", "qk", "softmax", "sv", "up", "silu", "down", "residual"]
+    assert path.by_part() == {"run": 75 * US, "dispatch": 9 * US, "pickup": 9 * US, "FIN": 7 * US}
+    assert path.by_link() == {"dependency": 51 * US, "core": 10 * US, "none": 14 * US}
+
+
+def test_the_end_can_fall_by_what_lies_on_the_path_at_most(trace: Trace) -> None:
+    bound: Any = analysis.critical_path(trace).as_dict()["bound"]
+    assert bound["kernels"]["down"] == 14 * US
+    assert "gate" not in bound["kernels"]  # off the path: making it free saves nothing
+    assert bound["reasons"]["FIN"] == 7 * US
+
+
+def test_scheduling_is_one_ledger_that_adds_up(trace: Trace) -> None:
+    s = analysis.scheduling(trace)
+    assert (s.tasks, s.launches, s.cores) == (12, 12, 4)
+    assert s.mean_run_ns == pytest.approx(129 * US / 12)
+    assert s.mean_dispatch_to_start_ns == pytest.approx(14 * US / 12)
+    assert s.mean_end_to_finish_ns == pytest.approx(US)
+    assert s.mean_dispatch_to_finish_ns == pytest.approx(155 * US / 12)
+    assert s.overhead == pytest.approx(1 - 129 / 155)
+    assert s.in_flight == pytest.approx(155 / 100)
+    # all cores × window, and the window along the path
+    assert int(s.ledger["core_ns"].sum()) == 4 * 100 * US
+    assert int(s.ledger["path_ns"].sum()) == 100 * US
+
+
+def test_the_causes_share_the_path_and_the_one_worth_most_comes_first(trace: Trace) -> None:
+    found = analysis.explain(trace).diagnosis
+    # 25 of waits for the scheduler, 2 after the last start; of 73 of runs, 34 while both cores of the unit ran
+    shares = {cause.kind: cause.share for cause in found.causes}
+    assert shares == pytest.approx({"dispatch": 0.25, "core": 0.34, "dependency": 0.39, "tail": 0.02})
+    # all 25 could go, whatever else is true; of the chain's 39 nobody knows how many
+    assert [cause.kind for cause in found.causes] == ["dispatch", "dependency", "core", "tail"]
+    gains = [(cause.gain.low_ns, cause.gain.high_ns) for cause in found.causes[:2] if cause.gain is not None]
+    assert gains == [(20 * US, 25 * US), (0, 39 * US)]
+    assert str(found.causes[1]) == (
+        "Tasks wait for one another: a chain of 6 tasks takes 39 µs (39.0% of the time) while other cores are free; "
+        "`down` is 14 µs of it."
+    )
+
+
+def test_fan_out_by_area(trace: Trace) -> None:
+    areas = dict(analysis.fan_out(trace).areas.select("area", "tasks").iter_rows())
+    assert areas == {"QKV": 3, "attention": 3, "MLP": 4, "out_proj": 1, "other": 1}
+
+
+def test_without_edges_reasons_merge_and_say_so() -> None:
+    found = analysis.bubbles(made(DOZEN))
+    assert set(found.by_reason) == {"dependency+FIN+dispatch+starved", "pickup", "edge"}
+    assert found.total_ns == 271 * US
+    assert "No edges" in found.notes[0]
+
+
+def test_without_dispatch_times_reasons_merge_and_say_so() -> None:
+    bare = [replace(task, dispatch=None, finish=None) for task in DOZEN]
+    found = analysis.bubbles(made(bare, DEPENDS))
+    # waiting for data is still told: 48 of dependency, and starved now holds what was ready elsewhere
+    assert found.by_reason == {
+        "edge": 167 * US, "dependency": 48 * US, "FIN+dispatch+pickup": 29 * US, "starved": 27 * US,
+    }  # fmt: skip
+    assert "no dispatch time" in found.notes[0]
+    # with neither there is one reason beside the edges
+    neither = analysis.bubbles(made(bare))
+    assert neither.by_reason == {"edge": 167 * US, "dependency+FIN+dispatch+pickup+starved": 104 * US}

@@ -1,0 +1,163 @@
+"""More clusters or bandwidth: faster on the whole, and where not, because the scheduler chose otherwise.
+
+The scheduler hands out what is ready first come, first served, and binds a block to a core while another still runs
+there. As Graham showed of such rules, more cores can then make a fixed graph later. A slow-down counts as real where
+
+1. both runs keep every rule of the chip (rules.py), and the engine's twin has the same times, and
+2. it is gone if the larger machine makes the smaller one's choices (which block runs where, in what order): replay.py.
+
+Where no choice can go wrong nothing is slower but by the scheduler's grain: a thread reads every core it has, so that
+its round gets longer with the clusters. A chain loses up to two rounds per task, and nothing if reading takes no time;
+equal blocks, while the memory is not short, lose two turns of a thread: one to hand out, one to see them done.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from npuscope.time.chip.engine import run_chip
+from npuscope.time.chip.job import AIC, AIV, MIX, Job, Machine
+from tests.time.graphs import chain, fork_and_join, graph
+from tests.time.jobs import job, machine
+from tests.time.plain_chip import Chip
+from tests.time.replay import end_with_the_same_choices
+from tests.time.rules import NEAR, check
+
+SEEDS, SHAPES = st.integers(0, 10**6), st.sampled_from([MIX, AIC, AIV])
+MORE = st.sampled_from([("clusters", 1), ("clusters", 5), ("limit", 1.1), ("limit", 2.0), ("limit", 1000.0)])
+US = 1000.0
+
+
+def last(made: Job, chip: Machine) -> float:
+    """When the last block is seen done."""
+    return float(np.max(run_chip(made, chip)[0].finish))
+
+
+def larger(chip: Machine, what: str, by: float) -> Machine:
+    if what == "clusters":
+        return chip._replace(clusters=chip.clusters + int(by))
+    return chip._replace(limit=chip.limit * by)
+
+
+def random_job(seed: int, tasks: int) -> Job:
+    made = job(Random(seed), tasks)
+    return made._replace(waits_host=np.full(tasks, -1))  # a replay takes the times of submission as they were
+
+
+@given(SEEDS, st.integers(2, 30), st.integers(1, 4), st.sampled_from([10.0, 50.0]), MORE)
+@settings(max_examples=400)
+def test_a_larger_machine_is_slower_only_by_its_choices(
+    seed: int, tasks: int, clusters: int, limit: float, more: tuple[str, float]
+) -> None:
+    made, small = random_job(seed, tasks), machine(clusters, limit=limit)
+    large = larger(small, *more)
+    if len(made.task_of) == 0 or last(made, large) <= last(made, small) + NEAR:
+        return
+    event(f"slower with more {more[0]}")
+    for chip in (small, large):
+        times, _ = run_chip(made, chip)
+        check(made, chip, times)
+        twin = Chip(made, chip)
+        twin.run()
+        np.testing.assert_allclose(times.finish, twin.times.finish, atol=0.5)
+    times, _ = run_chip(made, small)
+    assert end_with_the_same_choices(made, small, times, large.limit) <= last(made, small) + 10 * NEAR
+
+
+@given(SEEDS, st.integers(1, 25))
+def test_the_replay_is_the_run_where_nothing_changes(seed: int, tasks: int) -> None:
+    made, chip = random_job(seed, tasks), machine(2, limit=20.0)
+    if len(made.task_of):
+        times, _ = run_chip(made, chip)
+        assert end_with_the_same_choices(made, chip, times, chip.limit) == pytest.approx(np.max(times.finish), abs=0.01)
+
+
+@pytest.mark.parametrize("more", [("clusters", 2), ("limit", 2.0)])
+def test_on_the_whole_a_larger_machine_is_faster(more: tuple[str, float]) -> None:
+    # GIVEN 400 graphs that two clusters and 20 bytes per nanosecond are little for
+    ratios = []
+    for seed in range(400):
+        made, small = random_job(seed, 20), machine(2, limit=20.0)
+        ratios.append(last(made, larger(small, *more)) / last(made, small))
+    # THEN twice as much helps most and hardly more than doubles the speed; it harms few of them, and by little
+    slower = np.array(ratios) > 1.01
+    assert np.median(ratios) < 0.95
+    assert min(ratios) > 0.45
+    assert np.mean(slower) < 0.1
+    assert max(ratios) < 1.3
+
+
+def round_of(chip: Machine) -> float:
+    """How long a thread takes to read each of its cores once."""
+    return 3 * -(-chip.clusters // chip.threads) * chip.poll
+
+
+@given(SHAPES, st.integers(1, 20), st.floats(500, 30_000), st.floats(0, 30), st.integers(1, 5), MORE, st.booleans())
+@settings(max_examples=200)
+def test_a_chain_is_slower_by_rounds_of_reading_alone(
+    shape: int, tasks: int, length: float, draw: float, clusters: int, more: tuple[str, float], reads: bool
+) -> None:
+    made, small = chain(tasks, length, shape=shape, bytes=draw * length), machine(clusters, limit=10.0)
+    small = small if reads else small._replace(poll=0.0)
+    large = larger(small, *more)
+    lost = 2 * tasks * round_of(large) if more[0] == "clusters" else 0.0
+    assert last(made, large) <= last(made, small) + lost
+
+
+def two_turns(chip: Machine, shape: int) -> float:
+    """What a thread needs for one block on each of its cores of a kind, twice."""
+    cores = -(-chip.clusters // chip.threads) * (2 if shape == AIV else 1)
+    return 2 * (round_of(chip) + cores * (chip.complete + chip.dispatch))
+
+
+@given(SHAPES, st.integers(1, 40), st.floats(500, 30_000), st.integers(1, 7), st.integers(1, 6), st.booleans())
+@settings(max_examples=200)
+def test_equal_blocks_are_slower_by_two_turns_of_a_thread_at_most(
+    shape: int, count: int, length: float, clusters: int, added: int, launch: bool
+) -> None:
+    made = graph([length], shape=shape, blocks=count) if launch else fork_and_join(count, length, shape=shape)
+    chip = machine(clusters + added)
+    assert last(made, chip) <= last(made, machine(clusters)) + two_turns(chip, shape)
+
+
+@given(SHAPES, st.integers(1, 40), st.floats(500, 30_000), st.floats(5, 30), st.booleans(), st.floats(1.01, 100))
+@settings(max_examples=200)
+def test_equal_blocks_gain_by_bandwidth(
+    shape: int, count: int, length: float, draw: float, launch: bool, factor: float
+) -> None:
+    kind: dict[str, Any] = {"shape": shape, "bytes": draw * length}
+    made = graph([length], blocks=count, **kind) if launch else fork_and_join(count, length, **kind)
+    chip = machine(3, limit=20.0)
+    assert last(made, larger(chip, "limit", factor)) <= last(made, chip) + two_turns(chip, shape)
+
+
+def test_more_clusters_and_a_later_end_shown_by_hand() -> None:
+    # GIVEN four tasks of the cube that wait for nobody: A and D take 200 µs, B and C 100 µs
+    made = graph([200 * US, 100 * US, 100 * US, 200 * US])
+    # WHEN they run on two clusters and on three
+    two, three = (run_chip(made, machine(clusters))[0] for clusters in (2, 3))
+    # THEN on two, C is put behind A and D behind B, and all is done after 300 µs; on three, C has a core of its own, D
+    # is put behind A, for nobody knows how long A will run, and all is done after 400 µs. Submitting and handing out
+    # take microseconds:
+    #
+    #     2 clusters   cube 0  A A C        3 clusters   cube 0  A A D D
+    #                  cube 1  B D D                     cube 1  B
+    #                                                    cube 2  C
+    assert two.core.tolist() == [0, 1, 0, 1]
+    assert three.core.tolist() == [0, 1, 2, 0]
+    # To the nanosecond: a task is submitted every 0.5 µs; a turn reads three cores in 0.3, hands out in 0.07 + 0.3, and
+    # the next thread sees what is left when it is over. A starts at 0.5 + 0.67 + 2.45, its core's first pickup; what
+    # waits behind a block starts 0.28 after its end.
+    assert two.start.tolist() == [3_620, 4_220, 203_620 + 280, 104_220 + 280]
+    assert three.start.tolist() == [3_620, 4_220, 4_820, 203_620 + 280]
+    assert np.max(two.end) == 304_500
+    assert np.max(three.end) == 403_900
+    # and the third cluster would have cost nothing had D been put behind B
+    chip = machine(2)
+    assert end_with_the_same_choices(made, chip, two, chip.limit) == pytest.approx(np.max(two.finish))

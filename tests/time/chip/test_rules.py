@@ -1,0 +1,86 @@
+"""Every run keeps the chip's rules, and the memory is shared as it is said to be."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from npuscope.time.chip.engine import run_chip
+from npuscope.time.chip.job import ENDLESS, NONE
+from tests.time.jobs import job, machine, rings
+from tests.time.rules import NEAR, check, nobody_can_go_on, speeds, stretches
+
+SEEDS = st.integers(0, 10**6)
+
+
+@given(SEEDS, st.integers(1, 60), st.integers(1, 5), st.sampled_from([10.0, 50.0, 1e9]))
+@settings(max_examples=150)
+def test_any_job_keeps_every_rule(seed: int, tasks: int, clusters: int, limit: float) -> None:
+    made, chip = job(Random(seed), tasks), machine(clusters, limit=limit)
+    times, end = run_chip(made, chip)
+    assert end > 0, "somebody waits for ever"
+    check(made, chip, times)
+    # the run is over when the last block is seen done, or the last task that does nothing
+    last = np.max(times.finish, initial=0.0)
+    assert end == pytest.approx(last) if np.all(made.shape != NONE) else end >= last - NEAR
+
+
+@given(SEEDS, st.integers(2, 30), st.integers(1, 5))
+@settings(max_examples=150)
+def test_the_orchestrator_goes_on_when_what_it_reads_is_seen_done(seed: int, tasks: int, clusters: int) -> None:
+    random = Random(seed)
+    near = [random.randrange(max(0, n - 3), n) if n and random.random() < 0.5 else -1 for n in range(tasks)]
+    made, chip = job(random, tasks)._replace(waits_host=np.array(near)), machine(clusters)
+    check(made, chip, run_chip(made, chip)[0])
+
+
+@given(SEEDS, st.integers(1, 40), st.integers(1, 4), st.sampled_from([6, 12, 30]), st.sampled_from([150, 300, 10**9]))
+@settings(max_examples=150)
+def test_rings_are_never_overfull_and_a_run_that_gets_stuck_must(
+    seed: int, tasks: int, clusters: int, slots: int, heap: int
+) -> None:
+    random = Random(seed)
+    made = job(random, tasks)
+    made, chip = made._replace(rings=rings(random, made, slots, heap)), machine(clusters)
+    times, end = run_chip(made, chip)
+    if end < 0:
+        event("stuck")
+        return nobody_can_go_on(made, times)
+    check(made, chip, times)
+    if end > run_chip(made._replace(rings=ENDLESS), chip)[1]:
+        event("the orchestrator waited for room")
+
+
+@given(SEEDS, st.integers(5, 40), st.sampled_from([5.0, 30.0, 200.0]))
+@settings(max_examples=100)
+def test_blocks_are_slowed_down_alike_and_only_as_much_as_they_must(seed: int, tasks: int, limit: float) -> None:
+    made, chip = job(Random(seed), tasks), machine(4, limit=limit)
+    times, _ = run_chip(made, chip)
+    got_on = np.zeros(len(times.core))
+    bytes_ = made.draws[made.block_class, 0] * made.run[made.block_class, 0]
+    for begin, end, rows in stretches(times):
+        if len(rows) == 0:
+            continue
+        spans = speeds(made, limit, rows)
+        got_on[rows] += (end - begin) / spans
+        # together they take what there is and no more; where they are slowed down, all of it, or a little less where
+        # blocks that need the memory differently run together
+        takes = float(np.sum(bytes_[rows] / spans))
+        assert takes <= limit * (1 + 1e-9)
+        if np.sum(made.draws[made.block_class[rows], 0]) > limit:
+            assert takes >= 0.97 * limit
+    # and every block has done its work exactly when it ends
+    np.testing.assert_allclose(got_on, 1, rtol=1e-6)
+
+
+@given(SEEDS)
+def test_the_same_job_gives_the_same_times(seed: int) -> None:
+    made = job(Random(seed), 30)
+    first, again = run_chip(made, machine()), run_chip(made, machine())
+    assert first[1] == again[1]
+    for one, other in zip(first[0], again[0], strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -1,0 +1,91 @@
+"""Random jobs for the chip: what hypothesis draws, as the arrays that the engine runs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from npuscope.time.chip.job import AIC, AIV, MIX, NONE, SLOW, Job, Machine, Rings, rings_with
+
+
+def machine(clusters: int = 3, limit: float = 50.0) -> Machine:
+    return Machine(
+        clusters=clusters,
+        threads=3,
+        limit=limit,
+        poll=100.0,
+        dispatch=300.0,
+        dispatch_turn=70.0,
+        complete=310.0,
+        complete_turn=45.0,
+        resolve=50.0,
+        visible=140.0,
+        fin=600.0,
+        pickup=290.0,
+        pickup_first=2450.0,
+        switch=280.0,
+        stage=460.0,
+        dummy=330.0,
+        loop=50.0,
+        release=20.0,
+    )
+
+
+def rings(random: Random, made: Job, slots: int, heap: int) -> Rings:
+    """Rings for a job: some tensors before its tasks, scopes that close now and then, users among later tasks."""
+    tasks = len(made.shape)
+    ends = sorted({tasks, *(random.randrange(1, tasks + 1) for _ in range(tasks // 3))})
+    entry: list[tuple[int, int, int]] = []
+    first, uses = [0], []
+    for task in range(tasks):
+        closes = next(end for end in ends if end > task)
+        entry += [(random.randrange(2), random.randrange(1, 100), closes) for _ in range(random.choice((0, 0, 1, 2)))]
+        entry.append((random.randrange(2), 0, closes))
+        first.append(len(entry))
+        uses.append({random.randrange(len(entry)) for _ in range(random.choice((0, 1, 2)))} - {len(entry) - 1})
+    return rings_with(first, np.array(entry, np.int64).T, uses, np.array([[slots] * 2, [heap] * 2], np.int64))
+
+
+def job(random: Random, tasks: int, classes: int = 4) -> Job:
+    """A graph whose edges go forward; some tasks early, some launches together, some that do nothing.
+
+    Blocks take up to 30 µs, in some jobs less than the scheduler needs to see them end. What takes nothing from HBM is
+    not slowed down by it.
+    """
+    shape = [random.choice((MIX, AIC, AIC, AIV, AIV, NONE)) for _ in range(tasks)]
+    blocks = [0 if kind == NONE else random.choice((1, 1, 1, 2, 5, 9)) for kind in shape]
+    edges = sorted(
+        {(random.randrange(dst), dst) for dst in range(1, tasks) for _ in range(random.choice((0, 1, 1, 2)))}
+    )
+    source, target = np.array([e[0] for e in edges], np.int64), np.array([e[1] for e in edges], np.int64)
+    scale = random.choice((1, 1, 1, 0.02, 0.0005))
+    base = np.array([random.uniform(500, 30_000) for _ in range(classes)]) * scale
+    bytes_ = np.array([random.choice((0.0, random.uniform(1e4, 1e6))) for _ in range(classes)]) * scale
+    bound = np.array([random.random() for _ in range(classes)]) * (bytes_ > 0)
+    run = base[:, None] * (1 + bound[:, None] * (SLOW[None, :] - 1))
+    counts = np.array(blocks, np.int64)
+    host = [random.randrange(n) if n and random.random() < 0.05 else -1 for n in range(tasks)]
+    return Job(
+        shape=np.array(shape, np.int64),
+        blocks=counts,
+        first_block=np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
+        block_class=np.array([random.randrange(classes) for _ in range(int(np.sum(counts)))], np.int64),
+        task_of=np.repeat(np.arange(tasks, dtype=np.int64), counts),
+        producers=np.bincount(target, minlength=tasks).astype(np.int64),
+        first_out=np.searchsorted(source, np.arange(tasks + 1)).astype(np.int64),
+        out=target,
+        submit=np.array([random.uniform(200, 2000) for _ in range(tasks)]),
+        early=np.array([int(random.random() < 0.3) for _ in range(tasks)], np.int64),
+        together=np.array([int(kind != NONE and random.random() < 0.1) for kind in shape], np.int64),
+        waits_host=np.array(host, np.int64),
+        run=run,
+        draws=bytes_[:, None] / run,
+    )
+
+
+def equal(a: Job, b: Job) -> bool:
+    fields = [name for name in Job._fields if name != "rings"]
+    pairs: list[tuple[Any, Any]] = [(getattr(a, name), getattr(b, name)) for name in fields]
+    return all(np.array_equal(x, y) for x, y in [*pairs, *zip(a.rings, b.rings, strict=True)])

@@ -1,0 +1,111 @@
+"""What a transfer costs: its bytes or its rows, whichever takes longer; rows that clash; a tile that is stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import npuscope.tile as pl
+from npuscope.time.chip.prepare import prepare
+from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, Stream, stream_of
+from npuscope.time.run import simulate
+from tests.lower.kernels import lowered, tensor
+
+NS = 1e9
+
+
+def product(width: int, stride: int):
+    """16 x 64 times 64 x `width` weights whose rows lie `stride` elements of two bytes apart."""
+
+    @pl.jit
+    def one(x: pl.Tensor, w: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="one"):
+            out[:, :] = pl.matmul(x[:, :], w[:, 0:width], out_dtype=pl.FP32)
+        return out
+
+    return lowered(one, tensor((16, 64), "BF16"), tensor((64, stride), "BF16"), tensor((16, width), "FP32"))
+
+
+def loads(stream: Stream, unit: str) -> list[tuple[float, float]]:
+    """Out of L2 and out of HBM, in ns."""
+    rows = (stream.code[:, 0] == RUN) & (stream.code[:, 1] == PLACE[unit, "MTE2"])
+    return [(float(cost[NEAR]), float(cost[FAR])) for cost in stream.costs[rows]]
+
+
+def weights(width: int, stride: int) -> tuple[tuple[float, float], dict[str, float]]:
+    program, found = product(width, stride)
+    return loads(stream_of(found[0], program.device), "AIC")[1], {k: c.value for k, c in program.device.timing.items()}
+
+
+def test_wide_rows_cost_their_bytes_and_narrow_ones_their_number() -> None:
+    # 64 rows of 2,048 bytes, and of 64 bytes, 10,240 bytes apart: no power of two
+    wide, timing = weights(1024, 5120)
+    assert wide[0] == pytest.approx(64 * 2048 / timing["load_cube_l2"] * NS)
+    assert wide[1] == pytest.approx(64 * 2048 / timing["load_cube_hbm"] * NS)
+    narrow, _ = weights(32, 5120)
+    assert narrow[0] == pytest.approx(64 * timing["load_cube_row_l2"] * NS)
+    assert narrow[1] == pytest.approx(64 * timing["load_cube_row_hbm"] * NS)
+
+
+def test_short_rows_a_multiple_of_16_kib_apart_hold_one_another_up() -> None:
+    apart, timing = weights(128, 5120)  # 256 bytes, 10 KiB apart
+    clashing, _ = weights(128, 8192)  # 16 KiB apart
+    assert clashing[1] - apart[1] == pytest.approx(64 * timing["load_clash"] * NS)
+    # a row of half the bytes holds the others up for half as long
+    short, _ = weights(64, 8192)
+    assert clashing[1] - short[1] == pytest.approx(32 * timing["load_clash"] * NS)
+
+
+def test_whole_lines_a_multiple_of_16_kib_apart_take_more_of_hbm() -> None:
+    drawn = {}
+    for stride in (5120, 8192):
+        program, found = product(256, stride)
+        stream = stream_of(found[0], program.device)
+        drawn[stride] = stream.drawn / stream.read
+    # 64 rows of 512 bytes clash; the 16 of 128 bytes of the other operand do not
+    weight = 64 * 512 / (64 * 512 + 16 * 128)
+    assert drawn[5120] == 1
+    assert drawn[8192] == pytest.approx(1 + weight * (program.device.timing["clash_whole"].value - 1))
+
+
+def copied(stage: int):
+    @pl.jit
+    def copy(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
+            for n in pl.pipeline(32, stage=stage):
+                out[n : n + 1, :] = x[n : n + 1, :]
+        return out
+
+    program, _ = lowered(copy, tensor((32, 512), "FP32"), tensor((32, 512), "FP32"))
+    return prepare(program)
+
+
+def test_a_tile_is_loaded_anew_when_what_was_stored_of_it_has_arrived() -> None:
+    # GIVEN one tile that goes round: load, store, load ...
+    prepared = copied(1)
+    timing = {name: one.value * NS for name, one in prepared.program.device.timing.items()}
+    # THEN a turn is a load, its latency, a store and its latency
+    rate = prepared.program.device.timing["store_rate"].value
+    store = timing["store_fixed"] + timing["store_row"] + 2048 / rate * NS
+    (near, far), *_ = loads(prepared.classes.streams[0], "AIV")
+    turn = timing["load_fixed"] + max(near, far) + timing["load_latency"] + store + timing["store_latency"]
+    run = float(prepared.job.run[0, 0]) - timing["block_start"]
+    assert run == pytest.approx(32 * turn, rel=0.05)
+    # AND more tiles in flight make it faster
+    assert float(copied(4).job.run[0, 0]) < 0.8 * float(prepared.job.run[0, 0])
+
+
+def test_blocks_of_a_launch_that_read_the_same_share_what_is_not_in_l2() -> None:
+    @pl.jit
+    def read(w: pl.Tensor, out: pl.Out[pl.Tensor]):
+        for block in pl.spmd(8, name_hint="read"):
+            out[block : block + 1, :] = pl.col_sum(w[0:64, 0:256])
+        return out
+
+    program, _ = lowered(read, tensor((65536, 256), "FP32"), tensor((8, 256), "FP32"))
+    run = simulate(program)
+    # 64 KiB are read by all eight blocks: an eighth of them each brings from HBM, and all take as long
+    shares = {share for _, share in run.prepared.classes.entries}
+    assert len(shares) == 1
+    assert 0 < shares.pop() <= 64 / 8
+    assert len(np.unique(run.prepared.job.block_class)) == 1
