@@ -3,20 +3,20 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test check lint coverage docs wheel slow clean
+.PHONY: help demo test test-all lint coverage docs wheel slow clean
 .DELETE_ON_ERROR:
 
 help:  ## what there is to make
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 demo: $(VENV)/.installed  ## set everything up, make a small run of a decode step and explain it
 	$(BIN)/npuscope demo
 
-test: lint  ## set everything up, then lint, types and all tests
+test: lint  ## set everything up, then lint, types and the tests
 	$(BIN)/python -m pytest
 
-check: lint  ## lint, types and the fast tests (tests/slow.tsv has those left out)
-	$(BIN)/python -m pytest --fast
+test-all: lint  ## the same, with full-size models, doc sessions, Ray, the wheel and many more examples
+	NPUSCOPE_ALL_TESTS=1 $(BIN)/python -m pytest
 
 lint: $(VENV)/.installed-dev  ## lint and types
 	$(BIN)/ruff check .

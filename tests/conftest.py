@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from real_data import DATA
 from small import SMALL
+from tiers import ALL_TESTS, examples
 
 os.environ.setdefault("NPUSCOPE_ENGINE", "compiled")  # no compiler in the background of a test
 
@@ -16,22 +17,15 @@ SLOW = [
     line.split("\t")[1] for line in Path(__file__).with_name("slow.tsv").read_text().splitlines()
 ]  # the slowest first
 
-settings.register_profile("npuscope", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("npuscope", examples(40, deadline=None, derandomize=True))
 settings.load_profile("npuscope")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="Leave out the files of tests/slow.tsv.")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """True leaves a file out; None leaves the question to others."""
-    slow = str(collection_path.relative_to(config.rootpath)) in SLOW
-    return True if slow and config.getoption("--fast") else None
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow files first: at the end one would leave a core without work."""
+    """Leaves out what only `make test-all` runs. Slow files first: at the end one would leave a core without work."""
+    if not ALL_TESTS:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     place = {path: number for number, path in enumerate(SLOW)}
     items.sort(key=lambda item: place.get(str(item.path.relative_to(config.rootpath)), len(place)))
 

@@ -3,8 +3,8 @@
     make slow                                                     (all of them, as long as `make test`)
     pytest -p cpu_seconds --cpu-seconds slow.tsv tests/analysis   (some; pytest finds this file by itself)
 
-Files above MOST are written with their seconds, the slowest first. tests/slow.tsv is what `pytest --fast` leaves out,
-and so `make check`; and the order they are handed out in, because a slow file at the end leaves a core without work.
+Files above MOST are written with their seconds, the slowest first. tests/slow.tsv is
+the order they are handed out in, because a slow file at the end leaves a core without work.
 """
 
 from __future__ import annotations

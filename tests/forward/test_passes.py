@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from planted import DEEPSEEK, QWEN, QWEN_RING, STRANGE, Plan, Planted, plant
+from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.passes import Passes, passes
@@ -56,7 +57,7 @@ def plans(draw: st.DrawFn) -> Plan:
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=plans())
 def test_every_planted_pass_is_found_exactly(plan: Plan, tmp_path: Path) -> None:
     truth, found = planted_and_found(plan, tmp_path)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.rules import buffer_overflow
@@ -66,7 +67,7 @@ def products(draw: st.DrawFn) -> Product:
 
 
 @given(products(), st.booleans(), st.sampled_from(sorted(CHIPS)))
-@settings(max_examples=60)
+@examples(60)
 def test_no_legal_cut_is_faster(product: Product, whole_output: bool, name: str) -> None:
     chip = CHIPS[name]
     found = choose(product, chip, whole_output)

@@ -6,10 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from random_programs import arguments, module, source
+from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
@@ -61,14 +62,14 @@ CHIPS = {share: smaller(share) for share in (1, 2, 4, 8)}
 
 
 @given(bodies(), st.sampled_from(sorted(CHIPS)))
-@settings(max_examples=300)
+@examples(300)
 def test_random_bodies_read_what_was_written_for_them(body: Lowered, share: int) -> None:
     lowered = passed(body, CHIPS[share])
     checked(lowered, plan_memory(lowered, CHIPS[share]))
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=40)
+@examples(40)
 def test_random_programs_read_what_was_written_for_them(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     path: Path = tmp_path_factory.mktemp("random") / f"planned_{seed}.py"
     try:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from random_programs import arguments, module, source
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.ops.numeric import storage
@@ -97,7 +98,7 @@ def recorded(recording: Recording) -> Elements:
 
 
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs_touch_what_their_record_says(random: Random, tmp_path: Path) -> None:
     program = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
     names = ["x", "W", "small", "lens", "log", "out"]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from random_programs import arguments, module, source
 from same_record import first_difference
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
@@ -79,7 +80,7 @@ def ops_run(watch: Watch, function: Any, make: Make = squares) -> int:
 
 
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs(random: Random, tmp_path: Path) -> None:
     program = module(source(random, again=True), tmp_path / f"program_{random.getrandbits(40)}.py")
     the_same(program.main, arguments)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from random_programs import arguments, module, source
 from same_record import first_difference
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.base.errors import NpuscopeError
@@ -28,7 +29,7 @@ def in_both_modes(function: Any, make: Callable[[], tuple[Any, ...]] = arguments
 
 
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_programs(random: Random, tmp_path: Path) -> None:
     program = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
     assert first_difference(*in_both_modes(program.main)) is None

@@ -6,8 +6,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from npuscope.time.change_job import LEAST, dropped, merged, pairs_of, scaled, with_pairs
 from npuscope.time.chip.engine import run_chip
@@ -57,7 +58,7 @@ def test_a_class_takes_its_share_of_time_and_bytes(random: Random, tasks: int, s
     assert np.all(nothing.draws[0] == 0)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30, deadline=None)
 @given(RANDOM, TASKS)
 def test_what_is_merged_has_all_blocks_and_edges_and_comes_after_what_it_waits_for(random: Random, tasks: int) -> None:
     made = job(random, tasks)
@@ -82,7 +83,7 @@ def test_two_tasks_with_a_third_between_them_cannot_be_one() -> None:
     assert merged(made, [[0, 1]]) is not None
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30, deadline=None)
 @given(RANDOM, TASKS)
 def test_what_is_dropped_has_no_blocks_and_still_passes_on_its_order(random: Random, tasks: int) -> None:
     made = job(random, tasks)

@@ -6,8 +6,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from npuscope.time.chip.engine import run_chip
 from tests.time.jobs import job, machine, rings
@@ -17,7 +18,7 @@ randoms = st.randoms(use_true_random=False)
 
 
 @given(randoms, st.integers(1, 40), st.integers(1, 4), st.sampled_from([0, 6, 12, 1000]))
-@settings(max_examples=80, deadline=None)
+@examples(80, deadline=None)
 def test_the_compiled_chip_agrees_with_its_twin_to_the_nanosecond(
     random: Random, tasks: int, clusters: int, slots: int
 ) -> None:
@@ -33,7 +34,7 @@ def test_the_compiled_chip_agrees_with_its_twin_to_the_nanosecond(
 
 
 @given(randoms, st.integers(5, 40))
-@settings(max_examples=40, deadline=None)
+@examples(40, deadline=None)
 def test_on_a_chip_at_half_speed_everything_takes_twice_as_long(random: Random, tasks: int) -> None:
     made, chip = job(random, tasks), machine(3)
     slower = made._replace(run=made.run * 2, draws=made.draws / 2, submit=made.submit * 2)

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 from random_programs import arguments, module, source
+from tiers import examples
 
 from npuscope.base.kept_files import OFF, KeptFiles
 from npuscope.chip.devices.chip import Constant, Device, OpCost, ReduceCost, load
@@ -74,7 +75,7 @@ def same(one: Prepared, other: Prepared) -> None:
 
 
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_program_is_the_same_with_and_without_what_is_kept(random: Random, tmp_path: Path) -> None:
     program = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
     recording = program.main.record(*arguments(), mode="shapes").recording

@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 from adds_up import check
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import arguments, module, source
+from tiers import examples
 
 import npuscope
 from npuscope.base.errors import NpuscopeError
@@ -133,7 +134,7 @@ def test_so_they_do_with_other_times_and_noise_on_other_chips(prepared: Prepared
 
 
 @given(st.integers(0, 2**32), st.integers(1, 24))
-@settings(max_examples=25)
+@examples(25)
 def test_random_programs_keep_every_invariant(
     tmp_path_factory: pytest.TempPathFactory, seed: int, clusters: int
 ) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from linted import model, program
 from random_programs import arguments, module, source
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.flow.dataflow import SAME, Flow, flow_of, flows_of
@@ -66,7 +67,7 @@ def test_every_operand_of_real_kernels_is_resolved_to_an_op_that_makes_a_tile() 
 
 
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_operand_of_random_programs_has_a_maker(random: Random, tmp_path: Path) -> None:
     made = module(source(random), tmp_path / f"program_{random.getrandbits(40)}.py")
     recording = made.main.record(*arguments(), mode="shapes").recording

@@ -6,9 +6,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recordings import buffer, recording, task
+from tiers import examples
 
 from npuscope.check.races import races
 from npuscope.chip.devices.chip import load
@@ -97,14 +98,14 @@ def _rest(made: Recording) -> tuple[Any, ...]:
     return made.buffers, made.bodies, made.tasks
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(recordings())
 def test_the_races_are_those_of_every_single_element(made: Recording) -> None:
     assert found(made) == between_tasks(made)
     assert all(race.count == 1 for race in races(Program(made, DEVICE)))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(recordings(kernels=2))
 def test_races_of_equal_lines_are_counted_together(made: Recording) -> None:
     told = [
@@ -175,7 +176,7 @@ def between_blocks(made: Recording) -> Found:
     }
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(launches())
 def test_the_races_of_blocks_are_those_of_every_single_element(made: Recording) -> None:
     assert found(made) == between_blocks(made)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planted_races import CORE, dropped_deps, missing_barrier
 from planted_races import arguments as planted_arguments
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.races import races
@@ -93,7 +94,7 @@ def mended() -> int:
     return len(found)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(plans(), st.integers(0, 99))
 def test_once_the_races_are_ordered_every_legal_order_gives_the_same(plan: Any, seed: int) -> None:
     PLAN[:] = plan
@@ -107,7 +108,7 @@ def test_once_the_races_are_ordered_every_legal_order_gives_the_same(plan: Any, 
         assert (played.seeded, played.unplayed) == ((), "")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(plans(), st.integers(0, 99))
 def test_an_order_drawn_by_chance_is_legal_and_always_the_same(plan: Any, seed: int) -> None:
     PLAN[:] = plan

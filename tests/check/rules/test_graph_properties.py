@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from linted import found, program
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.check.rules import gm_round_trip, sequential_independent
@@ -38,7 +39,7 @@ def in_turns(steps: list[tuple[int | None, int]]) -> Any:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.lists(st.tuples(st.none() | places, places), min_size=2, max_size=4))
 def test_a_loop_is_found_exactly_if_no_two_turns_share_a_written_tile(steps: list[tuple[int | None, int]]) -> None:
     shared = any(
@@ -71,7 +72,7 @@ def in_pairs(steps: list[tuple[int, int]]) -> Any:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(st.lists(st.tuples(places, places) | places.map(lambda p: (p, p)), min_size=1, max_size=4))
 def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps: list[tuple[int, int]]) -> None:
     own = all(written == read for written, read in steps)
@@ -80,7 +81,7 @@ def test_two_tasks_are_found_exactly_if_each_reads_what_its_own_turn_wrote(steps
     assert bool(findings) is own
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20, deadline=None)
 @given(st.lists(st.tuples(st.none() | places, places), min_size=1, max_size=4))
 def test_traffic_moves_what_the_run_moved(steps: list[tuple[int | None, int]]) -> None:
     made = program(in_turns(steps), *SHAPES)

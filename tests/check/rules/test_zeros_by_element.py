@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from linted import found, program
 from random_programs import module
+from tiers import examples
 
 from npuscope.check.rules.zero_fill import RULE
 
@@ -69,7 +70,7 @@ def idle(made: list[Task]) -> set[int]:
 
 
 @given(made=st.lists(tasks(), min_size=2, max_size=9))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_zeros_are_told_exactly_where_no_piece_of_them_is_needed(made: list[Task], tmp_path: Path) -> None:
     text, places = source(made)
     entry = module(text, tmp_path / f"program_{abs(hash(text))}.py").main

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recordings import box, buffer, recording, row_major, task, touching, whole
+from tiers import examples
 
 from npuscope.tile.graph import exact_accesses, exact_edges
 from npuscope.tile.record.model import Access, Alias, Argument, BlockGroup, Body, Loop, Op, Recording, Segment, Task
@@ -74,7 +75,7 @@ def recordings(draw: st.DrawFn) -> Recording:
     return recording([buffer(0, 48), buffer(1, 6, 8)], tasks, bodies=tuple(bodies))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(recordings())
 def test_the_edges_are_those_of_every_single_element(made: Recording) -> None:
     edges = exact_edges(made)
@@ -83,7 +84,7 @@ def test_the_edges_are_those_of_every_single_element(made: Recording) -> None:
     assert [edge.dst for edge in edges] == sorted(edge.dst for edge in edges)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(recordings(), st.booleans())
 def test_layers_that_touch_their_buffers_alike(made: Recording, first_once_more: bool) -> None:
     """The same tasks on buffers of their own; perhaps one more on the first layer's, so that it is like no other."""
@@ -100,7 +101,7 @@ def test_layers_that_touch_their_buffers_alike(made: Recording, first_once_more:
     assert {tuple(edge) for edge in exact_edges(layers)} == by_element(layers)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(recordings(), st.integers(0, 4), st.integers(0, 4))
 def test_an_assembled_part_is_its_box_of_the_whole(made: Recording, row: int, column: int) -> None:
     # GIVEN buffer 1, [6, 8], assembled at (row, column) of a [10, 12] tensor that a last task reads whole

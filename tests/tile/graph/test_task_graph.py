@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recordings import box, buffer, recording, task, turns, whole
+from tiers import examples
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.graph import Graph, task_graph
@@ -335,7 +336,7 @@ def programs(draw: st.DrawFn) -> Recording:
     return recording(BUFFERS, tasks)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(programs())
 def test_the_graph_is_what_the_rules_say(made: Recording) -> None:
     graph = task_graph(made)

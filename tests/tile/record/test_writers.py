@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.tile.run.execute import record
@@ -13,7 +14,7 @@ ROWS, COLS = 8, 8
 corner = st.integers(0, 3).map(lambda k: 2 * k)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30, deadline=None)
 @given(st.lists(st.tuples(corner, corner), min_size=1, max_size=5))
 def test_the_last_writer_of_every_element(boxes: list[tuple[int, int]]) -> None:
     offsets = np.array(boxes, np.int32)

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from linted import line_of, program
+from tiers import examples
 
 import npuscope.tile as pl
 from npuscope.chip.devices.chip import Constant, Device, load
@@ -28,7 +29,7 @@ T: Any = pl.Tensor[[16, 64], pl.FP32]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([3, 6, 12]), st.sampled_from([50, 150, 10**9]))
-@settings(max_examples=150)
+@examples(150)
 def test_a_run_goes_on_with_rings_as_large_as_it_needs(seed: int, tasks: int, slots: int, heap: int) -> None:
     random = Random(seed)
     made, chip = job(random, tasks), machine()

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from tiers import examples
 
 from npuscope.time.chip.engine import run_chip
 from npuscope.time.chip.job import AIC, AIV, MIX, Job, Machine
@@ -51,7 +52,7 @@ def random_job(seed: int, tasks: int) -> Job:
 
 
 @given(SEEDS, st.integers(2, 30), st.integers(1, 4), st.sampled_from([10.0, 50.0]), MORE)
-@settings(max_examples=400)
+@examples(400)
 def test_a_larger_machine_is_slower_only_by_its_choices(
     seed: int, tasks: int, clusters: int, limit: float, more: tuple[str, float]
 ) -> None:
@@ -99,7 +100,7 @@ def round_of(chip: Machine) -> float:
 
 
 @given(SHAPES, st.integers(1, 20), st.floats(500, 30_000), st.floats(0, 30), st.integers(1, 5), MORE, st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_a_chain_is_slower_by_rounds_of_reading_alone(
     shape: int, tasks: int, length: float, draw: float, clusters: int, more: tuple[str, float], reads: bool
 ) -> None:
@@ -117,7 +118,7 @@ def two_turns(chip: Machine, shape: int) -> float:
 
 
 @given(SHAPES, st.integers(1, 40), st.floats(500, 30_000), st.integers(1, 7), st.integers(1, 6), st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_equal_blocks_are_slower_by_two_turns_of_a_thread_at_most(
     shape: int, count: int, length: float, clusters: int, added: int, launch: bool
 ) -> None:
@@ -127,7 +128,7 @@ def test_equal_blocks_are_slower_by_two_turns_of_a_thread_at_most(
 
 
 @given(SHAPES, st.integers(1, 40), st.floats(500, 30_000), st.floats(5, 30), st.booleans(), st.floats(1.01, 100))
-@settings(max_examples=200)
+@examples(200)
 def test_equal_blocks_gain_by_bandwidth(
     shape: int, count: int, length: float, draw: float, launch: bool, factor: float
 ) -> None:

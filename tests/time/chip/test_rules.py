@@ -6,8 +6,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from tiers import examples
 
 from npuscope.time.chip.engine import run_chip
 from npuscope.time.chip.job import ENDLESS, NONE
@@ -18,7 +19,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 @given(SEEDS, st.integers(1, 60), st.integers(1, 5), st.sampled_from([10.0, 50.0, 1e9]))
-@settings(max_examples=150)
+@examples(150)
 def test_any_job_keeps_every_rule(seed: int, tasks: int, clusters: int, limit: float) -> None:
     made, chip = job(Random(seed), tasks), machine(clusters, limit=limit)
     times, end = run_chip(made, chip)
@@ -30,7 +31,7 @@ def test_any_job_keeps_every_rule(seed: int, tasks: int, clusters: int, limit: f
 
 
 @given(SEEDS, st.integers(2, 30), st.integers(1, 5))
-@settings(max_examples=150)
+@examples(150)
 def test_the_orchestrator_goes_on_when_what_it_reads_is_seen_done(seed: int, tasks: int, clusters: int) -> None:
     random = Random(seed)
     near = [random.randrange(max(0, n - 3), n) if n and random.random() < 0.5 else -1 for n in range(tasks)]
@@ -39,7 +40,7 @@ def test_the_orchestrator_goes_on_when_what_it_reads_is_seen_done(seed: int, tas
 
 
 @given(SEEDS, st.integers(1, 40), st.integers(1, 4), st.sampled_from([6, 12, 30]), st.sampled_from([150, 300, 10**9]))
-@settings(max_examples=150)
+@examples(150)
 def test_rings_are_never_overfull_and_a_run_that_gets_stuck_must(
     seed: int, tasks: int, clusters: int, slots: int, heap: int
 ) -> None:
@@ -56,7 +57,7 @@ def test_rings_are_never_overfull_and_a_run_that_gets_stuck_must(
 
 
 @given(SEEDS, st.integers(5, 40), st.sampled_from([5.0, 30.0, 200.0]))
-@settings(max_examples=100)
+@examples(100)
 def test_blocks_are_slowed_down_alike_and_only_as_much_as_they_must(seed: int, tasks: int, limit: float) -> None:
     made, chip = job(Random(seed), tasks), machine(4, limit=limit)
     times, _ = run_chip(made, chip)
