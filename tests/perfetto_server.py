@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from npuscope.lab.perfetto_ui import PerfettoUi
+from npuscope.lab.server import PerfettoUi
 
 
 class PerfettoServer(ThreadingHTTPServer):

@@ -11,8 +11,8 @@ import pytest
 from lab_server import Lab, Listener, lab
 
 from npuscope.base.errors import CannotWrite
-from npuscope.lab.payload.source_changes import source_changes
-from npuscope.lab.texts import replaced
+from npuscope.lab.payload.source import source_changes
+from npuscope.lab.versions import replaced
 
 PROGRAM = """import numpy as np
 import npuscope.tile as pl

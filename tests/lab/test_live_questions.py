@@ -13,7 +13,7 @@ from browser import Watched, chromium, watched_page
 from command import npuscope
 from lab_server import Lab, lab
 
-from npuscope.lab.perfetto_ui import perfetto_files
+from npuscope.lab.server import perfetto_files
 from tests.lab.app import drawn, state, until
 from tests.lab.test_live import children
 from tests.lab.test_live_page import PROGRAM, save, shown

@@ -11,8 +11,7 @@ from made import dozen
 
 from npuscope import explain as analysis
 from npuscope import lab
-from npuscope.lab.document import page
-from npuscope.lab.modules import modules, script
+from npuscope.lab.document import modules, page, script
 from npuscope.lab.runs import report_document
 
 PAGE = Path(lab.__file__).parent / "page"

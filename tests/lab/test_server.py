@@ -16,7 +16,7 @@ from builders import write_swimlane
 from lab_server import Lab, lab
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.lab.perfetto_ui import STAY_HERE, perfetto_files, stay_here
+from npuscope.lab.server import STAY_HERE, perfetto_files, stay_here
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from npuscope.chip.devices.chip import load
 from npuscope.explain import explain
 from npuscope.lab.document import document
 from npuscope.lab.panels import panels_of
-from npuscope.lab.payload.file_names import file_names
-from npuscope.lab.payload.source import source
+from npuscope.lab.payload.source import file_names, source
 from npuscope.lab.runs import run_of
 from npuscope.time.by_line import line_times
 from npuscope.time.programs import program_of

@@ -24,7 +24,7 @@ from npuscope.explain.each_change import whatif_each
 from npuscope.explain.passes import passes, statistics
 from npuscope.forward.align.alignment import align
 from npuscope.forward.roofline import roofline
-from npuscope.lab.payload.parts import parts
+from npuscope.lab.payload.overview import parts
 from npuscope.report.columns_page import columns_page, declared
 from npuscope.table.columns import Columns, Table, Tabular
 from npuscope.table.parts import Rows, as_markdown, as_text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, as_json
 from npuscope.lab.made import Made
-from npuscope.lab.payload.ranks import ranks
+from npuscope.lab.payload.overview import ranks
 from npuscope.lab.runs import kernel_places, run_of
 from npuscope.lab.versions import Version
 

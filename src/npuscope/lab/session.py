@@ -23,8 +23,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.lab.asked import compared, every_change, looked_into, perform, replayed, written
 from npuscope.lab.document import Payload
 from npuscope.lab.made import Again, Job, Made, Pair, Perfetto, Replay, Trouble
-from npuscope.lab.texts import replaced, text_of, unreadable
-from npuscope.lab.versions import Version, Versions
+from npuscope.lab.versions import Version, Versions, replaced, text_of, unreadable
 
 A = TypeVar("A")
 B = TypeVar("B")

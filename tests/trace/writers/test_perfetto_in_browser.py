@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import npuscope
 from npuscope.cli import app
-from npuscope.lab.perfetto_ui import PerfettoUi
+from npuscope.lab.server import PerfettoUi
 from npuscope.trace.example import write_decode_steps
 from npuscope.trace.meta import Counts
 

@@ -8,7 +8,7 @@ import { totalsOf } from "./timeline/totals.js";
 import { modelOf } from "./timeline/pane.js";
 
 const MOST = 12; // producers or consumers shown at first
-const UNTOLD = -2147483648; // a time that the capture does not tell
+const NO_TIME = -2147483648; // a time that the capture does not tell
 
 export class SelectionBox {
   /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */
@@ -51,7 +51,7 @@ export class SelectionBox {
     const run = this.store.state.runs.find(one => one.id === selection.run);
     if (run === undefined) return [];
     const model = modelOf(run), { slices, timeline } = model, i = selection.slice, row = model.rowOf(i), place = slices.task[i];
-    const told = (/** @type {import("./types").Column | undefined} */ column) => (column === undefined || column[i] === UNTOLD ? null : `${micros(column[i])} µs`);
+    const told = (/** @type {import("./types").Column | undefined} */ column) => (column === undefined || column[i] === NO_TIME ? null : `${micros(column[i])} µs`);
     const facts = timeline.facts.flatMap(fact => opened(fact.name, factTold(fact, i)));
     const counters = timeline.counters.filter(counter => counter.most !== 0).map(counter => /** @type {[string, string | null]} */ ([counter.name, mean(counter, slices.start[i], slices.start[i] + slices.dur[i])]));
     const source = selection.file === null ? null : element("button", { class: "plain source", onclick: () => this.toSource(selection) }, `${selection.file.split("/").at(-1)}:${selection.line}`);

@@ -12,10 +12,9 @@ import numpy as np
 
 from npuscope.check.races import Race, races
 from npuscope.check.races.false_edges import false_edges
-from npuscope.lab.payload.file_names import program_files
+from npuscope.lab.payload.overview import parts
 from npuscope.lab.payload.packed import packed, whole_numbers
-from npuscope.lab.payload.parts import parts
-from npuscope.lab.payload.source import race_told
+from npuscope.lab.payload.source import program_files, race_told
 from npuscope.lower.program import Program
 from npuscope.table.parts import Part
 from npuscope.tile.graph.by_kernel import KernelEdge, kernel_graph

@@ -10,7 +10,7 @@ from math import prod
 from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage_row
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
-from npuscope.lab.payload.file_names import program_files
+from npuscope.lab.payload.source import program_files
 from npuscope.lower.memory.line import Line, line_of
 from npuscope.lower.memory.plan import Tenant
 from npuscope.lower.program import PlannedBody, Program

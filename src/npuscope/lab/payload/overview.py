@@ -1,12 +1,19 @@
-"""The tables of one run's report, as `npuscope report --json` has them, with their columns."""
+"""Reports as a page takes them: one run's tables, two runs compared, several ranks, and the parts of any report.
+
+Cells are words already, as text and Markdown have them, beside the values that they are sorted by.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from npuscope.explain.comparison import Comparison
 from npuscope.explain.explanation import Explanation
+from npuscope.explain.ranks import Ranks
 from npuscope.report.anchor import Section
 from npuscope.table.columns import Table
+from npuscope.table.formats import printable
+from npuscope.table.parts import Chart, Heading, In, Marked, Notes, Part, Rows, Say
 
 MOST_ROWS = 2000  # of a table on a page
 
@@ -46,3 +53,61 @@ def _trimmed(e: Explanation) -> dict[str, object]:
         "fan_out": {**fan_out, "kernels": e.fan_out.tables()["kernels"].rows()[:MOST_ROWS]},
         "notes": [*e.notes, *left_out],
     }
+
+
+def comparison(names: tuple[str, str], found: Comparison) -> dict[str, object]:
+    """What `npuscope compare --json` has, with the columns of its tables."""
+    return {**found.as_dict(), "names": list(names), "columns": heads(found.tables().values())}
+
+
+def ranks(found: Ranks) -> dict[str, object]:
+    together, waits = found.together(), found.waits.heart()
+    return {
+        **found.diagnosis.as_dict(),
+        "overview": found.overview,
+        "waits_told": found.waits.title(),
+        "what": found.what,
+        "table": together.rows(),
+        "waits": waits.rows(),
+        "columns": heads([together, waits]),
+    }
+
+
+def parts(found: Iterable[Part]) -> dict[str, object]:
+    """Those of them that pages show."""
+    return {"parts": [shown for part in found if In.PAGE in part.where for shown in [_part(part)] if shown is not None]}
+
+
+def _part(part: Part) -> dict[str, object] | None:
+    match part:
+        case Heading(words, level):
+            return {"part": "heading", "text": printable(words), "level": level}
+        case Say(words, strong):
+            return {"part": "say", "text": printable(words), "strong": strong}
+        case Notes(lines):
+            return {"part": "notes", "lines": [printable(line) for line in lines]}
+        case Rows(table):
+            return _table(table, part.page)
+        case Chart(spec):
+            return None if spec is None else {"part": "chart", "spec": spec}
+        case Marked():
+            return None
+
+
+def _table(table: Table, most: int) -> dict[str, object]:
+    shown = table.shown()
+    values = table.frame.head(most).select(one.column.key for one in shown).rows()
+    rows = [
+        {
+            one.column.name: {"text": cell, "value": _sorted_by(value)}
+            for one, cell, value in zip(shown, cells, row, strict=True)
+        }
+        for cells, row in zip(table.cells(most), values, strict=True)
+    ]
+    columns = [{"key": one.column.name, "title": one.heading, "show": "told", "right": one.right} for one in shown]
+    return {"part": "table", "columns": columns, "rows": rows, "left_out": max(table.frame.height - most, 0)}
+
+
+def _sorted_by(value: object) -> object:
+    """A number or words; what is neither is sorted as its cell reads."""
+    return value if isinstance(value, int | float | str) else None

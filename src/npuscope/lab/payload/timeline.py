@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from npuscope.base.errors import NpuscopeError
 from npuscope.explain.explanation import Explanation
-from npuscope.explain.waits import PARTS, REASONS
+from npuscope.explain.passes import passes
+from npuscope.explain.passes.tracks import with_tracks
+from npuscope.explain.waits import IN_WORDS, PARTS, REASONS
 from npuscope.explain.work import Work, places
-from npuscope.lab.payload.bands import bands
-from npuscope.lab.payload.counter_tracks import counter_tracks
-from npuscope.lab.payload.file_names import program_files
 from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers
-from npuscope.lab.payload.reason_words import reason_words
-from npuscope.lab.payload.slice_facts import slice_facts
-from npuscope.lab.payload.together import drawn_together
+from npuscope.lab.payload.source import program_files
 from npuscope.time.run import Simulated
-from npuscope.trace.core import overlaps
+from npuscope.trace.core import Trace, overlaps
+from npuscope.trace.counters import READY_QUEUES, SERIES, by_time, within
 from npuscope.trace.intervals import Ints
+from npuscope.trace.schema import SLICES
 
 MOST_SLICES = 2_000_000  # more are drawn together: a page must open
 MOST_LANES = 2000
@@ -37,7 +37,7 @@ UNITS = {  # in the order in which they are drawn
     "AICPU": "Scheduler and orchestrator (AICPU)",
     "host": "Host",
 }
-UNTOLD = int(np.iinfo(np.int32).min)  # a time that the capture does not tell
+NO_TIME = int(np.iinfo(np.int32).min)  # a time that the capture does not tell
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _columns(
         ("after", stamps["finish"] - stamps["start"] - stamps["dur"]),
     ):
         if wait.null_count() < len(wait):
-            columns[name] = whole_numbers(wait.fill_null(UNTOLD))
+            columns[name] = whole_numbers(wait.fill_null(NO_TIME))
     if "drawn" in table.columns:
         columns["drawn"] = whole_numbers(table["drawn"])
     if simulated is not None:
@@ -291,3 +291,170 @@ def _edges(explained: Explanation, tasks: pl.Series) -> dict[str, object]:
         "dst": packed(_task_places(edges["dst"], tasks), "i32"),
         "kind": packed(kind if kinds else np.zeros(0), "u8"),
     }
+
+
+MOST_BANDS = 5000  # of one kind
+
+
+def bands(explained: Explanation, simulated: Simulated | None) -> list[dict[str, object]]:
+    """Each with a title and its spans: start and end in nanoseconds from the window's start, and a name."""
+    found = [("steps", _steps(explained)), ("layers", _layers(explained, simulated)), *_passes(explained)]
+    return [{"title": title, "spans": spans[:MOST_BANDS]} for title, spans in found if spans]
+
+
+def _steps(explained: Explanation) -> list[list[object]]:
+    table, origin = explained.steps.table, explained.work.window[0]
+    word = "step" if explained.steps.source == "column" else "repeat"
+    return [
+        [start - origin, start - origin + span, f"{word} {step}" + (f" {phase}" if phase else "")]
+        for step, start, span, phase in table.select("step", "start", "span_ns", "phase").iter_rows()
+    ]
+
+
+def _passes(explained: Explanation) -> list[tuple[str, list[list[object]]]]:
+    """Forward passes and their layers, where a profiler's trace has them; on cores a scheduler mixes layers."""
+    if explained.work.on_cores:
+        return []
+    try:
+        drawn = with_tracks(passes(explained.trace))
+    except NpuscopeError:  # no pass is found, which says nothing against the trace
+        return []
+    origin, titles = explained.work.window[0], drawn.lanes["name"].to_list()[-2:]
+    added = drawn.slices.tail(drawn.slices.height - explained.trace.slices.height)
+    first = drawn.lanes["lane"].to_list()[-2]
+    spans: tuple[list[list[object]], list[list[object]]] = [], []
+    for lane, start, dur, name in added.select("lane", "start", "dur", "kernel").iter_rows():
+        spans[lane - first].append([start - origin, start + dur - origin, name])
+    return list(zip(titles, spans, strict=True))
+
+
+def _layers(explained: Explanation, simulated: Simulated | None) -> list[list[object]]:
+    """From the first start to the last end of the tasks of each inline call; calls may overlap."""
+    if simulated is None:
+        return []
+    names = pl.Series([task.layer for task in simulated.prepared.program.recording.tasks], dtype=pl.String)
+    if names.n_unique() <= 1:
+        return []
+    slices = explained.work.slices.select("start", "dur", "task").drop_nulls("task")
+    spans = (
+        slices.with_columns(layer=names.gather(slices["task"]))
+        .filter(pl.col("layer") != "")
+        .group_by("layer")
+        .agg(pl.col("start").min(), end=(pl.col("start") + pl.col("dur")).max())
+        .sort("start")
+    )
+    origin = explained.work.window[0]
+    return [[start - origin, end - origin, layer] for layer, start, end in spans.iter_rows()]
+
+
+MOST_TRACKS = 100
+NAMES = {name: f"ready queue {name.split()[-1]}" for name in READY_QUEUES}  # what people read
+MOST_SAMPLES = 500_000  # of one track
+
+
+def counter_tracks(trace: Trace, window: tuple[int, int]) -> list[dict[str, object]]:
+    """One per lane and name; times are nanoseconds from the window's start."""
+    if trace.counters.is_empty():
+        return []
+    samples = by_time(within(trace.counters.lazy(), *window).collect()).drop_nulls("value")
+    names = dict(trace.lanes.select("lane", "name").iter_rows())
+    tracks: list[dict[str, object]] = []
+    for (lane, name), track in samples.group_by(*SERIES, maintain_order=True):
+        if len(tracks) == MOST_TRACKS:
+            break
+        every = max(-(-track.height // MOST_SAMPLES), 1)
+        thinned = track.gather_every(every)
+        where = "" if lane is None else f" on {names.get(lane, lane)}"
+        tracks.append(
+            {
+                "name": f"{NAMES.get(str(name), name)}{where}",
+                "time": rising((thinned["time"] - window[0]).clip(0)),
+                "value": packed(thinned["value"].cast(pl.Float64), "f64"),
+                "most": float(track["value"].max() or 0),  # type: ignore[arg-type]
+                "note": f"every {every}th sample" if every > 1 else "",
+            }
+        )
+    return tracks
+
+
+MOST_TEXT = 4_000_000  # characters of all different texts of a column
+MOST_CELLS = 20_000_000  # of all columns
+
+
+def slice_facts(trace: Trace, rows: pl.Series) -> list[dict[str, object]]:
+    """A column each: numbers packed, texts as codes into their different values; what is the same in no row is left
+    out where it would make the page too large. `rows` are the drawn slices' places in the trace, -1 for none."""
+    found: list[dict[str, object]] = []
+    place = pl.select(pl.when(rows >= 0).then(rows)).to_series().cast(pl.UInt32)
+    cells = 0
+    for name in ("step", *(name for name in trace.slices.columns if name not in SLICES)):
+        if cells + len(rows) > MOST_CELLS:
+            break
+        column = trace.slices[name].gather(place)
+        if column.null_count() == len(column):
+            continue
+        cells += len(rows)
+        if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+            numbers = column.cast(pl.Float64).fill_null(float("nan"))
+            found.append({"name": name, "number": packed(numbers, "f64")})
+            continue
+        texts = column.cast(pl.String, strict=False) if not column.dtype.is_nested() else None
+        if texts is None:
+            continue
+        different = texts.drop_nulls().unique(maintain_order=True)
+        if different.is_empty() or int(different.str.len_chars().sum()) > MOST_TEXT:
+            continue
+        codes = texts.cast(pl.Enum(different)).to_physical().cast(pl.Int64).fill_null(-1)
+        found.append({"name": name, "code": whole_numbers(codes), "text": different.to_list()})
+    return found
+
+
+BUCKETS = 20_000  # of the window, to begin with
+
+
+def drawn_together(table: pl.DataFrame, wall: int, most: int) -> pl.DataFrame:
+    """At most about `most` rows: slices shorter than a bucket that begin in the same bucket of a row become one.
+
+    `drawn` then says how many each stands for; one that stands for several has no task and no place in the trace.
+    """
+    table, bucket = table.with_columns(pl.lit(1).alias("drawn")), max(wall // BUCKETS, 1)
+    while table.height > most and bucket < 2 * wall:
+        short = (pl.col("end") - pl.col("start")) < bucket
+        key = pl.when(short).then(pl.col("start") // bucket).otherwise(-1 - pl.int_range(pl.len()))
+        alone = pl.len() == 1
+        table = table.group_by("lane", "depth", key.alias("bucket"), maintain_order=True).agg(
+            pl.col("start").min(), pl.col("end").max(), pl.col("kernel").first(),
+            *(pl.when(alone).then(pl.col(name).first()).alias(name) for name in ("row", "task", "block")),
+            pl.col("drawn").sum(),
+        )  # fmt: skip
+        table = table.drop("bucket").sort("lane", "depth", "start")
+        bucket *= 2
+    return table.with_columns(pl.col("row").fill_null(-1))
+
+
+# {next} is what ran next on the lane, {for} what it waited for
+ON_CORES = {
+    "dependency": "{next} could not start: {for} was still running.",
+    "FIN": "{for} had ended, but the scheduler had not noticed it, so {next} had to wait.",
+    "dispatch": "Work was ready, but the scheduler had not handed it out. {next} came next.",
+    "pickup": "The scheduler had handed {next} out, and the core had not started it.",
+    "starved": "Nothing was ready for this core. {next} came next.",
+    "edge": "This lane's first slice had not begun, or its last had ended.",
+    "FIN+dispatch+pickup": "What {next} needs had ended; the scheduler had not started it.",
+}
+ON_STREAMS = {
+    "dispatch": "The host had not launched {next} yet.",
+    "pickup": "{next} was launched and had not started.",
+    "dependency+pickup": "{next} was launched and had not started; for what it waited is not recorded.",
+}
+ON_STREAMS_SHORT = {"dispatch": "not launched yet", "pickup": "launched, not started yet"}
+NOT_RECORDED = "{next} came next; the capture does not tell what it waited for."
+
+
+def reason_words(on_cores: bool) -> list[dict[str, str]]:
+    """Per reason, in the order of REASONS: its id, its words and a sentence."""
+    sentences = ON_CORES if on_cores else {**ON_CORES, **ON_STREAMS}
+    titles = IN_WORDS if on_cores else {**IN_WORDS, **ON_STREAMS_SHORT}
+    return [
+        {"id": reason, "title": titles[reason], "sentence": sentences.get(reason, NOT_RECORDED)} for reason in REASONS
+    ]
