@@ -138,8 +138,3 @@ def test_a_sub_folder_as_a_whole_is_above_or_below_each_module_beside_it(folder:
 @pytest.mark.parametrize("folder", ROOMS)
 def test_the_page_says_the_order(folder: str) -> None:
     assert f"| `{folder}/` | {', '.join(f'`{room}`' for room in ROOMS[folder])} |" in PAGE.read_text()
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_module_stays_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
