@@ -23,7 +23,6 @@ ROOMS = {
     "trace": ["readers", "writers"],
     "explain": ["doctor", "diagnosis", "many", "passes"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
-    "lower": ["passes", "memory"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
     "time": ["core", "chip", "anchor"],
     "forward": ["work", "estimate", "roofline", "align", "llm"],

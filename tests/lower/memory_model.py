@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from npuscope.lower.memory.plan import MemoryPlan, Tenant
+from npuscope.lower.memory_plan import MemoryPlan, Tenant
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 
 # From facts (chip.md §7): these still read while they write.

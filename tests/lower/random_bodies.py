@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from npuscope.lower.build import Storages
 from npuscope.lower.model import Carry, Instruction, Items, Lowered, Repeat, Value
-from npuscope.lower.passes.storages import Storages
 
 SHAPES = ((16, 64), (16, 256), (32, 256), (1, 128), (8, 16), (64, 128), (64, 512))
 DTYPES = ("FP32", "BF16", "INT8")

@@ -6,7 +6,7 @@ from typing import Any
 
 import npuscope.tile as pl
 from npuscope.check.run import unfit
-from npuscope.lower.memory.plan import plan_memory
+from npuscope.lower.memory_plan import plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, instructions
 from npuscope.lower.program import PlannedBody
 from tests.lower.kernels import lowered, tensor, usage, used

@@ -14,7 +14,7 @@ import npuscope.tile as pl
 from npuscope.check.rules import buffer_overflow
 from npuscope.chip.devices.chip import Device, load
 from npuscope.lower.model import instructions
-from npuscope.lower.passes.l0 import Cut, Product, choose
+from npuscope.lower.products import Cut, Product, choose
 from tests.lower.kernels import lowered, tensor, used
 
 CHIPS = {name: load(name) for name in ("ascend910b1", "ascend950")}

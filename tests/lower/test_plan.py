@@ -16,7 +16,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.check.run import unfit
 from npuscope.chip.devices.chip import Device, load
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory.plan import MemoryPlan, plan_memory
+from npuscope.lower.memory_plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Lowered
 from npuscope.lower.program import Program
 from npuscope.tile.run.execute import record

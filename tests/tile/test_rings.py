@@ -9,7 +9,7 @@ import pytest
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import load
 from npuscope.lower.program import Program
-from npuscope.lower.ring_entries import limits_of
+from npuscope.lower.rings import limits_of
 from npuscope.tile.record.rings import RingSizes, asked_for, ring_sizes
 from npuscope.tile.script.run import run_script
 from npuscope.time.bound import bound_of

@@ -1,9 +1,12 @@
-"""Chips whose tile programs can be lowered: their file says what a core holds and what it can do."""
+"""Chips whose tile programs can be lowered: what their file must say, and what a tile takes in a memory space."""
 
 from __future__ import annotations
 
+from math import prod
+
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import Device, load, names
+from npuscope.ops.dtypes import BY_NAME
 
 DEFAULT = "ascend910b1"
 SPACES = ("Vec", "Mat", "Left", "Right", "Acc", "Bias")
@@ -27,3 +30,28 @@ def chip_to_lower_for(name: str) -> Device:
             remedy=f"Take one of {', '.join(able)}, or let the file say it too (inherits = '{DEFAULT}').",
         )
     return device
+
+
+Shape = tuple[int, ...]
+
+
+def up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def matrix(shape: Shape) -> tuple[int, int]:
+    """Rows and columns: tiles on chip are two-dimensional, leading axes are rows."""
+    return (prod(shape[:-1]), shape[-1]) if shape else (1, 1)
+
+
+def tile_bytes(shape: Shape, dtype: str, space: str, device: Device) -> int:
+    """Bytes of a tile in a space. Cube spaces hold fractals; an INT32 accumulator has its rows padded further."""
+    size = BY_NAME[dtype].bytes
+    rows, columns = matrix(shape)
+    if space == "Vec" or space == "Bias":
+        return max(rows * columns * size, int(device.core["vec_least"].value))
+    fractal = int(device.core["fractal"].value)
+    if space == "Acc":
+        least = int(device.core["acc_rows_int32"].value) if dtype == "INT32" else fractal
+        return up(rows, least) * up(columns, fractal) * size
+    return up(rows, fractal) * up(columns, max(int(device.core["fractal_k"].value) // size, 1)) * size

@@ -21,10 +21,10 @@ import msgspec
 
 from npuscope.base.kept_files import KeptFiles, own_source
 from npuscope.chip.devices.chip import Device
+from npuscope.lower.build import build, name_of_result
 from npuscope.lower.lowering import LoweringOptions, passed
-from npuscope.lower.memory.plan import MemoryPlan, plan_memory
+from npuscope.lower.memory_plan import MemoryPlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat
-from npuscope.lower.passes.build import build, name_of_result
 from npuscope.ops.table import ADDED, FAMILIES
 from npuscope.tile.record.model import Loop, Op, Recording, Ref, Task
 

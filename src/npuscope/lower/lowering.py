@@ -1,4 +1,4 @@
-"""The passes in their order, from a recorded body to a memory plan."""
+"""The passes in their order, from a recorded body to one with places, pipes and sizes; a body in readable lines."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from npuscope.chip.devices.chip import Device
-from npuscope.lower.model import Lowered
-from npuscope.lower.passes.build import build
-from npuscope.lower.passes.carry import settle_carries
-from npuscope.lower.passes.casts import expand_casts
-from npuscope.lower.passes.l0_tiling import tile_products
-from npuscope.lower.passes.measured import measure
-from npuscope.lower.passes.placement import place
-from npuscope.lower.passes.split import split_cores
-from npuscope.lower.passes.stages import order_stages
-from npuscope.lower.passes.streaming import stream
+from npuscope.lower.build import build, settle_carries
+from npuscope.lower.cores import measure, order_stages, split_cores
+from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
+from npuscope.lower.placement import expand_casts, place
+from npuscope.lower.products import stream, tile_products
 from npuscope.lower.verify import BrokenPass, verify
 from npuscope.tile.record.model import Recording, Task
 
@@ -69,3 +64,46 @@ def after_each_pass(
     for name, run in PASSES:
         lowered = run(lowered, device, options)
         yield name, lowered
+
+
+def body_text(lowered: Lowered, recording: Recording) -> str:
+    """One line per instruction: result, op, operands, core and pipe, source line."""
+    lines = [f"{lowered.kernel}, body {lowered.body}"]
+    lines += [f"ring {r.direction} in {r.space}: {r.slots} slots of {r.slot} B" for r in lowered.rings]
+    lines += lowered.notes
+    return "\n".join([*lines, *_lines(lowered.items, lowered, recording, 1)]) + "\n"
+
+
+def _lines(items: Items, lowered: Lowered, recording: Recording, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    for item in items:
+        if isinstance(item, Repeat):
+            stage = f" stage {item.stage}" if item.stage > 1 else ""
+            carried = ", ".join(_carried(lowered.values, carry.value, carry.next) for carry in item.carries)
+            yield f"{indent}{item.count} x {item.kind}{stage}{f' carrying {carried}' if carried else ''}:"
+            yield from _lines(item.items, lowered, recording, depth + 1)
+        else:
+            yield indent + _line(item, lowered, recording)
+
+
+def _carried(values: tuple[Value, ...], inside: int, following: int) -> str:
+    return f"%{following} as %{inside} {values[inside].name}"
+
+
+def _line(one: Instruction, lowered: Lowered, recording: Recording) -> str:
+    result = "" if one.result is None else f"{_value(lowered.values[one.result])} = "
+    operands = ", ".join("_" if number is None else f"%{number}" for number in one.operands)
+    touched = " ".join(f"{access.mode} GM {list(access.shape)}" for access in one.accesses)
+    where = " ".join(filter(None, (one.unit, one.pipe)))
+    site = recording.sites[one.site]
+    place = f"{site.file.rpartition('/')[2]}:{site.line}"
+    parts = (f"{result}{one.name}({operands})", touched, f"[{where}]" if where else "", f"# {place}")
+    return "  ".join(filter(None, parts))
+
+
+def _value(value: Value) -> str:
+    """`%3 acc [16, 256] FP32 Acc 16384 B`, with the storage where it is another value's."""
+    size = f" {value.bytes} B" if value.bytes else ""
+    same = f" in %{value.storage}" if value.storage != value.id else ""
+    ring = " in the ring" if value.in_ring else ""
+    return f"%{value.id} {value.name} {list(value.shape)} {value.dtype} {value.space or '?'}{size}{same}{ring}"

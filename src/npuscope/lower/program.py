@@ -14,7 +14,7 @@ from functools import cached_property
 from npuscope.chip.devices.chip import Device
 from npuscope.lower.kept_bodies import Known, Lowerer
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.lower.memory.plan import MemoryPlan, SpacePlan
+from npuscope.lower.memory_plan import MemoryPlan, SpacePlan
 from npuscope.lower.model import Lowered
 from npuscope.tile.graph.edges import Graph
 from npuscope.tile.graph.task_graph import task_graph

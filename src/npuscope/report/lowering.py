@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from npuscope.check.fit import Fit
-from npuscope.lower.lowering import after_each_pass
+from npuscope.lower.lowering import after_each_pass, body_text
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.lower.text import body_text
 from npuscope.table.formats import printable
 
 

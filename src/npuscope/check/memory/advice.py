@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from npuscope.check.memory.usage import Usage
+from npuscope.lower.build import build
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory.plan import MemoryPlan, SpacePlan, plan_memory
+from npuscope.lower.memory_plan import MemoryPlan, SpacePlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
-from npuscope.lower.passes.build import build
 from npuscope.lower.program import Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.shaping import SLICE

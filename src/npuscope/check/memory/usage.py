@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from npuscope.lower.memory.plan import SpacePlan
+from npuscope.lower.memory_plan import SpacePlan
 from npuscope.lower.program import PlannedBody
 
 

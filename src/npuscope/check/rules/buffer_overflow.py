@@ -9,7 +9,7 @@ from npuscope.check.findings import Finding
 from npuscope.check.memory.advice import advice
 from npuscope.check.memory.usage import Usage, usages
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.memory.plan import Slot
+from npuscope.lower.memory_plan import Slot
 from npuscope.lower.program import Program
 
 MOST_TILES = 6  # that a message names

@@ -8,7 +8,7 @@ from math import prod
 from npuscope.check.findings import Finding, Waste
 from npuscope.check.flow.places import Place, places, shown
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.passes.casts import chain
+from npuscope.lower.placement import chain
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
 

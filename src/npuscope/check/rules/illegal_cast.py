@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
-from npuscope.lower.passes.casts import chain
+from npuscope.lower.placement import chain
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role

@@ -8,10 +8,10 @@ from npuscope.check.findings import Finding
 from npuscope.check.memory.each_body import Problem, problems
 from npuscope.check.rule import Example, Rule
 from npuscope.chip.devices.chip import Device
+from npuscope.lower.chip import matrix
 from npuscope.lower.model import Lowered
-from npuscope.lower.passes.l0_tiling import product_of
+from npuscope.lower.products import product_of
 from npuscope.lower.program import PlannedBody, Program
-from npuscope.lower.sizes import matrix
 from npuscope.ops.dtypes import BY_NAME
 
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
-from npuscope.lower.ring_entries import RingEntry, entries_of, limits_of
-from npuscope.lower.runtime_scopes import FUNCTION, ScopePath
+from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
 from npuscope.tile.record.rings import NAMES
 
 TOLD = {  # limit of the runtime -> what is too much

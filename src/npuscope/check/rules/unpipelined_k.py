@@ -15,10 +15,10 @@ from npuscope.check.flow.dataflow import SAME, Flow, tile_bytes
 from npuscope.check.flow.places import Place, places
 from npuscope.check.rule import Example, Rule
 from npuscope.check.source.changed_lines import pipelined
+from npuscope.lower.build import build
 from npuscope.lower.lowering import passed
-from npuscope.lower.memory.plan import SpacePlan, plan_memory
+from npuscope.lower.memory_plan import SpacePlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Repeat
-from npuscope.lower.passes.build import build
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Loop
 from npuscope.tile.record.operands import Step

@@ -11,8 +11,8 @@ from npuscope.check.columns import MEMORY, place_of, table_of, tile_table, usage
 from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
 from npuscope.lab.payload.source import program_files
-from npuscope.lower.memory.line import Line, line_of
-from npuscope.lower.memory.plan import Tenant
+from npuscope.lower.memory_plan import Tenant
+from npuscope.lower.model import Line, line_of
 from npuscope.lower.program import PlannedBody, Program
 from npuscope.report.memory import program_name, ring, shallow
 from npuscope.table.formats import printable

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 import numpy as np
 
 from npuscope.lower.program import Program
-from npuscope.lower.ring_entries import RingEntry, entries_of, limits_of
+from npuscope.lower.rings import RingEntry, entries_of, limits_of
 from npuscope.time.chip.job import ENDLESS, Ints, Rings, rings_with
 
 

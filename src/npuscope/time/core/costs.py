@@ -14,8 +14,8 @@ from math import prod
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import Device, OpCost, ReduceCost
+from npuscope.lower.chip import matrix
 from npuscope.lower.model import Instruction, Lowered, Value
-from npuscope.lower.sizes import matrix
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.record.model import Access

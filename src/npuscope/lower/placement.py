@@ -1,16 +1,17 @@
-"""Where every value lies, and the moves that follow.
+"""Where every value lies, and the moves that follow; before that, casts as the chip can do them.
 
 Products are in Acc, operands of products in Mat, everything else in Vec; what the program says goes first. A tile
 that is loaded for both kinds of core is loaded twice. Where a reader needs a value elsewhere than it lies, a move is
-put before the reader, outside the loops that do not change it. Moves between cores become hand-overs in `split`.
+put before the reader, outside the loops that do not change it. Moves between cores become hand-overs in `cores`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from npuscope.chip.devices.chip import Device
 from npuscope.lower.model import Instruction, Items, Lowered, Repeat, Value
 from npuscope.ops.cube import MATMUL
 from npuscope.ops.spec import Role
@@ -263,3 +264,50 @@ def _common(one: LoopPath, other: LoopPath) -> LoopPath:
     while n < min(len(one), len(other)) and one[n] == other[n]:
         n += 1
     return one[:n]
+
+
+def chain(source: str, target: str, casts: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    """The types on the shortest way from one type to another, the last included; () where there is none.
+
+    Types in small letters. Of chains of equal length the one through the widest types, which round last.
+    """
+    if target in casts.get(source, ()):
+        return (target,)
+    ways: deque[tuple[str, ...]] = deque([(source,)])
+    seen = {source}
+    while ways:
+        way = ways.popleft()
+        for step in sorted(casts.get(way[-1], ()), key=_width, reverse=True):
+            if step == target:
+                return (*way[1:], step)
+            if step not in seen:
+                seen.add(step)
+                ways.append((*way, step))
+    return ()
+
+
+def _width(dtype: str) -> tuple[int, str]:
+    return int("".join(c for c in dtype if c.isdigit()) or 0), dtype
+
+
+def expand_casts(lowered: Lowered, device: Device) -> Lowered:
+    """Every vector cast as the instructions that do it."""
+    casts = device.rules.casts if device.rules else {}
+    values = list(lowered.values)
+    items = tuple(_expanded(lowered.items, values, casts))
+    return replace(lowered, items=items, values=tuple(values))
+
+
+def _expanded(items: Items, values: list[Value], casts: Mapping[str, frozenset[str]]) -> Iterator[Instruction | Repeat]:
+    for item in items:
+        if isinstance(item, Repeat):
+            yield replace(item, items=tuple(_expanded(item.items, values, casts)))
+            continue
+        if item.spec.is_a(Role.CAST) and item.plane == "vector" and item.result is not None and item.reads:
+            source, target = values[item.reads[0]].dtype.lower(), values[item.result].dtype.lower()
+            for step in chain(source, target, casts)[:-1]:
+                number = len(values)
+                values.append(values[item.result]._replace(id=number, storage=number, dtype=step.upper()))
+                yield item._replace(result=number)
+                item = item._replace(operands=(number,))
+        yield item

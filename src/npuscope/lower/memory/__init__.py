@@ -1,1 +1,0 @@
-"""Where everything lies on chip: from when to when it is needed, and its address."""
