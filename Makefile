@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 
-.PHONY: help demo test test-all lint coverage docs wheel slow clean
+.PHONY: help demo test test-all lint page coverage docs wheel slow clean
 .DELETE_ON_ERROR:
 
 help:  ## what there is to make
@@ -18,10 +18,14 @@ test: lint  ## set everything up, then lint, types and the tests
 test-all: lint  ## the same, with full-size models, doc sessions, Ray, the wheel and many more examples
 	NPUSCOPE_ALL_TESTS=1 $(BIN)/python -m pytest
 
-lint: $(VENV)/.installed-dev  ## lint and types
+lint: $(VENV)/.installed-dev  ## lint and types; of the page's modules, too, where there is npm
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONHASHSEED=0 $(BIN)/mypy  # mypy 2.4 infers some types by the hash seed: the same answer for everyone
+	@if command -v npm >/dev/null; then $(MAKE) -s page; else echo "npm is not here: the page's modules are not checked"; fi
+
+page: node_modules/.installed  ## types and format of the page's modules
+	npm run --silent check
 
 coverage: $(VENV)/.installed-dev  ## all tests, and which lines they run; fails below the floor of pyproject.toml
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
@@ -50,6 +54,10 @@ $(VENV)/.installed-docs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.installed
+
+node_modules/.installed: package.json
+	npm install --silent --no-audit --no-fund --no-package-lock
+	touch $@
 
 clean:  ## take away what was made here
 	rm -rf $(VENV) build dist docs/_build *.egg-info

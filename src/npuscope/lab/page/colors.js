@@ -2,19 +2,33 @@
 // Kernels with the most core time get the most distinct ones; reasons for idle time keep theirs on every page.
 
 const KERNELS = [
-  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#882255", "#f0e442",
-  "#44aa99", "#332288", "#ddcc77", "#aa4499", "#88ccee", "#117733", "#cc6677", "#999933",
+  "#0072b2",
+  "#e69f00",
+  "#009e73",
+  "#cc79a7",
+  "#56b4e9",
+  "#d55e00",
+  "#882255",
+  "#f0e442",
+  "#44aa99",
+  "#332288",
+  "#ddcc77",
+  "#aa4499",
+  "#88ccee",
+  "#117733",
+  "#cc6677",
+  "#999933",
 ];
 
 /** @type {Record<string, string>} */
 const REASONS = {
-  "run": "#6f9bd8",
-  "dependency": "#c9a227",
-  "FIN": "#d55e00",
-  "dispatch": "#b2182b",
-  "pickup": "#882255",
-  "starved": "#8b94a0",
-  "edge": "#c3c9d2",
+  run: "#6f9bd8",
+  dependency: "#c9a227",
+  FIN: "#d55e00",
+  dispatch: "#b2182b",
+  pickup: "#882255",
+  starved: "#8b94a0",
+  edge: "#c3c9d2",
 };
 const MERGED = "#a08c62"; // reasons that this capture cannot tell apart
 
@@ -35,8 +49,11 @@ export function strength(reason) {
 
 /** The colour of idle time on a ground. @param {string} reason @param {number[]} ground @returns {[number, number, number]} */
 export function softened(reason, ground) {
-  const share = strength(reason), color = rgb(reasonColor(reason));
-  return /** @type {[number, number, number]} */ (color.map((part, n) => Math.round(part * share + ground[n] * (1 - share))));
+  const share = strength(reason),
+    color = rgb(reasonColor(reason));
+  return /** @type {[number, number, number]} */ (
+    color.map((part, n) => Math.round(part * share + ground[n] * (1 - share)))
+  );
 }
 
 /** @param {string} name */
@@ -52,6 +69,6 @@ export function rgb(color) {
 
 /** Black or white, whichever reads better on a colour. @param {string} color */
 export function inkOn(color) {
-  const [r, g, b] = rgb(color).map(part => (part / 255) ** 2.2);
+  const [r, g, b] = rgb(color).map((part) => (part / 255) ** 2.2);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.3 ? "#10151c" : "#ffffff";
 }

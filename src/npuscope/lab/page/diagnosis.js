@@ -5,7 +5,8 @@ import { stretches } from "./timeline/overlays.js";
 import { show } from "./timeline/moves.js";
 
 /** @param {import("./types").Gain} gain */
-const worth = gain => `worth ${time(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${time(gain.low_ns)} to ${time(gain.high_ns)})` : ""}`;
+const worth = (gain) =>
+  `worth ${time(gain.ns)}${gain.low_ns !== gain.high_ns ? ` (${time(gain.low_ns)} to ${time(gain.high_ns)})` : ""}`;
 
 export class DiagnosisBox {
   /** @param {import("./types").Store} store @param {import("./timeline/pane.js").Pane} pane */
@@ -15,7 +16,13 @@ export class DiagnosisBox {
     this.stretch = -1;
     this.list = element("ol", { class: "causes" });
     this.together = element("p", { class: "soft together" });
-    this.box = element("section", { class: "diagnosis", "aria-label": "Diagnosis" }, element("h2", {}, "Diagnosis"), this.list, this.together);
+    this.box = element(
+      "section",
+      { class: "diagnosis", "aria-label": "Diagnosis" },
+      element("h2", {}, "Diagnosis"),
+      this.list,
+      this.together,
+    );
     store.on(["run", "runs"], () => this.draw());
     store.on(["selection"], () => this.mark());
     this.draw();
@@ -25,50 +32,100 @@ export class DiagnosisBox {
     const run = this.store.run();
     this.list.replaceChildren(...(run?.diagnosis.causes ?? []).map((cause, place) => this.item(run, cause, place)));
     const all = run?.diagnosis.together;
-    this.together.textContent = all ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, mended together: ${worth(all.gain)}.` : "";
+    this.together.textContent = all
+      ? `${all.findings === 2 ? "Both" : `All ${whole(all.findings)}`} findings that save time, mended together: ${worth(all.gain)}.`
+      : "";
     this.mark();
   }
 
   /** @param {import("./types").Run} run @param {import("./types").Cause} cause @param {number} place */
   item(run, cause, place) {
-    const spans = stretches(run, place).length, gain = cause.gain;
+    const spans = stretches(run, place).length,
+      gain = cause.gain;
     const facts = [
       cause.share > 0 && cause.share < 1 ? `${percent(cause.share)} of the time` : null,
       gain && gain.ns > 0 ? worth(gain) : null,
       cause.confidence && cause.confidence !== "sure" ? cause.confidence : null,
     ].filter(Boolean);
-    const where = spans === 0 ? null : element("div", { class: "where" },
-      element("button", { class: "plain", "aria-label": "Stretch before", onclick: () => this.goTo(place, -1) }, "‹"),
-      element("span", { class: "soft", "data-stretch": "" }, `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`),
-      element("button", { class: "plain", "aria-label": "Next stretch", onclick: () => this.goTo(place, 1) }, "›"));
-    return element("li", { "data-cause": String(place), class: place === 0 ? "verdict-cause" : null },
-      element("button", { class: "cause", "aria-pressed": "false", id: place === 0 ? "verdict" : null, onclick: () => this.choose(place) }, ...worded(cause.sentence)),
+    const where =
+      spans === 0
+        ? null
+        : element(
+            "div",
+            { class: "where" },
+            element(
+              "button",
+              { class: "plain", "aria-label": "Stretch before", onclick: () => this.goTo(place, -1) },
+              "‹",
+            ),
+            element(
+              "span",
+              { class: "soft", "data-stretch": "" },
+              `${whole(spans)} ${spans === 1 ? "stretch" : "stretches"}`,
+            ),
+            element(
+              "button",
+              { class: "plain", "aria-label": "Next stretch", onclick: () => this.goTo(place, 1) },
+              "›",
+            ),
+          );
+    return element(
+      "li",
+      { "data-cause": String(place), class: place === 0 ? "verdict-cause" : null },
+      element(
+        "button",
+        {
+          class: "cause",
+          "aria-pressed": "false",
+          id: place === 0 ? "verdict" : null,
+          onclick: () => this.choose(place),
+        },
+        ...worded(cause.sentence),
+      ),
       facts.length ? element("div", { class: "soft facts" }, facts.join(" · ")) : null,
-      element("div", { class: "more" },
-        cause.evidence.length ? element("ul", {}, ...cause.evidence.map(line => element("li", {}, ...worded(line)))) : null,
-        cause.remedy ? element("p", { class: "remedy" }, element("b", {}, "What to do: "), ...worded(cause.remedy)) : null, where));
+      element(
+        "div",
+        { class: "more" },
+        cause.evidence.length
+          ? element("ul", {}, ...cause.evidence.map((line) => element("li", {}, ...worded(line))))
+          : null,
+        cause.remedy
+          ? element("p", { class: "remedy" }, element("b", {}, "What to do: "), ...worded(cause.remedy))
+          : null,
+        where,
+      ),
+    );
   }
 
   /** Marks a cause and shows its stretches; once more, nothing is marked. @param {number} place */
   choose(place) {
     const { selection } = this.store.state;
-    if (selection?.kind === "cause" && selection.cause === place) { this.store.set({ selection: null }); return; }
+    if (selection?.kind === "cause" && selection.cause === place) {
+      this.store.set({ selection: null });
+      return;
+    }
     this.store.set({ selection: { kind: "cause", cause: place } });
     this.stretch = -1;
     const spans = stretches(this.store.run(), place);
     if (spans.length === 0) return;
-    const first = Math.min(...spans.map(span => span[0])), last = Math.max(...spans.map(span => span[1])), room = Math.max((last - first) * 0.05, 100);
+    const first = Math.min(...spans.map((span) => span[0])),
+      last = Math.max(...spans.map((span) => span[1])),
+      room = Math.max((last - first) * 0.05, 100);
     show(this.store, first - room, last + room);
     this.reveal(spans[0]);
   }
 
   /** One stretch after the other. @param {number} place @param {number} by */
   goTo(place, by) {
-    const spans = stretches(this.store.run(), place), { selection } = this.store.state;
+    const spans = stretches(this.store.run(), place),
+      { selection } = this.store.state;
     if (spans.length === 0) return;
-    if (selection?.kind !== "cause" || selection.cause !== place) this.store.set({ selection: { kind: "cause", cause: place } });
-    this.stretch = this.stretch < 0 ? (by > 0 ? 0 : spans.length - 1) : (this.stretch + by + spans.length) % spans.length;
-    const [start, end] = spans[this.stretch], room = Math.max((end - start) * 0.6, 200);
+    if (selection?.kind !== "cause" || selection.cause !== place)
+      this.store.set({ selection: { kind: "cause", cause: place } });
+    this.stretch =
+      this.stretch < 0 ? (by > 0 ? 0 : spans.length - 1) : (this.stretch + by + spans.length) % spans.length;
+    const [start, end] = spans[this.stretch],
+      room = Math.max((end - start) * 0.6, 200);
     show(this.store, start - room, end + room);
     this.reveal(spans[this.stretch]);
     const told = this.list.querySelector(`[data-cause="${place}"] [data-stretch]`);
@@ -83,7 +140,8 @@ export class DiagnosisBox {
 
   /** The next cause. @param {number} by */
   go(by) {
-    const count = this.store.run().diagnosis.causes.length, { selection } = this.store.state;
+    const count = this.store.run().diagnosis.causes.length,
+      { selection } = this.store.state;
     if (count === 0) return;
     const now = selection?.kind === "cause" ? selection.cause : by > 0 ? -1 : 0;
     const next = (now + by + count) % count;

@@ -20,10 +20,11 @@ export function linkOf(state, full, first) {
   if (state.run !== first) parts.set("run", state.run);
   if (state.beside !== null) parts.set("beside", state.beside);
   if (state.panel !== state.opens) parts.set("panel", state.panel);
-  if (state.window[0] !== full[0] || state.window[1] !== full[1]) parts.set("window", `${+state.window[0].toFixed(1)}-${+state.window[1].toFixed(1)}`);
+  if (state.window[0] !== full[0] || state.window[1] !== full[1])
+    parts.set("window", `${+state.window[0].toFixed(1)}-${+state.window[1].toFixed(1)}`);
   if (state.selection !== null) parts.set("select", selectionText(state.selection));
   if (state.search !== "") parts.set("find", state.search);
-  const hidden = Object.keys(SHOWN).filter(key => !state.shown[/** @type {keyof State["shown"]} */ (key)]);
+  const hidden = Object.keys(SHOWN).filter((key) => !state.shown[/** @type {keyof State["shown"]} */ (key)]);
   if (hidden.length) parts.set("hide", hidden.join(" "));
   if (state.folded.length) parts.set("fold", state.folded.join(" "));
   if (!state.split) parts.set("split", "no");
@@ -39,15 +40,18 @@ export function linkSays(hash, state) {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {Partial<State>} */
   const patch = {};
-  const known = (/** @type {string | null} */ id) => state.runs.some(run => run.id === id);
-  const run = parts.get("run"), beside = parts.get("beside"), shown = { ...SHOWN };
+  const known = (/** @type {string | null} */ id) => state.runs.some((run) => run.id === id);
+  const run = parts.get("run"),
+    beside = parts.get("beside"),
+    shown = { ...SHOWN };
   if (run !== null && known(run)) patch.run = run;
   if (beside !== null && known(beside)) patch.beside = beside;
   if (parts.get("panel")) patch.panel = parts.get("panel") ?? state.opens;
   const [start, end] = (parts.get("window") ?? "").split("-").map(Number);
   if (Number.isFinite(start) && end > start) patch.window = [start, end];
   if (parts.get("find")) patch.search = parts.get("find") ?? "";
-  for (const key of (parts.get("hide") ?? "").split(" ")) if (key in shown) shown[/** @type {keyof typeof shown} */ (key)] = false;
+  for (const key of (parts.get("hide") ?? "").split(" "))
+    if (key in shown) shown[/** @type {keyof typeof shown} */ (key)] = false;
   patch.shown = shown;
   if (parts.has("fold")) patch.folded = (parts.get("fold") ?? "").split(" ").filter(Boolean);
   if (parts.get("split") === "no") patch.split = false;
@@ -59,9 +63,11 @@ export function linkSays(hash, state) {
  * @param {string} text @param {import("./types").State} state @param {(run: import("./types").Run, slice: number) => any} sliceOf
  */
 export function selectionOf(text, state, sliceOf) {
-  const [kind, ...rest] = text.split("."), first = Number(rest[0]);
+  const [kind, ...rest] = text.split("."),
+    first = Number(rest[0]);
   if (kind === "slice") {
-    const run = state.runs.find(one => one.id === rest.slice(0, -1).join(".")), slice = Number(rest.at(-1));
+    const run = state.runs.find((one) => one.id === rest.slice(0, -1).join(".")),
+      slice = Number(rest.at(-1));
     return run && slice >= 0 && slice < run.timeline.slices.start.length ? sliceOf(run, slice) : null;
   }
   if (kind === "line" && first > 0) return { kind, line: first, file: rest.slice(1).join(".") };

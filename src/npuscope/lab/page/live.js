@@ -8,7 +8,10 @@ const MOST_RUNS = 24; // held by the page; the server has the others
 
 /** @param {string} address @param {any} told */
 async function asked(address, told = undefined) {
-  const how = told === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(told) };
+  const how =
+    told === undefined
+      ? {}
+      : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(told) };
   const answer = await fetch(address, how);
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.told ?? `the server answered ${answer.status}`);
@@ -23,7 +26,9 @@ export function placeTold(at) {
 
 /** The versions of a document's server, newest last, with the one of this number changed or added. @param {any[]} versions @param {any} version */
 function withVersion(versions, version) {
-  return versions.some(one => one.id === version.id) ? versions.map(one => (one.id === version.id ? version : one)) : [...versions, version];
+  return versions.some((one) => one.id === version.id)
+    ? versions.map((one) => (one.id === version.id ? version : one))
+    : [...versions, version];
 }
 
 export class Live {
@@ -35,17 +40,40 @@ export class Live {
     /** Versions that the reader asked for here and waits to see. @type {Set<string>} */
     this.wanted = new Set();
     const { live } = store.state;
-    store.set({ versions: live.versions ?? [], live: { ...live, lost: false, gone: false, notice: "", away: live.gone ?? [], failed: null, broken: null, look: null, ask: this } });
+    store.set({
+      versions: live.versions ?? [],
+      live: {
+        ...live,
+        lost: false,
+        gone: false,
+        notice: "",
+        away: live.gone ?? [],
+        failed: null,
+        broken: null,
+        look: null,
+        ask: this,
+      },
+    });
     store.on(["run"], () => this.note());
     this.note();
-    if (live.perfetto) { store.on(["run"], () => this.link()); this.link(); }
+    if (live.perfetto) {
+      store.on(["run"], () => this.link());
+      this.link();
+    }
   }
 
   start() {
-    const source = this.source = new EventSource("events");
+    const source = (this.source = new EventSource("events"));
     let before = Promise.resolve(); // one after the other: panels may be told of while their run is being fetched
-    source.onmessage = message => { before = before.then(() => this.hear(JSON.parse(message.data))).then(() => this.breaks()).catch(error => this.say(error.message)); };
-    source.onerror = () => { if (!this.store.state.live.gone) this.now({ lost: true }); };
+    source.onmessage = (message) => {
+      before = before
+        .then(() => this.hear(JSON.parse(message.data)))
+        .then(() => this.breaks())
+        .catch((error) => this.say(error.message));
+    };
+    source.onerror = () => {
+      if (!this.store.state.live.gone) this.now({ lost: true });
+    };
     addEventListener("pagehide", () => source.close());
   }
 
@@ -56,7 +84,9 @@ export class Live {
   }
 
   /** @param {string} text */
-  say(text) { this.now({ notice: text }); }
+  say(text) {
+    this.now({ notice: text });
+  }
 
   link() {
     const { run } = this.store.state;
@@ -66,7 +96,8 @@ export class Live {
 
   /** @param {any} event */
   async hear(event) {
-    const { store } = this, { live, versions } = store.state;
+    const { store } = this,
+      { live, versions } = store.state;
     if (event.type === "hello") {
       store.set({ versions: event.versions });
       this.now({ lost: false, working: event.working, away: event.gone });
@@ -78,7 +109,8 @@ export class Live {
       this.now({ working: [...live.working, event.version.id], notice: "", failed: null });
     } else if (event.type === "version") {
       store.set({ versions: withVersion(versions, event.version) });
-      const id = event.version.id, show = this.wanted.delete(id) || (event.version.saved && this.follows(id));
+      const id = event.version.id,
+        show = this.wanted.delete(id) || (event.version.saved && this.follows(id));
       if (event.version.saved && this.comparesWithNewest(id)) await this.compare(store.state.run, id, false);
       else if (show || event.version.saved) await this.take(id, show);
       this.now({ working: this.without(event.version.id) });
@@ -87,14 +119,17 @@ export class Live {
       const failed = this.wanted.delete(event.version.id) ? event.version : null;
       this.now({ working: this.without(event.version.id), failed });
     } else if (event.type === "panels") {
-      store.set({ versions: versions.map(one => (one.id === event.id ? { ...one, has_panels: true } : one)) });
+      store.set({ versions: versions.map((one) => (one.id === event.id ? { ...one, has_panels: true } : one)) });
       if (this.held(event.id)) await this.panels(event.id);
     } else if (event.type === "renamed") {
       store.set({ versions: withVersion(versions, event.version) });
       const run = this.held(event.version.id);
-      if (run) { run.name = event.version.name; this.redraw(); }
+      if (run) {
+        run.name = event.version.name;
+        this.redraw();
+      }
     } else if (event.type === "dropped") {
-      store.set({ versions: versions.filter(one => one.id !== event.id) });
+      store.set({ versions: versions.filter((one) => one.id !== event.id) });
       this.now({ working: this.without(event.id) });
     } else if (event.type === "files") {
       this.now({ away: event.gone });
@@ -113,26 +148,36 @@ export class Live {
 
   /** Keeps the files of a save that does not run, for the panel that shows its lines. */
   async breaks() {
-    const last = this.decides(), { broken } = this.store.state.live;
+    const last = this.decides(),
+      { broken } = this.store.state.live;
     if (last?.trouble && last.has_source) {
-      if (broken?.id !== last.id) this.now({ broken: { id: last.id, name: last.name, trouble: last.trouble, files: await this.sources(last.id) } });
+      if (broken?.id !== last.id)
+        this.now({
+          broken: { id: last.id, name: last.name, trouble: last.trouble, files: await this.sources(last.id) },
+        });
     } else if (broken !== null && (last === undefined || last.has_run || last.trouble)) this.now({ broken: null }); // while it works nothing is known
   }
 
   /** @param {string} id */
-  held(id) { return this.store.state.runs.find(run => run.id === id) ?? null; }
+  held(id) {
+    return this.store.state.runs.find((run) => run.id === id) ?? null;
+  }
 
   /** @param {string} id */
-  without(id) { return this.store.state.live.working.filter((/** @type {string} */ one) => one !== id); }
+  without(id) {
+    return this.store.state.live.working.filter((/** @type {string} */ one) => one !== id);
+  }
 
   /** The newest simulated run that the page holds, but for one. @param {string} id */
   newest(id) {
-    const before = this.store.state.runs.filter(one => !one.measured && one.id !== id).map(one => Number(one.id));
+    const before = this.store.state.runs.filter((one) => !one.measured && one.id !== id).map((one) => Number(one.id));
     return before.length === 0 ? null : String(Math.max(...before));
   }
 
   /** Whether the reader looks at the newest run, and so wants the one after it. @param {string} id */
-  follows(id) { return [null, this.store.state.run].includes(this.newest(id)); }
+  follows(id) {
+    return [null, this.store.state.run].includes(this.newest(id));
+  }
 
   /** Whether the reader compares an older run with the newest. @param {string} id */
   comparesWithNewest(id) {
@@ -142,14 +187,26 @@ export class Live {
 
   /** Fetches a run, and shows it. @param {string} id @param {boolean} show */
   async take(id, show) {
-    const { store } = this, before = store.run();
+    const { store } = this,
+      before = store.run();
     if (!this.held(id)) {
       const run = await unpackAll(await asked(`run/${id}.json`));
-      if (store.state.runs.length === 0) { location.reload(); return; } // the first one: the page is made anew with it
+      if (store.state.runs.length === 0) {
+        location.reload();
+        return;
+      } // the first one: the page is made anew with it
       run.expected = before && !before.measured ? Object.keys(before.panels) : [];
-      const kept = store.state.runs.length < MOST_RUNS ? store.state.runs : store.state.runs.filter((one, n) => n > 0 || one.measured || one.id === store.state.run || one.id === store.state.beside);
+      const kept =
+        store.state.runs.length < MOST_RUNS
+          ? store.state.runs
+          : store.state.runs.filter(
+              (one, n) => n > 0 || one.measured || one.id === store.state.run || one.id === store.state.beside,
+            );
       const runs = this.held(id) ? kept : [...kept, run];
-      const beside = before?.measured && store.state.beside === null && !runs.some(one => !one.measured && one.id !== id) ? before.id : store.state.beside;
+      const beside =
+        before?.measured && store.state.beside === null && !runs.some((one) => !one.measured && one.id !== id)
+          ? before.id
+          : store.state.beside;
       store.set(show ? { runs, run: id, beside } : { runs });
     } else if (show) store.set({ run: id });
   }
@@ -171,28 +228,40 @@ export class Live {
   /** @param {Record<string, any>} settings @param {boolean} show */
   async turn(settings, show = true) {
     const { id } = await asked("knob", { settings });
-    const version = this.store.state.versions.find(one => one.id === id);
+    const version = this.store.state.versions.find((one) => one.id === id);
     if (show && version?.has_run) await this.take(id, true);
     else if (show) this.wanted.add(id);
   }
 
   /** @param {string} id @param {string} name */
-  rename(id, name) { return asked(`version/${id}`, { name }); }
+  rename(id, name) {
+    return asked(`version/${id}`, { name });
+  }
 
   /** The newest save, which the files on disk hold. */
-  newestSave() { return this.store.state.versions.filter(one => one.saved && !one.measured).at(-1); }
+  newestSave() {
+    return this.store.state.versions.filter((one) => one.saved && !one.measured).at(-1);
+  }
 
   /** @param {string} id @param {string} over the save that the reader means to write over */
-  writeBack(id, over) { return asked(`version/${id}`, { write: true, over }); }
+  writeBack(id, over) {
+    return asked(`version/${id}`, { write: true, over });
+  }
 
   /** One kind of block of a run. @param {string} id @param {number} body */
-  async inside(id, body) { return unpackAll(await asked(`inside/${id}/${body}.json`)); }
+  async inside(id, body) {
+    return unpackAll(await asked(`inside/${id}/${body}.json`));
+  }
 
   /** What a change would buy; none: every change. @param {string} id @param {any} change */
-  whatif(id, change) { return asked(`whatif/${id}`, change); }
+  whatif(id, change) {
+    return asked(`whatif/${id}`, change);
+  }
 
   /** @param {string} id */
-  sources(id) { return asked(`sources/${id}.json`); }
+  sources(id) {
+    return asked(`sources/${id}.json`);
+  }
 
   /** What has changed from A to B, which stand beside each other from then on. @param {string} a @param {string} b @param {boolean} show */
   async compare(a, b, show = true) {
@@ -205,15 +274,33 @@ export class Live {
 
   /** The line below the title: what is under way, what went wrong. */
   note() {
-    const { live, versions } = this.store.state, last = this.decides();
+    const { live, versions } = this.store.state,
+      last = this.decides();
     const lines = [];
     if (live.gone) lines.push(element("span", { class: "bad" }, "The lab has ended. The page keeps what it shows."));
-    else if (live.lost) lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
-    if (live.working?.length) lines.push(element("span", { class: "working" }, `${live.working.map((/** @type {string} */ id) => versions.find(one => one.id === id)?.name ?? id).join(", ")}: working …`));
-    if (live.away?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${live.away.join(", ")}. `), element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back.")));
+    else if (live.lost)
+      lines.push(element("span", { class: "bad" }, "The connection to the lab is lost; trying again …"));
+    if (live.working?.length)
+      lines.push(
+        element(
+          "span",
+          { class: "working" },
+          `${live.working.map((/** @type {string} */ id) => versions.find((one) => one.id === id)?.name ?? id).join(", ")}: working …`,
+        ),
+      );
+    if (live.away?.length)
+      lines.push(
+        element(
+          "div",
+          { class: "trouble" },
+          element("b", {}, `${live.away.join(", ")}. `),
+          element("span", { class: "soft" }, "Work goes on when it is back; a version's source can be written back."),
+        ),
+      );
     if (last?.trouble) lines.push(this.trouble(last));
-    const shown = versions.find(one => one.id === this.store.state.run);
-    if (shown?.noticed?.length) lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
+    const shown = versions.find((one) => one.id === this.store.state.run);
+    if (shown?.noticed?.length)
+      lines.push(element("div", { class: "trouble" }, element("b", {}, `${shown.name}: `), shown.noticed.join(" ")));
     if (live.notice) lines.push(element("span", {}, live.notice));
     fill(this.status, ...lines);
     this.status.hidden = lines.length === 0;
@@ -221,13 +308,34 @@ export class Live {
 
   /** Why a version has no run; each place leads to its line. @param {any} version */
   trouble(version) {
-    const { told, remedy, more } = version.trouble, { broken } = this.store.state.live;
-    const place = (/** @type {any} */ at, /** @type {number} */ n) => (at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
-      ? element("button", { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) }, placeTold(at)) : element("span", { class: "source" }, placeTold(at)));
+    const { told, remedy, more } = version.trouble,
+      { broken } = this.store.state.live;
+    const place = (/** @type {any} */ at, /** @type {number} */ n) =>
+      at.line > 0 && broken?.id === version.id && broken.files[at.file] !== undefined
+        ? element(
+            "button",
+            { class: "plain source", title: "Show the line", onclick: () => this.lookAt(n) },
+            placeTold(at),
+          )
+        : element("span", { class: "source" }, placeTold(at));
     const kept = version.has_run || this.store.state.runs.length === 0 ? "" : "What is shown is the last that ran.";
-    return element("div", { class: "trouble" },
-      element("b", {}, `${version.name} does not run. `), place(version.trouble, 0), element("span", {}, ` ${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `), element("span", { class: "soft" }, kept),
-      more?.length ? element("ul", {}, ...more.map((/** @type {any} */ one, /** @type {number} */ n) => element("li", {}, place(one, n + 1), one.told))) : null);
+    return element(
+      "div",
+      { class: "trouble" },
+      element("b", {}, `${version.name} does not run. `),
+      place(version.trouble, 0),
+      element("span", {}, ` ${told}${/[.!?]$/.test(told) ? "" : "."} ${remedy ?? ""} `),
+      element("span", { class: "soft" }, kept),
+      more?.length
+        ? element(
+            "ul",
+            {},
+            ...more.map((/** @type {any} */ one, /** @type {number} */ n) =>
+              element("li", {}, place(one, n + 1), one.told),
+            ),
+          )
+        : null,
+    );
   }
 
   /** To the line of a trouble. @param {number} place */

@@ -14,12 +14,19 @@ async function main() {
   await unpackAll(data);
   document.title = `${data.title} · npuscope`;
   const store = createStore(data);
-  if (data.live && data.runs.length === 0) { waitFor(store); return; }
+  if (data.live && data.runs.length === 0) {
+    waitFor(store);
+    return;
+  }
   const shell = new Shell(store);
   document.getElementById("app")?.append(shell.box);
   shell.start();
   Object.assign(globalThis, { npuscope: { store, shell } });
-  if (data.live) new Live(store, shell.status, () => { shell.drawHead(); shell.diagnosis.draw(); }).start();
+  if (data.live)
+    new Live(store, shell.status, () => {
+      shell.drawHead();
+      shell.diagnosis.draw();
+    }).start();
   document.documentElement.dataset.ready = "true";
 }
 
@@ -27,12 +34,17 @@ async function main() {
 function waitFor(store) {
   const status = element("div", { class: "status", role: "status", "aria-live": "polite" });
   const text = element("div", {});
-  document.getElementById("app")?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status, text));
+  document
+    .getElementById("app")
+    ?.append(element("div", { class: "waiting" }, element("h1", {}, store.state.title), status, text));
   /** @type {any} */
   let shown = null;
-  store.on(["live"], state => { // why it did not, at its line
-    if (!state.live.broken) { text.replaceChildren(); shown = null; }
-    else if (shown) shown.update(state);
+  store.on(["live"], (state) => {
+    // why it did not, at its line
+    if (!state.live.broken) {
+      text.replaceChildren();
+      shown = null;
+    } else if (shown) shown.update(state);
     else shown = source.mount(text, store);
   });
   new Live(store, status, () => {}).start();
@@ -40,8 +52,10 @@ function waitFor(store) {
   document.documentElement.dataset.ready = "true";
 }
 
-main().catch(error => {
-  document.getElementById("app")?.append(element("p", { class: "errors" }, `This page could not be drawn: ${error.message}`));
+main().catch((error) => {
+  document
+    .getElementById("app")
+    ?.append(element("p", { class: "errors" }, `This page could not be drawn: ${error.message}`));
   document.documentElement.dataset.ready = "failed";
   throw error;
 });

@@ -8,14 +8,24 @@ import { sortable } from "./table.js";
 function shown(part, picked) {
   if (part.part === "heading") return element(`h${Math.min(part.level + 1, 4)}`, {}, part.text);
   if (part.part === "say") return element("p", { class: part.strong ? "verdict" : null }, ...worded(part.text));
-  if (part.part === "notes") return part.lines.length ? element("ul", { class: "notes" }, ...part.lines.map((/** @type {string} */ line) => element("li", {}, ...worded(line)))) : null;
+  if (part.part === "notes")
+    return part.lines.length
+      ? element(
+          "ul",
+          { class: "notes" },
+          ...part.lines.map((/** @type {string} */ line) => element("li", {}, ...worded(line))),
+        )
+      : null;
   if (part.part === "chart") return chart(part.spec);
   if (part.rows.length === 0) return element("p", { class: "soft" }, "Nothing.");
-  const more = part.left_out > 0 ? element("p", { class: "soft" }, `… and ${part.left_out.toLocaleString("en-US")} more rows`) : null;
+  const more =
+    part.left_out > 0
+      ? element("p", { class: "soft" }, `… and ${part.left_out.toLocaleString("en-US")} more rows`)
+      : null;
   return element("div", {}, sortable(part.columns, part.rows, { picked }), more);
 }
 
 /** `picked` is called with a row of a table that the reader chooses, or null. @param {any[]} parts @param {((row: any) => void) | null} picked */
 export function partsOf(parts, picked = null) {
-  return parts.map(part => shown(part, picked)).filter(one => one !== null);
+  return parts.map((part) => shown(part, picked)).filter((one) => one !== null);
 }

@@ -14,7 +14,8 @@ import { PANELS } from "./panels/all.js";
 export function wallTold(wall) {
   if (wall === null || wall === undefined) return "";
   if (typeof wall === "number") return time(wall);
-  const value = wall.value ?? wall.ns, told = time(value);
+  const value = wall.value ?? wall.ns,
+    told = time(value);
   return wall.low !== undefined && wall.high !== undefined ? `${told} (${time(wall.low)} to ${time(wall.high)})` : told;
 }
 
@@ -32,7 +33,15 @@ export class Shell {
     this.status = element("div", { class: "status", role: "status", "aria-live": "polite", hidden: "" }); // for what the server says
     this.main = element("div", { class: "main" }, this.pane.box, this.place);
     this.aside = element("aside", { "aria-label": "Diagnosis and selection" }, this.selection.box, this.diagnosis.box);
-    this.box = element("div", { class: "app" }, this.head, this.status, this.tabs, element("div", { class: "body" }, this.main, this.aside), this.help);
+    this.box = element(
+      "div",
+      { class: "app" },
+      this.head,
+      this.status,
+      this.tabs,
+      element("div", { class: "body" }, this.main, this.aside),
+      this.help,
+    );
     /** @type {{id: string, run: any, told: any, due: boolean, shared: any, made: any} | null} */
     this.mounted = null;
     this.first = store.state.run;
@@ -43,18 +52,33 @@ export class Shell {
     const { store } = this;
     const { patch, select } = linkSays(location.hash, store.state);
     if (patch.panel === undefined && store.state.runs.length === 0) patch.panel = this.panels()[0]?.id; // about no run: no timeline
-    if (patch.beside === undefined && store.state.shared.compare && store.state.runs.length === 2) patch.beside = store.state.runs[1].id;
+    if (patch.beside === undefined && store.state.shared.compare && store.state.runs.length === 2)
+      patch.beside = store.state.runs[1].id;
     this.besideFirst = patch.beside ?? null;
     store.set(patch);
     if (patch.window === undefined) store.set({ window: store.full() });
-    const selection = select === null ? null : selectionOf(select, store.state, (run, slice) => modelOf(run).selection(slice));
+    const selection =
+      select === null ? null : selectionOf(select, store.state, (run, slice) => modelOf(run).selection(slice));
     store.set({ selection });
     if (selection?.kind === "slice") this.pane.reveal(selection);
-    this.drawHead(); this.drawTabs(); this.mount();
-    store.on(["runs", "run", "beside", "live", "versions"], () => { this.drawHead(); this.drawTabs(); this.mount(); });
-    store.on(["panel", "split", "shared"], () => { this.drawTabs(); this.mount(); });
-    store.on(["run", "beside", "panel", "window", "selection", "search", "shown", "folded", "split"], () => this.keepLink());
-    store.on(["selection", "window", "search", "shown", "versions", "live"], state => this.mounted?.made.update?.(state));
+    this.drawHead();
+    this.drawTabs();
+    this.mount();
+    store.on(["runs", "run", "beside", "live", "versions"], () => {
+      this.drawHead();
+      this.drawTabs();
+      this.mount();
+    });
+    store.on(["panel", "split", "shared"], () => {
+      this.drawTabs();
+      this.mount();
+    });
+    store.on(["run", "beside", "panel", "window", "selection", "search", "shown", "folded", "split"], () =>
+      this.keepLink(),
+    );
+    store.on(["selection", "window", "search", "shown", "versions", "live"], (state) =>
+      this.mounted?.made.update?.(state),
+    );
     addEventListener("hashchange", () => this.follow());
     listenKeys(this);
   }
@@ -63,11 +87,22 @@ export class Shell {
   follow() {
     const { patch, select } = linkSays(location.hash, this.store.state);
     if (location.hash.slice(1) === this.link()) return;
-    this.store.set({ panel: this.store.state.opens, selection: null, search: "", ...patch, window: patch.window ?? this.store.full() });
-    if (select !== null) this.store.set({ selection: selectionOf(select, this.store.state, (run, slice) => modelOf(run).selection(slice)) });
+    this.store.set({
+      panel: this.store.state.opens,
+      selection: null,
+      search: "",
+      ...patch,
+      window: patch.window ?? this.store.full(),
+    });
+    if (select !== null)
+      this.store.set({
+        selection: selectionOf(select, this.store.state, (run, slice) => modelOf(run).selection(slice)),
+      });
   }
 
-  link() { return linkOf(this.store.state, this.store.full(), this.first); }
+  link() {
+    return linkOf(this.store.state, this.store.full(), this.first);
+  }
 
   keepLink() {
     clearTimeout(this.waiting);
@@ -75,53 +110,129 @@ export class Shell {
   }
 
   repaint() {
-    this.pane.draw(); this.pane.drawLegend();
+    this.pane.draw();
+    this.pane.drawLegend();
     this.mounted?.made.repaint?.();
   }
 
   drawHead() {
-    const { store } = this, { state } = store, run = store.run();
-    const choose = (/** @type {string} */ label, /** @type {string | null} */ now, /** @type {boolean} */ none, /** @type {(id: string | null) => void} */ act) => {
-      const box = element("select", { "aria-label": label, title: label }, ...(none ? [element("option", { value: "" }, "nothing beside")] : []),
-        ...state.runs.map(one => element("option", { value: one.id, selected: one.id === now ? "" : null }, `${none ? "beside: " : ""}${one.name}`)));
+    const { store } = this,
+      { state } = store,
+      run = store.run();
+    const choose = (
+      /** @type {string} */ label,
+      /** @type {string | null} */ now,
+      /** @type {boolean} */ none,
+      /** @type {(id: string | null) => void} */ act,
+    ) => {
+      const box = element(
+        "select",
+        { "aria-label": label, title: label },
+        ...(none ? [element("option", { value: "" }, "nothing beside")] : []),
+        ...state.runs.map((one) =>
+          element(
+            "option",
+            { value: one.id, selected: one.id === now ? "" : null },
+            `${none ? "beside: " : ""}${one.name}`,
+          ),
+        ),
+      );
       box.value = now ?? "";
       box.addEventListener("change", () => act(box.value || null));
       return box;
     };
     const several = state.runs.length > 1;
-    fill(this.head,
+    fill(
+      this.head,
       element("h1", {}, state.title),
-      several ? choose("Run", state.run, false, id => store.set({ run: id ?? state.run })) : null,
-      several ? choose("Run beside it", state.beside, true, id => store.set({ beside: id })) : null,
+      several ? choose("Run", state.run, false, (id) => store.set({ run: id ?? state.run })) : null,
+      several ? choose("Run beside it", state.beside, true, (id) => store.set({ beside: id })) : null,
       element("b", { class: "wall" }, wallTold(run?.wall)),
-      run === undefined ? null : element("span", { class: `badge ${run.measured ? "" : "predicted"}` }, run.measured ? "measured" : "simulated"),
+      run === undefined
+        ? null
+        : element(
+            "span",
+            { class: `badge ${run.measured ? "" : "predicted"}` },
+            run.measured ? "measured" : "simulated",
+          ),
       element("span", { class: "soft told" }, run?.told ?? ""),
       element("span", { class: "grow" }),
       ...state.links.map(([text, address]) => element("a", { href: address }, text)),
-      element("span", { class: "acts" }, element("button", { "aria-label": "Keyboard and mouse", title: "Help (?)", onclick: () => this.toggleHelp() }, "?"), themeButton(() => this.repaint())));
+      element(
+        "span",
+        { class: "acts" },
+        element(
+          "button",
+          { "aria-label": "Keyboard and mouse", title: "Help (?)", onclick: () => this.toggleHelp() },
+          "?",
+        ),
+        themeButton(() => this.repaint()),
+      ),
+    );
   }
 
   /** The panels that this document has something for. */
   panels() {
     const run = this.store.run();
-    return PANELS.filter(panel => panel.has(run, this.store.state) || run?.expected?.includes(panel.id)); // of a document without a run, those that belong to none
+    return PANELS.filter((panel) => panel.has(run, this.store.state) || run?.expected?.includes(panel.id)); // of a document without a run, those that belong to none
   }
 
   drawTabs() {
-    const { store } = this, { panel } = store.state, none = store.state.runs.length === 0, all = [...(none ? [] : [{ id: "timeline", title: "Timeline" }]), ...this.panels()];
-    const split = element("button", { class: "plain split", "aria-pressed": String(store.state.split), title: "Keep the timeline in sight above a panel (T)", onclick: () => store.set({ split: !store.state.split }) }, "timeline above");
-    fill(this.tabs, ...all.map((one, n) => element("button", {
-      role: "tab", id: `tab-${one.id}`, "aria-controls": "panel", "aria-selected": String(one.id === panel), tabindex: one.id === panel ? "0" : "-1", title: n < 9 ? `${one.title} (${n + 1})` : one.title,
-      onclick: () => store.set({ panel: one.id }),
-    }, one.title)), element("span", { class: "grow" }), panel === "timeline" || none ? null : split);
+    const { store } = this,
+      { panel } = store.state,
+      none = store.state.runs.length === 0,
+      all = [...(none ? [] : [{ id: "timeline", title: "Timeline" }]), ...this.panels()];
+    const split = element(
+      "button",
+      {
+        class: "plain split",
+        "aria-pressed": String(store.state.split),
+        title: "Keep the timeline in sight above a panel (T)",
+        onclick: () => store.set({ split: !store.state.split }),
+      },
+      "timeline above",
+    );
+    fill(
+      this.tabs,
+      ...all.map((one, n) =>
+        element(
+          "button",
+          {
+            role: "tab",
+            id: `tab-${one.id}`,
+            "aria-controls": "panel",
+            "aria-selected": String(one.id === panel),
+            tabindex: one.id === panel ? "0" : "-1",
+            title: n < 9 ? `${one.title} (${n + 1})` : one.title,
+            onclick: () => store.set({ panel: one.id }),
+          },
+          one.title,
+        ),
+      ),
+      element("span", { class: "grow" }),
+      panel === "timeline" || none ? null : split,
+    );
   }
 
   mount() {
-    const { state } = this.store, run = this.store.run(), panel = this.panels().find(one => one.id === state.panel) ?? null;
+    const { state } = this.store,
+      run = this.store.run(),
+      panel = this.panels().find((one) => one.id === state.panel) ?? null;
     this.box.dataset.panel = panel === null ? "timeline" : panel.id;
     this.box.dataset.split = String(state.split);
-    const due = panel !== null && !panel.has(run, state), told = run?.panels[panel?.id ?? ""]; // the server makes it after the timeline
-    if (this.mounted !== null && this.mounted.id === panel?.id && this.mounted.run === run && this.mounted.told === told && this.mounted.due === due && this.mounted.shared === state.shared) { this.mounted.made.update?.(state); return; }
+    const due = panel !== null && !panel.has(run, state),
+      told = run?.panels[panel?.id ?? ""]; // the server makes it after the timeline
+    if (
+      this.mounted !== null &&
+      this.mounted.id === panel?.id &&
+      this.mounted.run === run &&
+      this.mounted.told === told &&
+      this.mounted.due === due &&
+      this.mounted.shared === state.shared
+    ) {
+      this.mounted.made.update?.(state);
+      return;
+    }
     if (this.mounted?.id !== panel?.id) this.place.scrollTop = 0;
     this.mounted?.made.destroy?.();
     this.mounted = null;
@@ -130,17 +241,27 @@ export class Shell {
     if (panel !== null) {
       this.place.setAttribute("aria-labelledby", `tab-${panel.id}`);
       if (due) this.place.append(element("p", { class: "soft" }, "being made …"));
-      this.mounted = { id: panel.id, run, told, due, shared: state.shared, made: due ? {} : panel.mount(this.place, this.store) };
+      this.mounted = {
+        id: panel.id,
+        run,
+        told,
+        due,
+        shared: state.shared,
+        made: due ? {} : panel.mount(this.place, this.store),
+      };
       this.mounted.made.update?.(state);
     }
   }
 
   /** The tabs in their order. */
-  ids() { return [...(this.store.state.runs.length ? ["timeline"] : []), ...this.panels().map(panel => panel.id)]; }
+  ids() {
+    return [...(this.store.state.runs.length ? ["timeline"] : []), ...this.panels().map((panel) => panel.id)];
+  }
 
   /** The next tab. @param {number} by */
   nextTab(by) {
-    const ids = this.ids(), place = ids.indexOf(this.store.state.panel);
+    const ids = this.ids(),
+      place = ids.indexOf(this.store.state.panel);
     this.store.set({ panel: ids[(place + by + ids.length) % ids.length] });
     document.getElementById(`tab-${this.store.state.panel}`)?.focus();
   }
@@ -151,6 +272,11 @@ export class Shell {
     if (id !== undefined) this.store.set({ panel: id });
   }
 
-  toggleHelp() { if (this.help.open) this.help.close(); else this.help.showModal(); }
-  switchTheme() { switchTheme(() => this.repaint()); }
+  toggleHelp() {
+    if (this.help.open) this.help.close();
+    else this.help.showModal();
+  }
+  switchTheme() {
+    switchTheme(() => this.repaint());
+  }
 }

@@ -10,25 +10,41 @@ export function createStore(document) {
   const followers = [];
   /** @type {State} */
   const state = {
-    title: document.title, runs: document.runs, run: document.runs[0]?.id ?? "", beside: null, opens: document.panel ?? "timeline", panel: document.panel ?? "timeline", window: [0, 1],
-    selection: null, search: "", shown: { ...SHOWN }, folded: [], split: true, shared: document.shared ?? {}, live: document.live ?? null,
-    versions: document.versions ?? [], links: [],
+    title: document.title,
+    runs: document.runs,
+    run: document.runs[0]?.id ?? "",
+    beside: null,
+    opens: document.panel ?? "timeline",
+    panel: document.panel ?? "timeline",
+    window: [0, 1],
+    selection: null,
+    search: "",
+    shown: { ...SHOWN },
+    folded: [],
+    split: true,
+    shared: document.shared ?? {},
+    live: document.live ?? null,
+    versions: document.versions ?? [],
+    links: [],
   };
-  const find = (/** @type {string | null} */ id) => state.runs.find(run => run.id === id) ?? null;
+  const find = (/** @type {string | null} */ id) => state.runs.find((run) => run.id === id) ?? null;
   const store = {
     state,
     /** @param {Partial<State>} patch */
     set(patch) {
-      const changed = /** @type {(keyof State)[]} */ (Object.keys(patch)).filter(key => state[key] !== patch[key]);
+      const changed = /** @type {(keyof State)[]} */ (Object.keys(patch)).filter((key) => state[key] !== patch[key]);
       if (changed.length === 0) return;
       Object.assign(state, patch);
-      for (const { keys, act } of [...followers]) if (keys.some(key => changed.includes(key))) act(state);
+      for (const { keys, act } of [...followers]) if (keys.some((key) => changed.includes(key))) act(state);
     },
     /** Calls `act` after any of the keys changed; the answer ends that. @param {(keyof State)[]} keys @param {(state: State) => void} act */
     on(keys, act) {
       const one = { keys, act };
       followers.push(one);
-      return () => { const place = followers.indexOf(one); if (place >= 0) followers.splice(place, 1); };
+      return () => {
+        const place = followers.indexOf(one);
+        if (place >= 0) followers.splice(place, 1);
+      };
     },
     run: () => find(state.run) ?? state.runs[0],
     beside: () => find(state.beside),

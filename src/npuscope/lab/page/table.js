@@ -2,26 +2,30 @@
 
 import { clipped, element, figures, percent, whole } from "./format.js";
 
-const NAME = 60;  // characters of a name
+const NAME = 60; // characters of a name
 
 // How a value that is there reads, by the names of analysis/forms.py.
 /** @type {Record<string, (value: any) => string>} */
 export const SHOW = {
   text: String,
-  told: value => value.text, // words that Python made, with the value that they are sorted by
-  list: value => value.join(", "),
-  flag: value => (value ? "yes" : "no"),
+  told: (value) => value.text, // words that Python made, with the value that they are sorted by
+  list: (value) => value.join(", "),
+  flag: (value) => (value ? "yes" : "no"),
   count: whole,
-  number: value => (Number.isInteger(value) ? whole(value) : figures(value)),
+  number: (value) => (Number.isInteger(value) ? whole(value) : figures(value)),
   ns: figures,
   bytes: figures,
   flops: figures,
   share: percent,
-  change: value => `${value < 0 ? "" : "+"}${percent(value)}`,
-  ratio: value => `${value.toFixed(2)}x`,
-  fits: value => (value ? "" : "does not fit"),
-  shape: value => value.join("×") || "one",
-  turns: value => value.filter((/** @type {any} */ one) => one.of > 1).map((/** @type {any} */ one) => `${one.turn + 1} of ${one.of}`).join(", "),
+  change: (value) => `${value < 0 ? "" : "+"}${percent(value)}`,
+  ratio: (value) => `${value.toFixed(2)}x`,
+  fits: (value) => (value ? "" : "does not fit"),
+  shape: (value) => value.join("×") || "one",
+  turns: (value) =>
+    value
+      .filter((/** @type {any} */ one) => one.of > 1)
+      .map((/** @type {any} */ one) => `${one.turn + 1} of ${one.of}`)
+      .join(", "),
 };
 
 /** @param {any} column @param {any} row */
@@ -34,47 +38,77 @@ function cell(column, row) {
 // One row upright: a line per column that has a value.
 /** @param {any[]} columns @param {any} row */
 export function facts(columns, row) {
-  const lines = columns.map(column => [column.title, cell(column, row)]).filter(([, value]) => value !== "–");
-  return element("table", {}, element("tbody", {}, ...lines.map(([name, value]) =>
-    element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)))));
+  const lines = columns.map((column) => [column.title, cell(column, row)]).filter(([, value]) => value !== "–");
+  return element(
+    "table",
+    {},
+    element(
+      "tbody",
+      {},
+      ...lines.map(([name, value]) =>
+        element("tr", {}, element("td", {}, name), element("td", { class: "number" }, value)),
+      ),
+    ),
+  );
 }
 
 // Columns come from Python: {key, title, show, right, per, words, meaning}: `per` is the heading's unit. `dots` colours cells by key; `picked` is called with a chosen row.
 /** @param {any[]} columns @param {any[]} rows @param {{sorted?: string | null, falling?: boolean, picked?: ((row: any) => void) | null, dots?: Record<string, (row: any) => string>, most?: number}} options */
 export function sortable(columns, rows, { sorted = null, falling = true, picked = null, dots = {}, most = 2000 } = {}) {
   const body = element("tbody");
-  const heads = columns.map(column => element("th", { class: column.right ? "number" : "", scope: "col", tabindex: "0", title: column.meaning ?? (column.title.length > 28 ? column.title : null) }, column.title));
+  const heads = columns.map((column) =>
+    element(
+      "th",
+      {
+        class: column.right ? "number" : "",
+        scope: "col",
+        tabindex: "0",
+        title: column.meaning ?? (column.title.length > 28 ? column.title : null),
+      },
+      column.title,
+    ),
+  );
   /** @type {string | null} */
   let key = sorted;
   let down = falling;
   const fill = () => {
-    const by = key, order = by === null ? rows : [...rows].sort((a, b) => compare(a[by], b[by]) * (down ? -1 : 1));
-    body.replaceChildren(...order.slice(0, most).map(row => {
-      const cells = columns.map(column => {
-        const text = cell(column, row), name = !column.right, color = dots[column.key];
-        const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
-        return element("td", { class: name ? "name" : "number", title: name && text.length > NAME ? text : null }, dot, name ? clipped(text, NAME) : text);
-      });
-      const line = element("tr", { class: picked ? "pick" : "", tabindex: picked ? "-1" : null }, ...cells);
-      if (picked) {
-        const act = () => {
-          const chosen = !line.classList.contains("chosen");
-          for (const other of body.children) other.classList.remove("chosen");
-          line.classList.toggle("chosen", chosen);
-          picked(chosen ? row : null);
-        };
-        line.addEventListener("click", act);
-        line.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-          const next = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling }[event.key];
-          if (event.key === "Enter") act();
-          else if (next === undefined) return;
-          else next?.focus();
-          event.preventDefault();
-          event.stopPropagation();
+    const by = key,
+      order = by === null ? rows : [...rows].sort((a, b) => compare(a[by], b[by]) * (down ? -1 : 1));
+    body.replaceChildren(
+      ...order.slice(0, most).map((row) => {
+        const cells = columns.map((column) => {
+          const text = cell(column, row),
+            name = !column.right,
+            color = dots[column.key];
+          const dot = color ? element("span", { class: "dot", style: `background:${color(row)}` }) : null;
+          return element(
+            "td",
+            { class: name ? "name" : "number", title: name && text.length > NAME ? text : null },
+            dot,
+            name ? clipped(text, NAME) : text,
+          );
         });
-      }
-      return line;
-    }));
+        const line = element("tr", { class: picked ? "pick" : "", tabindex: picked ? "-1" : null }, ...cells);
+        if (picked) {
+          const act = () => {
+            const chosen = !line.classList.contains("chosen");
+            for (const other of body.children) other.classList.remove("chosen");
+            line.classList.toggle("chosen", chosen);
+            picked(chosen ? row : null);
+          };
+          line.addEventListener("click", act);
+          line.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+            const next = { ArrowDown: line.nextElementSibling, ArrowUp: line.previousElementSibling }[event.key];
+            if (event.key === "Enter") act();
+            else if (next === undefined) return;
+            else next?.focus();
+            event.preventDefault();
+            event.stopPropagation();
+          });
+        }
+        return line;
+      }),
+    );
     if (picked) body.firstElementChild?.setAttribute("tabindex", "0"); // arrows go on from there
     heads.forEach((head, i) => {
       if (columns[i].key === key) head.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -82,19 +116,29 @@ export function sortable(columns, rows, { sorted = null, falling = true, picked 
     });
   };
   heads.forEach((head, i) => {
-    const act = () => { down = columns[i].key === key ? !down : columns[i].right; key = columns[i].key; fill(); };
+    const act = () => {
+      down = columns[i].key === key ? !down : columns[i].right;
+      key = columns[i].key;
+      fill();
+    };
     head.addEventListener("click", act);
-    head.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") act(); });
+    head.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") act();
+    });
   });
   fill();
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body);
-  const left = rows.length > most ? element("p", { class: "soft" }, `the first ${whole(most)} of ${whole(rows.length)} rows`) : null;
+  const left =
+    rows.length > most
+      ? element("p", { class: "soft" }, `the first ${whole(most)} of ${whole(rows.length)} rows`)
+      : null;
   return element("div", {}, element("div", { class: "scroll" }, table), left);
 }
 
 /** @param {any} x @param {any} y */
 function compare(x, y) {
-  const a = x?.text === undefined ? x : x.value ?? x.text, b = y?.text === undefined ? y : y.value ?? y.text;
+  const a = x?.text === undefined ? x : (x.value ?? x.text),
+    b = y?.text === undefined ? y : (y.value ?? y.text);
   if (a === b) return 0;
   if (a === null || a === undefined) return -1;
   if (b === null || b === undefined) return 1;

@@ -13,5 +13,9 @@ export function switchTheme(repaint) {
 /** @param {() => void} repaint */
 export function themeButton(repaint) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  return element("button", { "aria-label": "Switch between light and dark", title: "Light or dark (L)", onclick: () => switchTheme(repaint) }, "◐");
+  return element(
+    "button",
+    { "aria-label": "Switch between light and dark", title: "Light or dark (L)", onclick: () => switchTheme(repaint) },
+    "◐",
+  );
 }

@@ -9,35 +9,94 @@ export type Fact = { name: string; number?: Float64Array; code?: Column; text?: 
 
 /** lab/payload/timeline.py, unpacked. Times are nanoseconds from the window's start. */
 export type Timeline = {
-  window: number; origin: number;
-  lanes: Lane[]; units: Record<string, string>; rows: [number, number][];
-  kernels: string[]; device_kernels: number; ranks: number[]; core_lanes: number[];
-  reasons: { id: string; title: string; sentence: string }[]; parts: string[]; chain: boolean;
+  window: number;
+  origin: number;
+  lanes: Lane[];
+  units: Record<string, string>;
+  rows: [number, number][];
+  kernels: string[];
+  device_kernels: number;
+  ranks: number[];
+  core_lanes: number[];
+  reasons: { id: string; title: string; sentence: string }[];
+  parts: string[];
+  chain: boolean;
   slices: {
-    begins: Column; start: Float64Array; dur: Column; kernel: Column; task: Int32Array; block?: Int32Array;
-    before?: Column; after?: Column; drawn?: Column; body?: Int32Array; site?: Int32Array;
+    begins: Column;
+    start: Float64Array;
+    dur: Column;
+    kernel: Column;
+    task: Int32Array;
+    block?: Int32Array;
+    before?: Column;
+    after?: Column;
+    drawn?: Column;
+    body?: Int32Array;
+    site?: Int32Array;
   };
-  facts: Fact[]; tasks: Float64Array; sites: { file: string; line: number }[];
-  bubbles: { begins: Column; start: Float64Array; dur: Column; reason: Uint8Array; kernel: Int32Array; blocker: Int32Array };
+  facts: Fact[];
+  tasks: Float64Array;
+  sites: { file: string; line: number }[];
+  bubbles: {
+    begins: Column;
+    start: Float64Array;
+    dur: Column;
+    reason: Uint8Array;
+    kernel: Int32Array;
+    blocker: Int32Array;
+  };
   path: { lane: Int32Array; start: Float64Array; end: Float64Array; part: Uint8Array; kernel: Column };
   edges: { kinds: string[]; src: Int32Array; dst: Int32Array; kind: Uint8Array };
-  bands: Band[]; counters: CounterTrack[]; notes: string[];
+  bands: Band[];
+  counters: CounterTrack[];
+  notes: string[];
 };
 
 export type Gain = { ns: number; low_ns: number; high_ns: number };
 export type Cause = {
-  kind: string; sentence: string; share: number; evidence: string[]; remedy: string; confidence: string;
-  gain: Gain | null; where: [number, number, number | null][];
+  kind: string;
+  sentence: string;
+  share: number;
+  evidence: string[];
+  remedy: string;
+  confidence: string;
+  gain: Gain | null;
+  where: [number, number, number | null][];
 };
-export type Diagnosis = { verdict: string; bound: string; wall_ns: number; window: [number, number]; causes: Cause[]; together: { findings: number; gain: Gain } | null };
+export type Diagnosis = {
+  verdict: string;
+  bound: string;
+  wall_ns: number;
+  window: [number, number];
+  causes: Cause[];
+  together: { findings: number; gain: Gain } | null;
+};
 
 export type Run = {
-  id: string; name: string; told: string; measured: boolean; wall: any; diagnosis: Diagnosis; timeline: Timeline;
-  panels: Record<string, any>; expected?: string[]; model?: any;
+  id: string;
+  name: string;
+  told: string;
+  measured: boolean;
+  wall: any;
+  diagnosis: Diagnosis;
+  timeline: Timeline;
+  panels: Record<string, any>;
+  expected?: string[];
+  model?: any;
 };
 
 export type Selection =
-  | { kind: "slice"; run: string; slice: number; kernel: string; task: number | null; block: number | null; body: number; file: string | null; line: number | null }
+  | {
+      kind: "slice";
+      run: string;
+      slice: number;
+      kernel: string;
+      task: number | null;
+      block: number | null;
+      body: number;
+      file: string | null;
+      line: number | null;
+    }
   | { kind: "line"; file: string; line: number; bodies?: number[] }
   | { kind: "kernel"; kernel: string }
   | { kind: "cause"; cause: number }
@@ -45,9 +104,22 @@ export type Selection =
   | { kind: "task"; task: number };
 
 export type State = {
-  title: string; runs: Run[]; run: string; beside: string | null; opens: string; panel: string; window: [number, number]; selection: Selection | null;
-  search: string; shown: { bubbles: boolean; path: boolean; arrows: boolean; counters: boolean }; folded: string[]; split: boolean;
-  shared: Record<string, any>; live: any; versions: any[]; links: [string, string][];
+  title: string;
+  runs: Run[];
+  run: string;
+  beside: string | null;
+  opens: string;
+  panel: string;
+  window: [number, number];
+  selection: Selection | null;
+  search: string;
+  shown: { bubbles: boolean; path: boolean; arrows: boolean; counters: boolean };
+  folded: string[];
+  split: boolean;
+  shared: Record<string, any>;
+  live: any;
+  versions: any[];
+  links: [string, string][];
 };
 
 export type Store = {
@@ -60,7 +132,8 @@ export type Store = {
 };
 
 export type Panel = {
-  id: string; title: string;
+  id: string;
+  title: string;
   has(run: Run, state: State): boolean;
   mount(box: HTMLElement, store: Store): { update?(state: State): void; destroy?(): void };
 };

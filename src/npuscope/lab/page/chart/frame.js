@@ -3,24 +3,34 @@
 import { element, svg, time } from "../format.js";
 import { hideTip } from "./tip.js";
 
-const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
+const PREFIXES = [
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+  [1, ""],
+];
 
 /** A number of three digits with its prefix: 1.05 T. @param {number} value */
 export function si(value) {
   const size = Math.abs(value);
-  for (const [unit, prefix] of /** @type {[number, string][]} */ (PREFIXES)) if (size >= unit) return `${+(value / unit).toPrecision(3)}${prefix ? ` ${prefix}` : ""}`;
+  for (const [unit, prefix] of /** @type {[number, string][]} */ (PREFIXES))
+    if (size >= unit) return `${+(value / unit).toPrecision(3)}${prefix ? ` ${prefix}` : ""}`;
   return value === 0 ? "0" : `${+value.toPrecision(3)}`;
 }
 
 /** How values of an axis read. @type {Record<string, (value: number) => string>} */
-export const READS = { ns: time, si, number: value => `${+value.toPrecision(4)}` };
+export const READS = { ns: time, si, number: (value) => `${+value.toPrecision(4)}` };
 
 /** Round places between two values, about so many. @param {number} low @param {number} high @param {number} count */
 export function roundSteps(low, high, count) {
-  const raw = (high - low) / Math.max(count, 1), power = 10 ** Math.floor(Math.log10(raw || 1));
-  const step = [1, 2, 2.5, 5, 10].map(one => one * power).find(one => one >= raw * 0.999) ?? raw;
+  const raw = (high - low) / Math.max(count, 1),
+    power = 10 ** Math.floor(Math.log10(raw || 1));
+  const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999) ?? raw;
   const found = [];
-  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step) found.push(+value.toPrecision(12));
+  for (let value = Math.ceil(low / step - 1e-9) * step; value <= high + step * 1e-9; value += step)
+    found.push(+value.toPrecision(12));
   return found;
 }
 
@@ -31,16 +41,20 @@ export function roundSteps(low, high, count) {
 export function scale(axis, values, pixels, ticks) {
   const to = axis.log ? Math.log10 : (/** @type {number} */ value) => value;
   let [low, high] = values.map(to);
-  if (!(high > low)) { low -= 0.5; high += 0.5; }
-  const at = (/** @type {number} */ value) => pixels[0] + (to(value) - low) / (high - low) * (pixels[1] - pixels[0]);
+  if (!(high > low)) {
+    low -= 0.5;
+    high += 0.5;
+  }
+  const at = (/** @type {number} */ value) => pixels[0] + ((to(value) - low) / (high - low)) * (pixels[1] - pixels[0]);
   const reads = READS[axis.form ?? "number"];
   const places = axis.log ? powers(low, high, ticks) : roundSteps(low, high, ticks);
-  return { at, ticks: places.map(value => ({ at: at(value), text: reads(value) })) };
+  return { at, ticks: places.map((value) => ({ at: at(value), text: reads(value) })) };
 }
 
 /** @param {number} low @param {number} high @param {number} most */
 function powers(low, high, most) {
-  const every = Math.max(1, Math.ceil((high - low) / most)), found = [];
+  const every = Math.max(1, Math.ceil((high - low) / most)),
+    found = [];
   for (let power = Math.ceil(low); power <= high; power += every) found.push(10 ** power);
   return found;
 }
@@ -76,16 +90,29 @@ export function sheet(width, height) {
  * @param {{at: number, text: string}[]} ticks @param {"x" | "y"} along @param {[number, number]} across pixels of the other axis
  */
 export function grid(ticks, along, across) {
-  return ticks.flatMap(({ at, text }) => along === "x"
-    ? [svg("line", { x1: at, x2: at, y1: across[0], y2: across[1], class: "grid" }), svg("text", { x: at, y: across[1] + 15, "text-anchor": "middle", class: "soft" }, text)]
-    : [svg("line", { y1: at, y2: at, x1: across[0], x2: across[1], class: "grid" }), svg("text", { x: across[0] - 6, y: at + 4, "text-anchor": "end", class: "soft" }, text)]);
+  return ticks.flatMap(({ at, text }) =>
+    along === "x"
+      ? [
+          svg("line", { x1: at, x2: at, y1: across[0], y2: across[1], class: "grid" }),
+          svg("text", { x: at, y: across[1] + 15, "text-anchor": "middle", class: "soft" }, text),
+        ]
+      : [
+          svg("line", { y1: at, y2: at, x1: across[0], x2: across[1], class: "grid" }),
+          svg("text", { x: across[0] - 6, y: at + 4, "text-anchor": "end", class: "soft" }, text),
+        ],
+  );
 }
 
 /** @param {{name: string, color: string}[]} entries @param {string} note */
 export function legend(entries, note = "") {
-  return element("div", { class: "legend" },
-    ...entries.map(({ name, color }) => element("span", {}, element("span", { class: "dot", style: `background:${color}` }), name)),
-    note ? element("span", {}, note) : null);
+  return element(
+    "div",
+    { class: "legend" },
+    ...entries.map(({ name, color }) =>
+      element("span", {}, element("span", { class: "dot", style: `background:${color}` }), name),
+    ),
+    note ? element("span", {}, note) : null,
+  );
 }
 
 /** A chart with its title and what explains it. @param {string} title @param {any[]} children */

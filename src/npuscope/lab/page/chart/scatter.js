@@ -5,47 +5,90 @@ import { kernelColor } from "../colors.js";
 import { drawn, figure, grid, legend, scale, sheet } from "./frame.js";
 import { telling } from "./tip.js";
 
-const LEFT = 62, RIGHT = 16, TOP = 22, BOTTOM = 40;
+const LEFT = 62,
+  RIGHT = 16,
+  TOP = 22,
+  BOTTOM = 40;
 
 /** @param {any} spec */
 export function scatter(spec) {
-  const points = spec.points, ends = spec.lines.flatMap((/** @type {any} */ line) => [line.from, line.to]);
+  const points = spec.points,
+    ends = spec.lines.flatMap((/** @type {any} */ line) => [line.from, line.to]);
   const reach = (/** @type {number} */ axis) => {
     const own = points.map((/** @type {any} */ point) => (axis ? point.y : point.x));
-    const all = [...own, ...ends.map((/** @type {any} */ end) => end[axis]).filter((/** @type {any} */ value) => value !== null)];
+    const all = [
+      ...own,
+      ...ends.map((/** @type {any} */ end) => end[axis]).filter((/** @type {any} */ value) => value !== null),
+    ];
     return /** @type {[number, number]} */ ([Math.min(...own) / 2, Math.max(...all) * 2]);
   };
   const [across, up] = [reach(0), reach(1)];
   const draw = (/** @type {number} */ width) => {
-    const height = Math.min(520, Math.max(320, width * 0.55)), page = sheet(width, height);
-    const x = scale(spec.x, across, [LEFT, width - RIGHT], width / 110), y = scale(spec.y, up, [height - BOTTOM, TOP], 8);
+    const height = Math.min(520, Math.max(320, width * 0.55)),
+      page = sheet(width, height);
+    const x = scale(spec.x, across, [LEFT, width - RIGHT], width / 110),
+      y = scale(spec.y, up, [height - BOTTOM, TOP], 8);
     const inside = (/** @type {number} */ value) => Math.max(LEFT, Math.min(width - RIGHT, value));
-    page.append(...grid(x.ticks, "x", [TOP, height - BOTTOM]), ...grid(y.ticks, "y", [LEFT, width - RIGHT]),
-      svg("text", { x: (LEFT + width - RIGHT) / 2, y: height - 8, "text-anchor": "middle", class: "soft" }, spec.x.title),
-      svg("text", { x: LEFT, y: 12, class: "soft" }, spec.y.title));
+    page.append(
+      ...grid(x.ticks, "x", [TOP, height - BOTTOM]),
+      ...grid(y.ticks, "y", [LEFT, width - RIGHT]),
+      svg(
+        "text",
+        { x: (LEFT + width - RIGHT) / 2, y: height - 8, "text-anchor": "middle", class: "soft" },
+        spec.x.title,
+      ),
+      svg("text", { x: LEFT, y: 12, class: "soft" }, spec.y.title),
+    );
     // words that are there: no two on one another
     /** @type {{left: number, right: number, top: number, bottom: number}[]} */
     const taken = [];
-    const free = (/** @type {(typeof taken)[0]} */ box) => !taken.some(one => box.left < one.right && one.left < box.right && box.top < one.bottom && one.top < box.bottom);
+    const free = (/** @type {(typeof taken)[0]} */ box) =>
+      !taken.some(
+        (one) => box.left < one.right && one.left < box.right && box.top < one.bottom && one.top < box.bottom,
+      );
     for (const line of spec.lines) {
-      const x0 = inside(x.at(line.from[0])), x1 = line.to[0] === null ? width - RIGHT : inside(x.at(line.to[0]));
-      const flat = line.from[1] === line.to[1], y0 = Math.min(y.at(line.from[1]), height - BOTTOM), y1 = y.at(line.to[1]);
+      const x0 = inside(x.at(line.from[0])),
+        x1 = line.to[0] === null ? width - RIGHT : inside(x.at(line.to[0]));
+      const flat = line.from[1] === line.to[1],
+        y0 = Math.min(y.at(line.from[1]), height - BOTTOM),
+        y1 = y.at(line.to[1]);
       page.append(svg("line", { x1: x0, y1: y0, x2: x1, y2: y1, class: "roof" }));
       if (flat) page.append(svg("text", { x: x1 - 4, y: y1 - 5, "text-anchor": "end", class: "halo" }, line.name));
       if (flat) taken.push({ left: x1 - 6.6 * line.name.length, right: x1, top: y1 - 16, bottom: y1 });
-      else page.append(svg("text", { x: (x0 + x1) / 2 - 6, y: (y0 + y1) / 2 - 8, "text-anchor": "end", class: "halo" }, line.name));
+      else
+        page.append(
+          svg("text", { x: (x0 + x1) / 2 - 6, y: (y0 + y1) / 2 - 8, "text-anchor": "end", class: "halo" }, line.name),
+        );
     }
     const marks = points.map((/** @type {any} */ point) => {
       const radius = 4 + 20 * Math.sqrt(point.size ?? 0);
-      const mark = svg("circle", { cx: x.at(point.x), cy: y.at(point.y), r: radius, fill: kernelColor(point.group ?? 0), class: "point" });
+      const mark = svg("circle", {
+        cx: x.at(point.x),
+        cy: y.at(point.y),
+        r: radius,
+        fill: kernelColor(point.group ?? 0),
+        class: "point",
+      });
       return { mark, lines: [point.name, ...(point.told ?? [])] };
     });
     page.append(...marks.map((/** @type {any} */ one) => one.mark));
     // the names of the largest: to the right, to the left, below or above, wherever there is room first
     for (const point of points.slice(0, 12)) {
-      const radius = 4 + 20 * Math.sqrt(point.size ?? 0), long = 6.6 * point.name.length, [cx, cy] = [x.at(point.x), y.at(point.y)];
-      const ways = [[cx + radius + 4, cy - 6], [cx - radius - 4 - long, cy - 6], [cx - long / 2, cy + radius + 2], [cx - long / 2, cy - radius - 15]];
-      const box = ways.map(([left, top]) => ({ left, right: left + long, top, bottom: top + 13 })).find(one => one.left > LEFT && one.right < width - RIGHT && one.top > TOP && one.bottom < height - BOTTOM && free(one));
+      const radius = 4 + 20 * Math.sqrt(point.size ?? 0),
+        long = 6.6 * point.name.length,
+        [cx, cy] = [x.at(point.x), y.at(point.y)];
+      const ways = [
+        [cx + radius + 4, cy - 6],
+        [cx - radius - 4 - long, cy - 6],
+        [cx - long / 2, cy + radius + 2],
+        [cx - long / 2, cy - radius - 15],
+      ];
+      const box = ways
+        .map(([left, top]) => ({ left, right: left + long, top, bottom: top + 13 }))
+        .find(
+          (one) =>
+            one.left > LEFT && one.right < width - RIGHT && one.top > TOP && one.bottom < height - BOTTOM && free(one),
+        );
       if (box === undefined) continue;
       taken.push(box);
       page.append(svg("text", { x: box.left, y: box.top + 10, class: "halo small" }, point.name));
@@ -53,6 +96,9 @@ export function scatter(spec) {
     telling(marks);
     return page;
   };
-  const names = spec.groups.map((/** @type {string} */ name, /** @type {number} */ n) => ({ name, color: kernelColor(n) }));
+  const names = spec.groups.map((/** @type {string} */ name, /** @type {number} */ n) => ({
+    name,
+    color: kernelColor(n),
+  }));
   return figure(spec.title, drawn(spec.title, draw), legend(names, spec.note));
 }

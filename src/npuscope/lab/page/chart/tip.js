@@ -46,8 +46,15 @@ export function telling(marks) {
       if (event.key === "Escape") hideTip();
       if (event.key === "Enter" && act) act();
       const next = step === undefined ? undefined : marks[n + step];
-      if (step !== undefined) { event.preventDefault(); event.stopPropagation(); }
-      if (next) { mark.setAttribute("tabindex", "-1"); next.mark.setAttribute("tabindex", "0"); next.mark.focus(); }
+      if (step !== undefined) {
+        event.preventDefault();
+        event.stopPropagation();
+      }
+      if (next) {
+        mark.setAttribute("tabindex", "-1");
+        next.mark.setAttribute("tabindex", "0");
+        next.mark.focus();
+      }
     });
   });
 }

@@ -14,4 +14,17 @@ import { panel as versions } from "./versions.js";
 import { panel as knobs } from "./knobs.js";
 
 /** @type {import("../types").Panel[]} */
-export const PANELS = [source, inside, kernels, memory, graph, whatif, versions, knobs, compare, ranks, ...reports, overview];
+export const PANELS = [
+  source,
+  inside,
+  kernels,
+  memory,
+  graph,
+  whatif,
+  versions,
+  knobs,
+  compare,
+  ranks,
+  ...reports,
+  overview,
+];

@@ -9,58 +9,119 @@ import { changedLines } from "./source_changes.js";
 const MOST = 12; // lines
 
 /** @param {number} ns */
-const change = ns => `${ns > 0 ? "+" : ""}${time(ns)}`;
+const change = (ns) => `${ns > 0 ? "+" : ""}${time(ns)}`;
 
 /** Lines of both programs whose time changed most: equal text in files of one name is one line. @param {any} a @param {any} b */
 function movedLines(a, b) {
   /** @type {Map<string, {text: string, place: string, a: number, b: number}>} */
   const found = new Map();
-  for (const [side, source] of /** @type {["a" | "b", any][]} */ ([["a", a], ["b", b]])) {
+  for (const [side, source] of /** @type {["a" | "b", any][]} */ ([
+    ["a", a],
+    ["b", b],
+  ])) {
     for (const line of source.lines) {
-      const text = source.files.find((/** @type {any} */ file) => file.name === line.file)?.text?.[line.line - 1]?.trim() ?? "";
-      const key = text || `${line.file}:${line.line}`, one = found.get(key) ?? { text, place: `${line.file}:${line.line}`, a: 0, b: 0 };
+      const text =
+        source.files.find((/** @type {any} */ file) => file.name === line.file)?.text?.[line.line - 1]?.trim() ?? "";
+      const key = text || `${line.file}:${line.line}`,
+        one = found.get(key) ?? { text, place: `${line.file}:${line.line}`, a: 0, b: 0 };
       one[side] += line.core_ns;
       if (side === "b") one.place = `${line.file}:${line.line}`;
       found.set(key, one);
     }
   }
-  return [...found.values()].filter(one => Math.abs(one.b - one.a) >= 1).sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a)).slice(0, MOST);
+  return [...found.values()]
+    .filter((one) => Math.abs(one.b - one.a) >= 1)
+    .sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a))
+    .slice(0, MOST);
 }
 
 /** @param {any} store */
 function lineTable(store) {
-  const [a, b] = [store.run(), store.beside()].map(run => run?.panels.source);
+  const [a, b] = [store.run(), store.beside()].map((run) => run?.panels.source);
   const rows = a && b ? movedLines(a, b) : [];
   if (rows.length === 0) return null;
   const columns = [
-    { key: "text", title: "line", show: "text", right: false }, { key: "place", title: "at", show: "text", right: false },
-    { key: "a", title: "core time A µs", show: "ns", per: 1000, right: true }, { key: "b", title: "core time B µs", show: "ns", per: 1000, right: true }, { key: "gap", title: "B − A µs", show: "ns", per: 1000, right: true },
+    { key: "text", title: "line", show: "text", right: false },
+    { key: "place", title: "at", show: "text", right: false },
+    { key: "a", title: "core time A µs", show: "ns", per: 1000, right: true },
+    { key: "b", title: "core time B µs", show: "ns", per: 1000, right: true },
+    { key: "gap", title: "B − A µs", show: "ns", per: 1000, right: true },
   ];
-  return titled("Lines whose time changed most", sortable(columns, rows.map(row => ({ ...row, gap: row.b - row.a }))));
+  return titled(
+    "Lines whose time changed most",
+    sortable(
+      columns,
+      rows.map((row) => ({ ...row, gap: row.b - row.a })),
+    ),
+  );
 }
 
 /** @param {any} found @param {any} store */
 function parts(found, store) {
-  const { columns, names } = found, [from, to] = found.totals.wall_ns, unlike = found.not_like_for_like;
+  const { columns, names } = found,
+    [from, to] = found.totals.wall_ns,
+    unlike = found.not_like_for_like;
   const words = columns["compare.waterfall"]?.find((/** @type {any} */ column) => column.key === "part")?.words ?? {};
-  const steps = found.waterfall.filter((/** @type {any} */ bar) => bar.ns !== 0).map((/** @type {any} */ bar) => ({ name: words[bar.part] ?? bar.part, ns: bar.ns }));
+  const steps = found.waterfall
+    .filter((/** @type {any} */ bar) => bar.ns !== 0)
+    .map((/** @type {any} */ bar) => ({ name: words[bar.part] ?? bar.part, ns: bar.ns }));
   const ratio = from ? `, ${(to / from).toFixed(3)}x` : "";
   return [
-    element("p", { class: "verdict", id: "gap" }, `A ${names[0]} takes ${time(from)}, B ${names[1]} ${time(to)}: ${change(to - from)}${ratio}.`),
+    element(
+      "p",
+      { class: "verdict", id: "gap" },
+      `A ${names[0]} takes ${time(from)}, B ${names[1]} ${time(to)}: ${change(to - from)}${ratio}.`,
+    ),
     ...(found.first ?? []).map(said),
     found.source?.length ? titled("Lines that changed", changedLines(found.source)) : null,
-    titled("Where the gap comes from", element("div", { class: "two" }, chart({ chart: "waterfall", from, to, steps, names: [`A ${names[0]}`, `B ${names[1]}`] }), sortable(columns["compare.waterfall_kernels"], found.waterfall_kernels))),
+    titled(
+      "Where the gap comes from",
+      element(
+        "div",
+        { class: "two" },
+        chart({ chart: "waterfall", from, to, steps, names: [`A ${names[0]}`, `B ${names[1]}`] }),
+        sortable(columns["compare.waterfall_kernels"], found.waterfall_kernels),
+      ),
+    ),
     lineTable(store),
-    titled(found.kernels_asked === null ? "Totals" : `Totals of ${found.kernels_asked}`, sortable(columns["compare.gaps"], found.gaps)),
-    unlike.length ? titled("Not like for like", element("ul", {}, ...unlike.map((/** @type {string} */ line) => element("li", {}, line)))) : null,
-    found.overlap === null ? null : titled("Hidden and exposed", element("div", { class: "pair" }, ...found.overlap.map((/** @type {any} */ one) => (one === null ? element("p", { class: "soft" }, "has none of these kernels") : overlap(one))))),
-    titled("Kernels", sortable(columns["compare.kernels"], found.kernels, { sorted: null, picked: row => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.kernel ?? row.a ?? row.name } }) })),
+    titled(
+      found.kernels_asked === null ? "Totals" : `Totals of ${found.kernels_asked}`,
+      sortable(columns["compare.gaps"], found.gaps),
+    ),
+    unlike.length
+      ? titled(
+          "Not like for like",
+          element("ul", {}, ...unlike.map((/** @type {string} */ line) => element("li", {}, line))),
+        )
+      : null,
+    found.overlap === null
+      ? null
+      : titled(
+          "Hidden and exposed",
+          element(
+            "div",
+            { class: "pair" },
+            ...found.overlap.map((/** @type {any} */ one) =>
+              one === null ? element("p", { class: "soft" }, "has none of these kernels") : overlap(one),
+            ),
+          ),
+        ),
+    titled(
+      "Kernels",
+      sortable(columns["compare.kernels"], found.kernels, {
+        sorted: null,
+        picked: (row) =>
+          store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.kernel ?? row.a ?? row.name } }),
+      }),
+    ),
   ];
 }
 
 /** @type {import("../types").Panel} */
 export const panel = {
-  id: "compare", title: "Compare", has: (_, state) => state.shared.compare !== undefined,
+  id: "compare",
+  title: "Compare",
+  has: (_, state) => state.shared.compare !== undefined,
   mount(box, store) {
     /** @type {any} */
     let shown = null;

@@ -6,10 +6,23 @@ import { legend, si } from "../chart/frame.js";
 import { hideTip, showTip } from "../chart/tip.js";
 import { partsOf } from "../parts.js";
 
-const BOX = 176, HIGH = 46, GAP = 78, BETWEEN = 20, EDGE = 16;
-const TASK = 46, TASK_HIGH = 18, PER_ROW = 6, HEAD = 48;
-const MOST_TASKS = 240, MOST_LINES = 3000;
-const UNITS = /** @type {Record<string, [string, number]>} */ ({ AIC: ["cube (AIC)", 0], AIV: ["vector (AIV)", 2], MIX: ["both (MIX)", 6], none: ["no work", 13] });
+const BOX = 176,
+  HIGH = 46,
+  GAP = 78,
+  BETWEEN = 20,
+  EDGE = 16;
+const TASK = 46,
+  TASK_HIGH = 18,
+  PER_ROW = 6,
+  HEAD = 48;
+const MOST_TASKS = 240,
+  MOST_LINES = 3000;
+const UNITS = /** @type {Record<string, [string, number]>} */ ({
+  AIC: ["cube (AIC)", 0],
+  AIV: ["vector (AIV)", 2],
+  MIX: ["both (MIX)", 6],
+  none: ["no work", 13],
+});
 const DASHES = /** @type {Record<string, string>} */ ({ creator: "2 4", raw: "", waw: "7 4", explicit: "1 0" });
 const HUES = /** @type {Record<string, number>} */ ({ creator: 7, raw: 4, waw: 1, explicit: 3 });
 
@@ -29,67 +42,135 @@ class TaskGraph {
     /** @type {Map<string, any>} */
     this.nodes = new Map(program.nodes.map((/** @type {any} */ node) => [node.kernel, node]));
     /** @type {Map<number, string>} */
-    this.kernelOf = new Map(program.nodes.flatMap((/** @type {any} */ node) => node.tasks.map((/** @type {number} */ task) => [task, node.kernel])));
+    this.kernelOf = new Map(
+      program.nodes.flatMap((/** @type {any} */ node) =>
+        node.tasks.map((/** @type {number} */ task) => [task, node.kernel]),
+      ),
+    );
     this.world = svg("g", { class: "world" });
-    this.sheet = svg("svg", { class: "graph", tabindex: "0", role: "group", "aria-label": "Task graph: drag to move, wheel to zoom; Tab goes from kernel to kernel, Enter opens one" }, this.world);
+    this.sheet = svg(
+      "svg",
+      {
+        class: "graph",
+        tabindex: "0",
+        role: "group",
+        "aria-label": "Task graph: drag to move, wheel to zoom; Tab goes from kernel to kernel, Enter opens one",
+      },
+      this.world,
+    );
     this.at = { x: 0, y: 0, scale: 1 };
     this.moved = false;
     /** @type {Layout} */
     this.drawn = { places: new Map(), down: false, size: [1, 1] };
-    const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) => element("button", { "aria-label": label, title: label, onclick: what }, words);
+    const act = (/** @type {string} */ words, /** @type {string} */ label, /** @type {() => void} */ what) =>
+      element("button", { "aria-label": label, title: label, onclick: what }, words);
     const implied = element("input", { type: "checkbox", "aria-label": "Also edges that a longer way implies" });
-    implied.addEventListener("change", () => { this.all = implied.checked; this.draw(); });
+    implied.addEventListener("change", () => {
+      this.all = implied.checked;
+      this.draw();
+    });
     this.told = element("p", { class: "soft graph-told", "aria-live": "polite" });
-    this.box = element("section", { class: "graph-panel" },
-      element("div", { class: "tools" }, act("+", "Zoom in", () => this.zoom(1.3)), act("−", "Zoom out", () => this.zoom(1 / 1.3)), act("fit", "All of it", () => this.fit()),
-        act("close all", "Close all kernels", () => { this.opened.clear(); this.draw(); }), element("label", {}, implied, " edges that a longer way implies")),
-      this.sheet, this.key(), this.told, this.remarks(), ...partsOf(program.parts ?? []));
+    this.box = element(
+      "section",
+      { class: "graph-panel" },
+      element(
+        "div",
+        { class: "tools" },
+        act("+", "Zoom in", () => this.zoom(1.3)),
+        act("−", "Zoom out", () => this.zoom(1 / 1.3)),
+        act("fit", "All of it", () => this.fit()),
+        act("close all", "Close all kernels", () => {
+          this.opened.clear();
+          this.draw();
+        }),
+        element("label", {}, implied, " edges that a longer way implies"),
+      ),
+      this.sheet,
+      this.key(),
+      this.told,
+      this.remarks(),
+      ...partsOf(program.parts ?? []),
+    );
     this.listen();
     this.draw();
-    this.observer = new ResizeObserver(() => { if (!this.moved) this.draw(); });
+    this.observer = new ResizeObserver(() => {
+      if (!this.moved) this.draw();
+    });
     this.observer.observe(this.sheet);
   }
 
   key() {
-    const { program } = this, units = [...new Set(program.nodes.map((/** @type {any} */ node) => node.unit))];
-    const kinds = Object.keys(program.kinds).filter(kind => program.edges.some((/** @type {any} */ edge) => edge.origins[kind]));
-    const note = ["a line is as wide as its edges are many", program.false ? "dashed red: tasks wait though they touch different elements" : "", program.races.length ? "⚡ a race: nothing orders the two" : ""].filter(Boolean).join(" · ");
-    return legend([...units.map(unit => ({ name: UNITS[unit][0], color: kernelColor(UNITS[unit][1]) })), ...kinds.map(kind => ({ name: `${kind}: ${program.kinds[kind]}`, color: kernelColor(HUES[kind]) }))], note);
+    const { program } = this,
+      units = [...new Set(program.nodes.map((/** @type {any} */ node) => node.unit))];
+    const kinds = Object.keys(program.kinds).filter((kind) =>
+      program.edges.some((/** @type {any} */ edge) => edge.origins[kind]),
+    );
+    const note = [
+      "a line is as wide as its edges are many",
+      program.false ? "dashed red: tasks wait though they touch different elements" : "",
+      program.races.length ? "⚡ a race: nothing orders the two" : "",
+    ]
+      .filter(Boolean)
+      .join(" · ");
+    return legend(
+      [
+        ...units.map((unit) => ({ name: UNITS[unit][0], color: kernelColor(UNITS[unit][1]) })),
+        ...kinds.map((kind) => ({ name: `${kind}: ${program.kinds[kind]}`, color: kernelColor(HUES[kind]) })),
+      ],
+      note,
+    );
   }
 
   remarks() {
-    const { program } = this, back = program.edges.filter((/** @type {any} */ edge) => edge.back), lines = [];
+    const { program } = this,
+      back = program.edges.filter((/** @type {any} */ edge) => edge.back),
+      lines = [];
     const sum = (/** @type {any[]} */ edges) => edges.reduce((total, edge) => total + edge.count, 0);
-    if (back.length) lines.push(`Drawn as arcs beside the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`);
+    if (back.length)
+      lines.push(
+        `Drawn as arcs beside the boxes: ${whole(sum(back))} edges to a kernel itself or to an earlier one (the next layer, the next step).`,
+      );
     if (program.false) lines.push(`${whole(program.false)} edges order tasks that touch different elements.`);
     for (const race of program.races) lines.push(`Race: ${race.told}. ${race.fix}`);
-    if (program.tasks.left_out) lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
-    return lines.length ? element("ul", { class: "notes" }, ...lines.map(line => element("li", {}, line))) : null;
+    if (program.tasks.left_out)
+      lines.push(`${whole(program.tasks.left_out)} edges between tasks are not in this page.`);
+    return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
   }
 
   /** Where every box stands: ranks of kernels from left to right or from top to bottom, whichever can be drawn larger. */
   layout() {
     const ranks = /** @type {any[][]} */ ([]);
     for (const node of this.program.nodes) (ranks[node.column] ??= []).push(node);
-    const width = this.sheet.clientWidth || 1000, height = this.sheet.clientHeight || 500;
-    const ways = [this.laid(ranks, false), this.laid(ranks, true)].map(way => ({ ...way, fits: Math.min(width / way.size[0], height / way.size[1], 1.15) }));
+    const width = this.sheet.clientWidth || 1000,
+      height = this.sheet.clientHeight || 500;
+    const ways = [this.laid(ranks, false), this.laid(ranks, true)].map((way) => ({
+      ...way,
+      fits: Math.min(width / way.size[0], height / way.size[1], 1.15),
+    }));
     this.drawn = ways[1].fits > ways[0].fits ? ways[1] : ways[0];
   }
 
   /** @param {any[][]} ranks @param {boolean} down @returns {Layout} */
   laid(ranks, down) {
     /** @type {Map<string, Place>} */
-    const places = new Map(), gap = down ? GAP * 0.6 : GAP;
+    const places = new Map(),
+      gap = down ? GAP * 0.6 : GAP;
     const size = (/** @type {any} */ node) => {
       if (!this.opened.has(node.kernel)) return [BOX, HIGH];
-      const shown = Math.min(node.tasks.length, MOST_TASKS), rows = Math.ceil(shown / PER_ROW);
-      return [Math.max(BOX, Math.min(shown, PER_ROW) * TASK + 14), HEAD + rows * (TASK_HIGH + 4) + (node.tasks.length > MOST_TASKS ? 18 : 6)];
+      const shown = Math.min(node.tasks.length, MOST_TASKS),
+        rows = Math.ceil(shown / PER_ROW);
+      return [
+        Math.max(BOX, Math.min(shown, PER_ROW) * TASK + 14),
+        HEAD + rows * (TASK_HIGH + 4) + (node.tasks.length > MOST_TASKS ? 18 : 6),
+      ];
     };
     const side = down ? 0 : 1; // of a size: across the ranks
-    const across = ranks.map(rank => rank.reduce((sum, node) => sum + size(node)[side] + BETWEEN, -BETWEEN)), most = Math.max(...across, 1);
+    const across = ranks.map((rank) => rank.reduce((sum, node) => sum + size(node)[side] + BETWEEN, -BETWEEN)),
+      most = Math.max(...across, 1);
     let along = EDGE;
     ranks.forEach((rank, n) => {
-      let at = EDGE + (most - across[n]) / 2, deepest = 0;
+      let at = EDGE + (most - across[n]) / 2,
+        deepest = 0;
       for (const node of rank) {
         const [w, h] = size(node);
         places.set(node.kernel, down ? { x: at, y: along, w, h } : { x: along, y: at, w, h });
@@ -98,51 +179,101 @@ class TaskGraph {
       }
       along += deepest + gap;
     });
-    const length = along - gap + EDGE, breadth = most + 2 * EDGE + 40;
+    const length = along - gap + EDGE,
+      breadth = most + 2 * EDGE + 40;
     return { places, down, size: down ? [breadth, length] : [length, breadth] };
   }
 
   /** The box of a kernel. @param {string} kernel */
-  boxOf(kernel) { return /** @type {Place} */ (this.drawn.places.get(kernel)); }
+  boxOf(kernel) {
+    return /** @type {Place} */ (this.drawn.places.get(kernel));
+  }
 
   /** The box of a task inside its open kernel, else the kernel's. @param {number} task */
   placeOf(task) {
-    const kernel = /** @type {string} */ (this.kernelOf.get(task)), box = this.boxOf(kernel);
+    const kernel = /** @type {string} */ (this.kernelOf.get(task)),
+      box = this.boxOf(kernel);
     const number = this.opened.has(kernel) ? this.nodes.get(kernel).tasks.indexOf(task) : -1;
     if (number < 0 || number >= MOST_TASKS) return box;
-    return { x: box.x + 7 + (number % PER_ROW) * TASK, y: box.y + HEAD + Math.floor(number / PER_ROW) * (TASK_HIGH + 4), w: TASK - 4, h: TASK_HIGH };
+    return {
+      x: box.x + 7 + (number % PER_ROW) * TASK,
+      y: box.y + HEAD + Math.floor(number / PER_ROW) * (TASK_HIGH + 4),
+      w: TASK - 4,
+      h: TASK_HIGH,
+    };
   }
 
   draw() {
-    if (this.program.nodes.length === 0) { this.world.replaceChildren(svg("text", { x: 20, y: 30 }, "No tasks.")); return; }
+    if (this.program.nodes.length === 0) {
+      this.world.replaceChildren(svg("text", { x: 20, y: 30 }, "No tasks."));
+      return;
+    }
     this.layout();
-    this.world.replaceChildren(...this.lines(), ...this.races(), ...this.program.nodes.map((/** @type {any} */ node) => this.node(node)));
+    this.world.replaceChildren(
+      ...this.lines(),
+      ...this.races(),
+      ...this.program.nodes.map((/** @type {any} */ node) => this.node(node)),
+    );
     this.mark(this.store.state);
     if (!this.moved) this.fit();
   }
 
   lines() {
-    const { program } = this, found = [];
+    const { program } = this,
+      found = [];
     for (const edge of program.edges) {
       if (edge.implied && !this.all && !edge.false) continue;
       if (this.opened.has(edge.src) || this.opened.has(edge.dst)) continue; // their tasks' own are drawn
-      const why = Object.entries(edge.origins).map(([kind, count]) => `${whole(count)} × ${kind}: ${program.kinds[kind]}`);
+      const why = Object.entries(edge.origins).map(
+        ([kind, count]) => `${whole(count)} × ${kind}: ${program.kinds[kind]}`,
+      );
       const kind = Object.keys(edge.origins).sort((a, b) => edge.origins[b] - edge.origins[a])[0];
-      found.push(this.line(this.boxOf(edge.src), this.boxOf(edge.dst), kind, 1 + Math.log10(edge.count), edge.false > 0, edge.back,
-        [`${edge.dst} waits for ${edge.src}`, `${whole(edge.count)} edges`, ...why, edge.false ? `${whole(edge.false)} of them join tasks that touch different elements` : null]));
+      found.push(
+        this.line(
+          this.boxOf(edge.src),
+          this.boxOf(edge.dst),
+          kind,
+          1 + Math.log10(edge.count),
+          edge.false > 0,
+          edge.back,
+          [
+            `${edge.dst} waits for ${edge.src}`,
+            `${whole(edge.count)} edges`,
+            ...why,
+            edge.false ? `${whole(edge.false)} of them join tasks that touch different elements` : null,
+          ],
+        ),
+      );
     }
     if (this.opened.size) found.push(...this.taskLines());
     return found;
   }
 
   taskLines() {
-    const { src, dst, kind, false: wrong } = this.program.tasks, kinds = Object.keys(this.program.kinds), found = [];
+    const { src, dst, kind, false: wrong } = this.program.tasks,
+      kinds = Object.keys(this.program.kinds),
+      found = [];
     for (let i = 0; i < src.length && found.length < MOST_LINES; i++) {
-      const from = this.kernelOf.get(src[i]), to = this.kernelOf.get(dst[i]);
+      const from = this.kernelOf.get(src[i]),
+        to = this.kernelOf.get(dst[i]);
       if (!this.opened.has(from) && !this.opened.has(to)) continue;
       const named = kinds.filter((_, n) => kind[i] & (1 << n));
-      found.push(this.line(this.placeOf(src[i]), this.placeOf(dst[i]), named[0], 1, wrong[i] === 1, false,
-        [`task ${dst[i]} of ${to} waits for task ${src[i]} of ${from}`, ...named.map(one => `${one}: ${this.program.kinds[one]}`), wrong[i] ? "they touch different elements" : null], `${src[i]} ${dst[i]}`));
+      found.push(
+        this.line(
+          this.placeOf(src[i]),
+          this.placeOf(dst[i]),
+          named[0],
+          1,
+          wrong[i] === 1,
+          false,
+          [
+            `task ${dst[i]} of ${to} waits for task ${src[i]} of ${from}`,
+            ...named.map((one) => `${one}: ${this.program.kinds[one]}`),
+            wrong[i] ? "they touch different elements" : null,
+          ],
+          `${src[i]} ${dst[i]}`,
+        ),
+      );
     }
     return found;
   }
@@ -150,11 +281,25 @@ class TaskGraph {
   /** @param {any} a @param {any} b @param {string} kind @param {number} wide @param {boolean} wrong @param {boolean} back @param {any[]} told @param {string} tasks */
   line(a, b, kind, wide, wrong, back, told, tasks = "") {
     const d = this.way(a, b, back);
-    const mark = svg("path", { d, class: wrong ? "edge false" : "edge", stroke: wrong ? themed("--bad") : kernelColor(HUES[kind]), "stroke-width": wide.toFixed(1), "stroke-dasharray": wrong ? "6 4" : DASHES[kind], "data-tasks": tasks, "data-kind": kind });
+    const mark = svg("path", {
+      d,
+      class: wrong ? "edge false" : "edge",
+      stroke: wrong ? themed("--bad") : kernelColor(HUES[kind]),
+      "stroke-width": wide.toFixed(1),
+      "stroke-dasharray": wrong ? "6 4" : DASHES[kind],
+      "data-tasks": tasks,
+      "data-kind": kind,
+    });
     const wider = svg("path", { d, class: "reach" }); // thin lines are hard to point at
     for (const one of [mark, wider]) {
-      one.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) => { mark.classList.add("over"); showTip(told, { left: event.clientX + 10, top: event.clientY, bottom: event.clientY + 12 }); });
-      one.addEventListener("pointerleave", () => { mark.classList.remove("over"); hideTip(); });
+      one.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) => {
+        mark.classList.add("over");
+        showTip(told, { left: event.clientX + 10, top: event.clientY, bottom: event.clientY + 12 });
+      });
+      one.addEventListener("pointerleave", () => {
+        mark.classList.remove("over");
+        hideTip();
+      });
     }
     return svg("g", {}, wider, mark);
   }
@@ -162,25 +307,56 @@ class TaskGraph {
   /** From one box to another: along the ranks, or around them where it leads back. @param {any} a @param {any} b @param {boolean} back */
   way(a, b, back) {
     if (this.drawn.down) {
-      const x0 = a.x + a.w / 2, y0 = a.y + a.h, x1 = b.x + b.w / 2, y1 = b.y, right = Math.max(a.x + a.w, b.x + b.w) + 30;
-      if (back || y1 < y0) return `M${a.x + a.w} ${a.y + a.h / 2}C${right} ${a.y + a.h / 2} ${right} ${b.y + b.h / 2} ${b.x + b.w} ${b.y + b.h / 2 + (a === b ? 12 : 0)}`;
+      const x0 = a.x + a.w / 2,
+        y0 = a.y + a.h,
+        x1 = b.x + b.w / 2,
+        y1 = b.y,
+        right = Math.max(a.x + a.w, b.x + b.w) + 30;
+      if (back || y1 < y0)
+        return `M${a.x + a.w} ${a.y + a.h / 2}C${right} ${a.y + a.h / 2} ${right} ${b.y + b.h / 2} ${b.x + b.w} ${b.y + b.h / 2 + (a === b ? 12 : 0)}`;
       const bend = Math.max(GAP / 4, (y1 - y0) / 2);
       return `M${x0} ${y0}C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}`;
     }
-    const x0 = a.x + a.w, y0 = a.y + a.h / 2, x1 = b.x, y1 = b.y + b.h / 2, low = Math.max(a.y + a.h, b.y + b.h) + 26;
-    if (back || x1 < x0) return `M${a.x + a.w / 2 + (a === b ? 16 : 0)} ${a.y + a.h}C${a.x + a.w / 2 + (a === b ? 16 : 0)} ${low} ${b.x + b.w / 2} ${low} ${b.x + b.w / 2} ${b.y + b.h}`;
+    const x0 = a.x + a.w,
+      y0 = a.y + a.h / 2,
+      x1 = b.x,
+      y1 = b.y + b.h / 2,
+      low = Math.max(a.y + a.h, b.y + b.h) + 26;
+    if (back || x1 < x0)
+      return `M${a.x + a.w / 2 + (a === b ? 16 : 0)} ${a.y + a.h}C${a.x + a.w / 2 + (a === b ? 16 : 0)} ${low} ${b.x + b.w / 2} ${low} ${b.x + b.w / 2} ${b.y + b.h}`;
     const bend = Math.max(GAP / 2, (x1 - x0) / 2);
     return `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`;
   }
 
   races() {
     return this.program.races.flatMap((/** @type {any} */ race) => {
-      const [first, later] = race.tasks, a = first >= 0 ? this.placeOf(first) : this.boxOf(race.dst), b = this.placeOf(later);
+      const [first, later] = race.tasks,
+        a = first >= 0 ? this.placeOf(first) : this.boxOf(race.dst),
+        b = this.placeOf(later);
       if (!a || !b) return [];
-      const x0 = a.x + a.w / 2, y0 = a.y, x1 = b.x + b.w / 2, y1 = b.y, top = Math.min(y0, y1) - 34;
-      const mark = svg("g", { class: "race" }, svg("path", { d: `M${x0} ${y0}C${x0} ${top} ${x1} ${top} ${x1} ${y1}`, class: "edge", stroke: themed("--bad"), "stroke-width": 2.5 }),
-        svg("text", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle", class: "bolt" }, "⚡"));
-      mark.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) => showTip([`Race of ${race.src} and ${race.dst}`, race.told, race.fix, `${whole(race.count)} pairs`], { left: event.clientX + 10, top: event.clientY, bottom: event.clientY + 12 }));
+      const x0 = a.x + a.w / 2,
+        y0 = a.y,
+        x1 = b.x + b.w / 2,
+        y1 = b.y,
+        top = Math.min(y0, y1) - 34;
+      const mark = svg(
+        "g",
+        { class: "race" },
+        svg("path", {
+          d: `M${x0} ${y0}C${x0} ${top} ${x1} ${top} ${x1} ${y1}`,
+          class: "edge",
+          stroke: themed("--bad"),
+          "stroke-width": 2.5,
+        }),
+        svg("text", { x: (x0 + x1) / 2, y: top + 14, "text-anchor": "middle", class: "bolt" }, "⚡"),
+      );
+      mark.addEventListener("pointerenter", (/** @type {PointerEvent} */ event) =>
+        showTip([`Race of ${race.src} and ${race.dst}`, race.told, race.fix, `${whole(race.count)} pairs`], {
+          left: event.clientX + 10,
+          top: event.clientY,
+          bottom: event.clientY + 12,
+        }),
+      );
       mark.addEventListener("pointerleave", hideTip);
       return [mark];
     });
@@ -188,29 +364,110 @@ class TaskGraph {
 
   /** @param {any} node */
   node(node) {
-    const { x, y, w, h } = this.boxOf(node.kernel), open = this.opened.has(node.kernel), color = kernelColor(UNITS[node.unit][1]);
+    const { x, y, w, h } = this.boxOf(node.kernel),
+      open = this.opened.has(node.kernel),
+      color = kernelColor(UNITS[node.unit][1]);
     const times = `${whole(node.tasks.length)} task${node.tasks.length === 1 ? "" : "s"}${node.blocks === node.tasks.length ? "" : `, ${whole(node.blocks)} blocks`}`;
-    const told = [node.kernel, `${times} on ${UNITS[node.unit][0]}`, `${si(node.flops)} FLOP, ${si(node.gm_read)}B read, ${si(node.gm_written)}B written`, `submitted at ${node.file}:${node.line}`, open ? null : "double click or Enter opens its tasks"];
-    const group = svg("g", { class: open ? "node open" : "node", tabindex: "0", role: "button", "aria-expanded": String(open), "aria-label": told.filter(Boolean).join("; "), "data-kernel": node.kernel },
-      svg("rect", { x, y, width: w, height: h, rx: 7, class: "box", stroke: color, fill: color, "fill-opacity": open ? 0.12 : 0.9 }),
-      svg("text", { x: x + 10, y: y + 19, class: open ? "name" : "name on" }, clipped(node.kernel, Math.floor((w - 40) / 7))),
-      svg("text", { x: x + 10, y: y + 36, class: open ? "soft" : "on small" }, clipped(times, Math.floor((w - 16) / 6.4))),
-      svg("text", { x: x + w - 18, y: y + 19, class: open ? "sign" : "sign on" }, open ? "−" : "+"));
+    const told = [
+      node.kernel,
+      `${times} on ${UNITS[node.unit][0]}`,
+      `${si(node.flops)} FLOP, ${si(node.gm_read)}B read, ${si(node.gm_written)}B written`,
+      `submitted at ${node.file}:${node.line}`,
+      open ? null : "double click or Enter opens its tasks",
+    ];
+    const group = svg(
+      "g",
+      {
+        class: open ? "node open" : "node",
+        tabindex: "0",
+        role: "button",
+        "aria-expanded": String(open),
+        "aria-label": told.filter(Boolean).join("; "),
+        "data-kernel": node.kernel,
+      },
+      svg("rect", {
+        x,
+        y,
+        width: w,
+        height: h,
+        rx: 7,
+        class: "box",
+        stroke: color,
+        fill: color,
+        "fill-opacity": open ? 0.12 : 0.9,
+      }),
+      svg(
+        "text",
+        { x: x + 10, y: y + 19, class: open ? "name" : "name on" },
+        clipped(node.kernel, Math.floor((w - 40) / 7)),
+      ),
+      svg(
+        "text",
+        { x: x + 10, y: y + 36, class: open ? "soft" : "on small" },
+        clipped(times, Math.floor((w - 16) / 6.4)),
+      ),
+      svg("text", { x: x + w - 18, y: y + 19, class: open ? "sign" : "sign on" }, open ? "−" : "+"),
+    );
     if (open) {
       node.tasks.slice(0, MOST_TASKS).forEach((/** @type {number} */ task) => {
         const place = this.placeOf(task);
-        const one = svg("g", { class: "task", "data-task": task, tabindex: "-1", role: "button", "aria-label": `task ${task} of ${node.kernel}` }, svg("rect", { x: place.x, y: place.y, width: place.w, height: place.h, rx: 4, fill: color, "fill-opacity": 0.85 }),
-          svg("text", { x: place.x + place.w / 2, y: place.y + 13, "text-anchor": "middle", class: "on small" }, String(task)));
-        one.addEventListener("click", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); this.store.set({ selection: { kind: "task", task } }); });
+        const one = svg(
+          "g",
+          {
+            class: "task",
+            "data-task": task,
+            tabindex: "-1",
+            role: "button",
+            "aria-label": `task ${task} of ${node.kernel}`,
+          },
+          svg("rect", {
+            x: place.x,
+            y: place.y,
+            width: place.w,
+            height: place.h,
+            rx: 4,
+            fill: color,
+            "fill-opacity": 0.85,
+          }),
+          svg(
+            "text",
+            { x: place.x + place.w / 2, y: place.y + 13, "text-anchor": "middle", class: "on small" },
+            String(task),
+          ),
+        );
+        one.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+          event.stopPropagation();
+          this.store.set({ selection: { kind: "task", task } });
+        });
         group.append(one);
       });
-      if (node.tasks.length > MOST_TASKS) group.append(svg("text", { x: x + 10, y: y + h - 8, class: "soft" }, `and ${whole(node.tasks.length - MOST_TASKS)} more`));
+      if (node.tasks.length > MOST_TASKS)
+        group.append(
+          svg("text", { x: x + 10, y: y + h - 8, class: "soft" }, `and ${whole(node.tasks.length - MOST_TASKS)} more`),
+        );
     }
-    const toggle = () => { if (open) this.opened.delete(node.kernel); else this.opened.add(node.kernel); hideTip(); this.draw(); within(this.world, `[data-kernel="${CSS.escape(node.kernel)}"]`)[0]?.focus(); };
-    group.addEventListener("dblclick", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); toggle(); });
-    within(group, ".sign")[0]?.addEventListener("click", (/** @type {MouseEvent} */ event) => { event.stopPropagation(); toggle(); });
+    const toggle = () => {
+      if (open) this.opened.delete(node.kernel);
+      else this.opened.add(node.kernel);
+      hideTip();
+      this.draw();
+      within(this.world, `[data-kernel="${CSS.escape(node.kernel)}"]`)[0]?.focus();
+    };
+    group.addEventListener("dblclick", (/** @type {MouseEvent} */ event) => {
+      event.stopPropagation();
+      toggle();
+    });
+    within(group, ".sign")[0]?.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+      event.stopPropagation();
+      toggle();
+    });
     group.addEventListener("click", () => this.store.set({ selection: { kind: "kernel", kernel: node.kernel } }));
-    group.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") { event.stopPropagation(); toggle(); } });
+    group.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") {
+        event.stopPropagation();
+        toggle();
+      }
+    });
     group.addEventListener("pointerenter", () => showTip(told, group.getBoundingClientRect()));
     group.addEventListener("pointerleave", hideTip);
     return group;
@@ -218,23 +475,35 @@ class TaskGraph {
 
   /** @param {any} state */
   mark(state) {
-    const { selection } = state, kernel = selection?.kind === "kernel" || selection?.kind === "slice" ? selection.kernel : null;
+    const { selection } = state,
+      kernel = selection?.kind === "kernel" || selection?.kind === "slice" ? selection.kernel : null;
     const task = selection?.kind === "task" || selection?.kind === "slice" ? selection.task : null;
     const line = selection?.kind === "line" ? selection : null;
     for (const group of within(this.world, ".node")) {
       const node = this.nodes.get(group.dataset.kernel ?? "");
-      group.classList.toggle("chosen", node.kernel === kernel || (line !== null && node.file === line.file && node.line === line.line) || (task !== null && this.kernelOf.get(task) === node.kernel));
+      group.classList.toggle(
+        "chosen",
+        node.kernel === kernel ||
+          (line !== null && node.file === line.file && node.line === line.line) ||
+          (task !== null && this.kernelOf.get(task) === node.kernel),
+      );
     }
-    for (const group of within(this.world, ".task")) group.classList.toggle("chosen", task !== null && Number(group.dataset.task) === task);
-    for (const path of within(this.world, "path.edge")) path.classList.toggle("own", task !== null && (path.dataset.tasks ?? "").split(" ").includes(String(task)));
+    for (const group of within(this.world, ".task"))
+      group.classList.toggle("chosen", task !== null && Number(group.dataset.task) === task);
+    for (const path of within(this.world, "path.edge"))
+      path.classList.toggle("own", task !== null && (path.dataset.tasks ?? "").split(" ").includes(String(task)));
   }
 
-  place() { this.world.setAttribute("transform", `translate(${this.at.x} ${this.at.y}) scale(${this.at.scale})`); }
+  place() {
+    this.world.setAttribute("transform", `translate(${this.at.x} ${this.at.y}) scale(${this.at.scale})`);
+  }
 
   fit() {
-    const width = this.sheet.clientWidth, height = this.sheet.clientHeight;
+    const width = this.sheet.clientWidth,
+      height = this.sheet.clientHeight;
     if (!width) return;
-    const [wide, high] = this.drawn.size, scale = Math.min(width / wide, height / high, 1.15);
+    const [wide, high] = this.drawn.size,
+      scale = Math.min(width / wide, height / high, 1.15);
     this.at = { scale, x: (width - wide * scale) / 2, y: (height - high * scale) / 2 };
     this.moved = false;
     this.place();
@@ -242,7 +511,8 @@ class TaskGraph {
 
   /** @param {number} by @param {number} x @param {number} y what stays where it is */
   zoom(by, x = this.sheet.clientWidth / 2, y = this.sheet.clientHeight / 2) {
-    const scale = Math.min(Math.max(this.at.scale * by, 0.05), 6), real = scale / this.at.scale;
+    const scale = Math.min(Math.max(this.at.scale * by, 0.05), 6),
+      real = scale / this.at.scale;
     this.at = { scale, x: x - (x - this.at.x) * real, y: y - (y - this.at.y) * real };
     this.moved = true;
     this.place();
@@ -250,48 +520,89 @@ class TaskGraph {
 
   listen() {
     let from = /** @type {{x: number, y: number, id: number, moving: boolean} | null} */ (null);
-    this.sheet.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => { from = { x: event.clientX, y: event.clientY, id: event.pointerId, moving: false }; });
+    this.sheet.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+      from = { x: event.clientX, y: event.clientY, id: event.pointerId, moving: false };
+    });
     this.sheet.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
       if (from === null) return;
-      const dx = event.clientX - from.x, dy = event.clientY - from.y;
+      const dx = event.clientX - from.x,
+        dy = event.clientY - from.y;
       if (!from.moving && Math.hypot(dx, dy) < 4) return;
-      if (!from.moving) { this.sheet.setPointerCapture(from.id); from.moving = true; hideTip(); }
-      this.at.x += dx; this.at.y += dy;
+      if (!from.moving) {
+        this.sheet.setPointerCapture(from.id);
+        from.moving = true;
+        hideTip();
+      }
+      this.at.x += dx;
+      this.at.y += dy;
       Object.assign(from, { x: event.clientX, y: event.clientY });
       this.moved = true;
       this.place();
     });
-    for (const end of ["pointerup", "pointercancel"]) this.sheet.addEventListener(end, () => { from = null; });
-    this.sheet.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
-      event.preventDefault();
-      const area = this.sheet.getBoundingClientRect();
-      this.zoom(event.deltaY > 0 ? 1 / 1.15 : 1.15, event.clientX - area.left, event.clientY - area.top);
-    }, { passive: false });
+    for (const end of ["pointerup", "pointercancel"])
+      this.sheet.addEventListener(end, () => {
+        from = null;
+      });
+    this.sheet.addEventListener(
+      "wheel",
+      (/** @type {WheelEvent} */ event) => {
+        event.preventDefault();
+        const area = this.sheet.getBoundingClientRect();
+        this.zoom(event.deltaY > 0 ? 1 / 1.15 : 1.15, event.clientX - area.left, event.clientY - area.top);
+      },
+      { passive: false },
+    );
     this.sheet.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-      const step = 60, acts = /** @type {Record<string, () => void>} */ ({ w: () => this.zoom(1.3), s: () => this.zoom(1 / 1.3), a: () => this.pan(step, 0), d: () => this.pan(-step, 0),
-        ArrowLeft: () => this.pan(step, 0), ArrowRight: () => this.pan(-step, 0), ArrowUp: () => this.pan(0, step), ArrowDown: () => this.pan(0, -step), Escape: () => this.fit() });
+      const step = 60,
+        acts = /** @type {Record<string, () => void>} */ ({
+          w: () => this.zoom(1.3),
+          s: () => this.zoom(1 / 1.3),
+          a: () => this.pan(step, 0),
+          d: () => this.pan(-step, 0),
+          ArrowLeft: () => this.pan(step, 0),
+          ArrowRight: () => this.pan(-step, 0),
+          ArrowUp: () => this.pan(0, step),
+          ArrowDown: () => this.pan(0, -step),
+          Escape: () => this.fit(),
+        });
       const what = acts[event.key];
       if (!what || event.ctrlKey || event.metaKey) return;
-      event.preventDefault(); event.stopPropagation(); what();
+      event.preventDefault();
+      event.stopPropagation();
+      what();
     });
   }
 
   /** @param {number} dx @param {number} dy */
-  pan(dx, dy) { this.at.x += dx; this.at.y += dy; this.moved = true; this.place(); }
+  pan(dx, dy) {
+    this.at.x += dx;
+    this.at.y += dy;
+    this.moved = true;
+    this.place();
+  }
 }
 
 export const panel = {
-  id: "graph", title: "Graph", has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.graph ?? run?.panels.graph),
+  id: "graph",
+  title: "Graph",
+  has: (/** @type {any} */ run, /** @type {any} */ state) => Boolean(state.shared.graph ?? run?.panels.graph),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
     const told = store.run()?.panels.graph ?? store.state.shared.graph;
     const made = told.programs.map((/** @type {any} */ program) => ({ program, graph: new TaskGraph(program, store) }));
     if (told.told) box.append(element("p", { class: "soft" }, told.told));
-    for (const { program, graph } of made) box.append(...(made.length > 1 ? [element("h2", {}, program.name)] : []), graph.box);
+    for (const { program, graph } of made)
+      box.append(...(made.length > 1 ? [element("h2", {}, program.name)] : []), graph.box);
     return {
-      update: (/** @type {any} */ state) => { for (const { graph } of made) graph.mark(state); },
-      repaint: () => { for (const { graph } of made) graph.draw(); },
-      destroy: () => { for (const { graph } of made) graph.observer.disconnect(); },
+      update: (/** @type {any} */ state) => {
+        for (const { graph } of made) graph.mark(state);
+      },
+      repaint: () => {
+        for (const { graph } of made) graph.draw();
+      },
+      destroy: () => {
+        for (const { graph } of made) graph.observer.disconnect();
+      },
     };
   },
 };

@@ -13,7 +13,7 @@ export function titled(title, ...children) {
 
 /** @param {string[]} lines */
 export function notes(lines) {
-  return lines.length ? element("ul", { class: "notes" }, ...lines.map(line => element("li", {}, line))) : null;
+  return lines.length ? element("ul", { class: "notes" }, ...lines.map((line) => element("li", {}, line))) : null;
 }
 
 /** @param {number} count */
@@ -28,64 +28,131 @@ function tile(value, what) {
 
 /** Sentences and tables that a command adds. @param {any} section */
 export function said(section) {
-  return titled(section.title, notes(section.notes), ...section.tables.map((/** @type {any} */ table) => sortable(table.columns, table.rows)));
+  return titled(
+    section.title,
+    notes(section.notes),
+    ...section.tables.map((/** @type {any} */ table) => sortable(table.columns, table.rows)),
+  );
 }
 
 /** @param {any} report */
 function tiles(report) {
-  const s = report.scheduling, units = Object.entries(report.units);
-  return element("div", { class: "tiles" },
+  const s = report.scheduling,
+    units = Object.entries(report.units);
+  return element(
+    "div",
+    { class: "tiles" },
     tile(time(report.window_ns), "window"),
     tile(percent(report.on_core_ns / Math.max(report.window_ns, 1)), "of it with any work running"),
-    ...units.map(([unit, u]) => tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${lanes(u.lanes)}`)),
+    ...units.map(([unit, u]) =>
+      tile(percent(u.busy_ns / Math.max(u.busy_ns + u.idle_ns, 1)), `${unit} busy, ${lanes(u.lanes)}`),
+    ),
     tile(whole(s.tasks), "tasks"),
     s.mean_run_ns === null ? null : tile(time(s.mean_run_ns), "mean run"),
     s.overhead === null ? null : tile(percent(s.overhead), "of dispatch → finish is not run"),
     s.in_flight === null ? null : tile(s.in_flight.toFixed(1), `tasks in flight on ${s.cores} cores`),
     report.communication === null ? null : tile(time(report.communication.exposed_ns), "exposed communication"),
-    report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"));
+    report.copies === null ? null : tile(time(report.copies.exposed_ns), "exposed copies"),
+  );
 }
 
 /** @param {any} side */
 function ledger(side) {
-  const { report } = side, rows = report.scheduling.ledger, titles = new Map(side.timeline.reasons.map((/** @type {any} */ reason) => [reason.id, reason.title]));
-  const draw = (/** @type {string} */ key, /** @type {string} */ share) => stacked(rows.filter((/** @type {any} */ row) => row[key] > 0).map((/** @type {any} */ row) => ({
-    label: titles.get(row.part) ?? (row.part === "run" ? "running" : row.part), value: row[key], text: `${time(row[key])}, ${percent(row[share])}`, color: reasonColor(row.part),
-  })));
-  return element("div", { class: "two" },
-    element("div", {}, element("p", { class: "soft" }, `all cores × window, ${report.scheduling.cores} lanes`), draw("core_ns", "share")),
-    element("div", {}, element("p", { class: "soft" }, report.critical_path.kind === "chain" ? "along the critical path" : "along the cover of the timeline"), draw("path_ns", "path_share")));
+  const { report } = side,
+    rows = report.scheduling.ledger,
+    titles = new Map(side.timeline.reasons.map((/** @type {any} */ reason) => [reason.id, reason.title]));
+  const draw = (/** @type {string} */ key, /** @type {string} */ share) =>
+    stacked(
+      rows
+        .filter((/** @type {any} */ row) => row[key] > 0)
+        .map((/** @type {any} */ row) => ({
+          label: titles.get(row.part) ?? (row.part === "run" ? "running" : row.part),
+          value: row[key],
+          text: `${time(row[key])}, ${percent(row[share])}`,
+          color: reasonColor(row.part),
+        })),
+    );
+  return element(
+    "div",
+    { class: "two" },
+    element(
+      "div",
+      {},
+      element("p", { class: "soft" }, `all cores × window, ${report.scheduling.cores} lanes`),
+      draw("core_ns", "share"),
+    ),
+    element(
+      "div",
+      {},
+      element(
+        "p",
+        { class: "soft" },
+        report.critical_path.kind === "chain" ? "along the critical path" : "along the cover of the timeline",
+      ),
+      draw("path_ns", "path_share"),
+    ),
+  );
 }
 
 /** @param {any} side */
 function blockers(side) {
-  return sortable(side.columns["report.blockers"], side.report.blockers, { dots: { reason: row => reasonColor(row.reason) } });
+  return sortable(side.columns["report.blockers"], side.report.blockers, {
+    dots: { reason: (row) => reasonColor(row.reason) },
+  });
 }
 
 /** @param {any} side */
 function scheduling(side) {
-  const s = side.report.scheduling, columns = side.columns;
-  const tables = ["threads", "spmd"].filter(name => s[name].length).map(name => sortable(columns[`report.scheduling.${name}`], s[name]));
-  return element("div", { class: "two" }, element("div", {}, facts(columns["report.scheduling"], s)), element("div", {}, ...tables));
+  const s = side.report.scheduling,
+    columns = side.columns;
+  const tables = ["threads", "spmd"]
+    .filter((name) => s[name].length)
+    .map((name) => sortable(columns[`report.scheduling.${name}`], s[name]));
+  return element(
+    "div",
+    { class: "two" },
+    element("div", {}, facts(columns["report.scheduling"], s)),
+    element("div", {}, ...tables),
+  );
 }
 
 /** @param {any} side */
 function fanOut(side) {
   const { areas, kernels } = side.report.fan_out;
-  const rank = new Map(side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]));
-  return stacked(areas.map((/** @type {any} */ area) => ({
-    label: area.area, value: area.tasks, text: `${whole(area.tasks)} tasks, ${percent(area.share)}`,
-    parts: kernels.filter((/** @type {any} */ row) => row.area === area.area).map((/** @type {any} */ row) => ({
-      value: row.tasks, color: kernelColor(rank.get(row.kernel) ?? 0), label: `${row.kernel}: ${whole(row.tasks)} tasks, ${whole(row.blocks)} blocks`,
+  const rank = new Map(
+    side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]),
+  );
+  return stacked(
+    areas.map((/** @type {any} */ area) => ({
+      label: area.area,
+      value: area.tasks,
+      text: `${whole(area.tasks)} tasks, ${percent(area.share)}`,
+      parts: kernels
+        .filter((/** @type {any} */ row) => row.area === area.area)
+        .map((/** @type {any} */ row) => ({
+          value: row.tasks,
+          color: kernelColor(rank.get(row.kernel) ?? 0),
+          label: `${row.kernel}: ${whole(row.tasks)} tasks, ${whole(row.blocks)} blocks`,
+        })),
     })),
-  })), { width: 700 });
+    { width: 700 },
+  );
 }
 
 /** @param {any} side */
 function path(side) {
   const p = side.report.critical_path;
-  const told = p.kind === "chain" ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most." : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
-  return element("div", {}, strip(side.timeline), element("p", { class: "soft" }, told), sortable(side.columns["report.critical_path.table"], p.table));
+  const told =
+    p.kind === "chain"
+      ? "runs above, waits below. If a kernel or a reason cost nothing, the end could fall by its time on the path at most."
+      : "runs above, waits below. At each moment one running slice counts, compute before communication before copies.";
+  return element(
+    "div",
+    {},
+    strip(side.timeline),
+    element("p", { class: "soft" }, told),
+    sortable(side.columns["report.critical_path.table"], p.table),
+  );
 }
 
 /** @param {any} side */
@@ -97,7 +164,8 @@ function steps(side) {
 /** @param {any} found */
 export function overlap(found) {
   const rows = Object.entries(found.units).map(([unit, u]) => ({
-    label: `${unit}, ${lanes(u.lanes)}`, value: u.run_ns + u.hidden_ns + u.exposed_ns,
+    label: `${unit}, ${lanes(u.lanes)}`,
+    value: u.run_ns + u.hidden_ns + u.exposed_ns,
     text: `${time(u.exposed_ns)} exposed`,
     parts: [
       { value: u.run_ns, color: "#3f7fd0", label: `running ${time(u.run_ns)}` },
@@ -106,38 +174,78 @@ export function overlap(found) {
     ],
   }));
   const p = found.ping_pong;
-  return element("div", {},
-    element("p", {}, `in progress for ${time(found.episode_ns)}, running on some core for ${time(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`),
-    element("div", { class: "legend" }, ...[["#3f7fd0", "own run"], ["#3fa35b", "hidden: other kernels ran"], ["#c9504b", "exposed: idle"]].map(([color, text]) =>
-      element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text))),
+  return element(
+    "div",
+    {},
+    element(
+      "p",
+      {},
+      `in progress for ${time(found.episode_ns)}, running on some core for ${time(found.on_core_ns)} of it; other kernels covered ${percent(found.hidden_share)} of their waiting`,
+    ),
+    element(
+      "div",
+      { class: "legend" },
+      ...[
+        ["#3f7fd0", "own run"],
+        ["#3fa35b", "hidden: other kernels ran"],
+        ["#c9504b", "exposed: idle"],
+      ].map(([color, text]) =>
+        element("span", {}, element("span", { class: "dot", style: `background:${color}` }), text),
+      ),
+    ),
     stacked(rows),
-    p === null ? null : element("p", { class: "soft" }, `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`),
-    notes(found.notes));
+    p === null
+      ? null
+      : element(
+          "p",
+          { class: "soft" },
+          `AIC alone ${time(p.aic_alone_ns)}, AIV alone ${time(p.aiv_alone_ns)}, both ${time(p.both_ns)}, neither ${time(p.neither_ns)}; ${whole(p.switches)} switches; longest serial stretch ${time(p.longest_ns)}`,
+        ),
+    notes(found.notes),
+  );
 }
 
 /** @param {any} side @param {import("../types").Store} store */
 function kernelTable(side, store) {
-  const rank = new Map(side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]));
-  return sortable(side.columns["report.kernels"], side.report.kernels, { sorted: "core_ns", dots: { name: row => kernelColor(rank.get(row.name) ?? 0) },
-    picked: row => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.name } }) });
+  const rank = new Map(
+    side.timeline.kernels.map((/** @type {string} */ name, /** @type {number} */ i) => [name, side.timeline.ranks[i]]),
+  );
+  return sortable(side.columns["report.kernels"], side.report.kernels, {
+    sorted: "core_ns",
+    dots: { name: (row) => kernelColor(rank.get(row.name) ?? 0) },
+    picked: (row) => store.set({ selection: row === null ? null : { kind: "kernel", kernel: row.name } }),
+  });
 }
 
 /** @type {import("../types").Panel} */
 export const panel = {
-  id: "overview", title: "Report", has: run => run?.panels.overview !== undefined,
+  id: "overview",
+  title: "Report",
+  has: (run) => run?.panels.overview !== undefined,
   mount(box, store) {
-    const run = store.run(), side = { ...run.panels.overview, timeline: run.timeline }, { report } = side, marked = steps(side);
-    box.append(...[
-      ...side.first.map(said), tiles(report), notes(report.notes),
-      titled("Where the core time went", ledger(side)),
-      report.overlap === null ? null : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
-      titled("Kernels", kernelTable(side, store)),
-      titled("Who waited for whom", blockers(side)),
-      titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
-      titled("Scheduling", scheduling(side)),
-      titled("Fan-out: tasks by area", fanOut(side)),
-      marked === null ? null : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
-    ].filter(part => part !== null));
+    const run = store.run(),
+      side = { ...run.panels.overview, timeline: run.timeline },
+      { report } = side,
+      marked = steps(side);
+    box.append(
+      ...[
+        ...side.first.map(said),
+        tiles(report),
+        notes(report.notes),
+        titled("Where the core time went", ledger(side)),
+        report.overlap === null
+          ? null
+          : titled(`Hidden and exposed: ${report.overlap.kernels.join(", ")}`, overlap(report.overlap)),
+        titled("Kernels", kernelTable(side, store)),
+        titled("Who waited for whom", blockers(side)),
+        titled(report.critical_path.kind === "chain" ? "Critical path" : "Cover of the timeline", path(side)),
+        titled("Scheduling", scheduling(side)),
+        titled("Fan-out: tasks by area", fanOut(side)),
+        marked === null
+          ? null
+          : titled(report.steps.source === "column" ? "Steps" : "Steps, found by repetition", marked),
+      ].filter((part) => part !== null),
+    );
     return {};
   },
 };

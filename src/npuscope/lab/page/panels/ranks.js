@@ -6,18 +6,27 @@ import { titled } from "./overview.js";
 
 /** @type {import("../types").Panel} */
 export const panel = {
-  id: "ranks", title: "Ranks", has: (_, state) => state.shared.ranks !== undefined,
+  id: "ranks",
+  title: "Ranks",
+  has: (_, state) => state.shared.ranks !== undefined,
   mount(box, store) {
-    const ranks = store.state.shared.ranks, columns = ranks.columns["report.ranks.table"];
+    const ranks = store.state.shared.ranks,
+      columns = ranks.columns["report.ranks.table"];
     const picked = (/** @type {any} */ row) => {
-      const run = row === null ? undefined : store.state.runs.find(one => Object.values(row).includes(one.name));
+      const run = row === null ? undefined : store.state.runs.find((one) => Object.values(row).includes(one.name));
       if (run) store.set({ run: run.id });
     };
-    box.append(...[
-      element("p", { class: "verdict", id: "all" }, ...worded(ranks.verdict)), element("p", {}, ranks.overview), element("p", {}, ranks.waits_told),
-      titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
-      ranks.waits.length === 0 ? null : titled("Who waits for whom", sortable(ranks.columns["report.waits.table"], ranks.waits)),
-    ].filter(part => part !== null));
+    box.append(
+      ...[
+        element("p", { class: "verdict", id: "all" }, ...worded(ranks.verdict)),
+        element("p", {}, ranks.overview),
+        element("p", {}, ranks.waits_told),
+        titled(`All ${ranks.what}, each explained alone`, sortable(columns, ranks.table, { picked })),
+        ranks.waits.length === 0
+          ? null
+          : titled("Who waits for whom", sortable(ranks.columns["report.waits.table"], ranks.waits)),
+      ].filter((part) => part !== null),
+    );
     return {};
   },
 };

@@ -5,12 +5,19 @@ import { partsOf } from "../parts.js";
 
 /** Id and title of each. @type {[string, string][]} */
 const REPORTS = [
-  ["rank", "Variants"], ["sweep", "Settings"], ["roofline", "Roofline"], ["passes", "Forward passes"], ["align", "Alignment"],
-  ["several", "Several runs"], ["tpot", "Time per token"], ["history", "History"],
+  ["rank", "Variants"],
+  ["sweep", "Settings"],
+  ["roofline", "Roofline"],
+  ["passes", "Forward passes"],
+  ["align", "Alignment"],
+  ["several", "Several runs"],
+  ["tpot", "Time per token"],
+  ["history", "History"],
 ];
 
 export const reports = REPORTS.map(([id, title]) => ({
-  id, title,
+  id,
+  title,
   /** @param {any} run @param {any} state */
   has: (run, state) => Boolean(state.shared[id] ?? run?.panels[id]),
   /** @param {HTMLElement} box @param {any} store */

@@ -20,7 +20,8 @@ const NONE = { files: [], lines: [], findings: [], core_ns: 0, path_ns: 0, wall_
 const SIGNS = /** @type {Record<string, string>} */ ({ error: "✖", warning: "▲", hint: "●" });
 
 /** @param {string} key @param {number} value */
-const told = (key, value) => (value ? (key.endsWith("_ns") ? time(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "");
+const told = (key, value) =>
+  value ? (key.endsWith("_ns") ? time(value) : key === "bytes" ? `${si(value)}B` : si(value)) : "";
 
 /** @param {any} finding */
 function worth(finding) {
@@ -45,28 +46,61 @@ class Source {
     this.broken = store.state.live?.broken ?? null;
     this.look = store.state.live?.look ?? null;
     this.files = shownFiles(found.files, this.broken);
-    const hot = this.hottest()[0]?.file, names = this.files.map(file => file.name);
-    this.file = [kept.file, hot].find(name => names.includes(name)) ?? names[0];
+    const hot = this.hottest()[0]?.file,
+      names = this.files.map((file) => file.name);
+    this.file = [kept.file, hot].find((name) => names.includes(name)) ?? names[0];
     this.hot = element("div", { class: "hot" });
     this.tabs = element("div", { class: "tools files", role: "group", "aria-label": "Files" });
-    this.code = element("table", { class: "code", tabindex: "0", "aria-label": "Source lines; arrow keys go from line to line" });
+    this.code = element("table", {
+      class: "code",
+      tabindex: "0",
+      "aria-label": "Source lines; arrow keys go from line to line",
+    });
     this.code.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
-    const choose = element("select", { "aria-label": "Colour lines by", id: "measure" }, ...MEASURES.map(([key, name, meaning]) => element("option", { value: key, title: meaning }, name)));
-    choose.addEventListener("change", () => { kept.measure = this.measure = choose.value; this.draw(); this.mark(store.state); });
+    const choose = element(
+      "select",
+      { "aria-label": "Colour lines by", id: "measure" },
+      ...MEASURES.map(([key, name, meaning]) => element("option", { value: key, title: meaning }, name)),
+    );
+    choose.addEventListener("change", () => {
+      kept.measure = this.measure = choose.value;
+      this.draw();
+      this.mark(store.state);
+    });
     choose.value = this.measure;
     this.scroll = element("div", { class: "scroll tall" }, this.code);
     const timed = found.lines.length > 0;
     this.state = element("p", { class: "bad", hidden: "" });
-    box.append(element("div", { class: "source-panel" }, timed ? this.sums() : null,
-      timed ? element("div", { class: "tools heads" }, element("label", {}, "lines by ", choose), this.about(), this.list()) : null, this.hot, this.state, this.tabs, this.scroll));
+    box.append(
+      element(
+        "div",
+        { class: "source-panel" },
+        timed ? this.sums() : null,
+        timed
+          ? element(
+              "div",
+              { class: "tools heads" },
+              element("label", {}, "lines by ", choose),
+              this.about(),
+              this.list(),
+            )
+          : null,
+        this.hot,
+        this.state,
+        this.tabs,
+        this.scroll,
+      ),
+    );
     this.draw();
-    const first = this.hottest().find(line => line.file === this.file);
+    const first = this.hottest().find((line) => line.file === this.file);
     if (first) this.show(this.shown().now(first.line), false);
     if (this.broken) this.toFault();
   }
 
   /** The file that is shown. */
-  shown() { return this.files.find(file => file.name === this.file) ?? this.files[0]; }
+  shown() {
+    return this.files.find((file) => file.name === this.file) ?? this.files[0];
+  }
 
   /** A save that does not run, or one that does again; and where the reader asked to be led. @param {any} live */
   follow(live) {
@@ -77,111 +111,296 @@ class Source {
       const top = this.scroll.scrollTop;
       this.draw();
       this.mark(this.store.state);
-      if (this.broken) this.toFault(); else this.scroll.scrollTop = top;
+      if (this.broken) this.toFault();
+      else this.scroll.scrollTop = top;
     }
-    if ((look ?? null) !== this.look) { this.look = look ?? null; this.toFault(look?.place ?? 0); }
+    if ((look ?? null) !== this.look) {
+      this.look = look ?? null;
+      this.toFault(look?.place ?? 0);
+    }
   }
 
   /** Brings a line of the broken save into sight. @param {number} place which of its faults */
   toFault(place = 0) {
-    const all = this.broken === null ? [] : [this.broken.trouble, ...this.broken.trouble.more], one = all[place];
-    const file = one && this.files.find(known => known.faults.some(fault => fault.line === one.line && fault.told === one.told));
+    const all = this.broken === null ? [] : [this.broken.trouble, ...this.broken.trouble.more],
+      one = all[place];
+    const file =
+      one &&
+      this.files.find((known) => known.faults.some((fault) => fault.line === one.line && fault.told === one.told));
     if (!file) return;
-    if (file.name !== this.file) { this.file = file.name; this.draw(); this.mark(this.store.state); }
+    if (file.name !== this.file) {
+      this.file = file.name;
+      this.draw();
+      this.mark(this.store.state);
+    }
     this.show(Math.min(one.line, file.text?.length ?? 1));
   }
 
-  hottest() { return [...this.found.lines].filter(line => line[this.measure] > 0).sort((a, b) => b[this.measure] - a[this.measure]); }
+  hottest() {
+    return [...this.found.lines]
+      .filter((line) => line[this.measure] > 0)
+      .sort((a, b) => b[this.measure] - a[this.measure]);
+  }
 
   sums() {
     const { core_ns, path_ns, wall_ns } = this.found;
-    return element("p", { class: "sums" }, `Lines add up to ${time(core_ns)} of core time. On the critical path they run ${time(path_ns)}; with ${time(wall_ns - path_ns)} of waiting that is the ${time(wall_ns)} from the first start to the last end.`);
+    return element(
+      "p",
+      { class: "sums" },
+      `Lines add up to ${time(core_ns)} of core time. On the critical path they run ${time(path_ns)}; with ${time(wall_ns - path_ns)} of waiting that is the ${time(wall_ns)} from the first start to the last end.`,
+    );
   }
 
   about() {
-    return element("details", { class: "about" }, element("summary", {}, "What is a line's time?"), ...this.found.about.map((/** @type {string} */ line) => element("p", {}, line)));
+    return element(
+      "details",
+      { class: "about" },
+      element("summary", {}, "What is a line's time?"),
+      ...this.found.about.map((/** @type {string} */ line) => element("p", {}, line)),
+    );
   }
 
   list() {
     const all = this.found.findings;
     if (all.length === 0) return null;
     const errors = all.filter((/** @type {any} */ one) => one.severity === "error").length;
-    const items = all.map((/** @type {any} */ one) => element("li", {}, element("button", { class: `plain finding ${one.severity}`, onclick: () => this.go(one.file, one.line, true) },
-      `${SIGNS[one.severity]} ${one.file}:${one.line} ${one.id}`), element("span", { class: "soft" }, ` ${worth(one)}`)));
-    return element("details", { class: "finding-list" }, element("summary", {}, `${all.length} finding${all.length === 1 ? "" : "s"}${errors ? `, ${errors} of them error${errors === 1 ? "" : "s"}` : ""}`), element("ul", {}, ...items));
+    const items = all.map((/** @type {any} */ one) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          { class: `plain finding ${one.severity}`, onclick: () => this.go(one.file, one.line, true) },
+          `${SIGNS[one.severity]} ${one.file}:${one.line} ${one.id}`,
+        ),
+        element("span", { class: "soft" }, ` ${worth(one)}`),
+      ),
+    );
+    return element(
+      "details",
+      { class: "finding-list" },
+      element(
+        "summary",
+        {},
+        `${all.length} finding${all.length === 1 ? "" : "s"}${errors ? `, ${errors} of them error${errors === 1 ? "" : "s"}` : ""}`,
+      ),
+      element("ul", {}, ...items),
+    );
   }
 
   draw() {
-    const measure = /** @type {string[]} */ (MEASURES.find(([key]) => key === this.measure)), hot = this.hottest().slice(0, HOT);
-    const total = this.found.lines.reduce((/** @type {number} */ sum, /** @type {any} */ line) => sum + line[this.measure], 0) || 1;
-    fill(this.hot, ...hot.map(line => {
-      const text = this.text(line.file)?.[line.line - 1]?.trim() ?? "";
-      return element("button", { class: "hot-line", title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
-        element("span", { class: "bar", style: `width:${Math.max(100 * line[this.measure] / hot[0][this.measure], 1)}%` }),
-        element("span", { class: "number" }, `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`),
-        element("span", { class: "place" }, `${line.file}:${line.line}`), element("code", {}, text));
-    }), hot.length || this.found.lines.length === 0 ? null : element("p", { class: "soft" }, `No line has ${measure[1]}.`));
-    this.tabs.replaceChildren(...this.files.map(file => element("button", { "aria-pressed": String(file.name === this.file), class: file.faults.length ? "failed" : null, onclick: () => { kept.file = this.file = file.name; this.draw(); this.mark(this.store.state); } },
-      `${file.faults.length ? `${SIGNS.error} ` : ""}${file.name}`)));
+    const measure = /** @type {string[]} */ (MEASURES.find(([key]) => key === this.measure)),
+      hot = this.hottest().slice(0, HOT);
+    const total =
+      this.found.lines.reduce((/** @type {number} */ sum, /** @type {any} */ line) => sum + line[this.measure], 0) || 1;
+    fill(
+      this.hot,
+      ...hot.map((line) => {
+        const text = this.text(line.file)?.[line.line - 1]?.trim() ?? "";
+        return element(
+          "button",
+          { class: "hot-line", title: `${line.file}:${line.line}`, onclick: () => this.go(line.file, line.line) },
+          element("span", {
+            class: "bar",
+            style: `width:${Math.max((100 * line[this.measure]) / hot[0][this.measure], 1)}%`,
+          }),
+          element(
+            "span",
+            { class: "number" },
+            `${told(this.measure, line[this.measure])} ${percent(line[this.measure] / total)}`,
+          ),
+          element("span", { class: "place" }, `${line.file}:${line.line}`),
+          element("code", {}, text),
+        );
+      }),
+      hot.length || this.found.lines.length === 0
+        ? null
+        : element("p", { class: "soft" }, `No line has ${measure[1]}.`),
+    );
+    this.tabs.replaceChildren(
+      ...this.files.map((file) =>
+        element(
+          "button",
+          {
+            "aria-pressed": String(file.name === this.file),
+            class: file.faults.length ? "failed" : null,
+            onclick: () => {
+              kept.file = this.file = file.name;
+              this.draw();
+              this.mark(this.store.state);
+            },
+          },
+          `${file.faults.length ? `${SIGNS.error} ` : ""}${file.name}`,
+        ),
+      ),
+    );
     this.state.hidden = this.broken === null;
-    this.state.textContent = this.broken === null ? "" : `The text is that of ${this.broken.name}, which does not run.${this.found.lines.length ? " Times are those of the last run, on lines that are as they were." : ""}`;
+    this.state.textContent =
+      this.broken === null
+        ? ""
+        : `The text is that of ${this.broken.name}, which does not run.${this.found.lines.length ? " Times are those of the last run, on lines that are as they were." : ""}`;
     this.drawCode(total);
   }
 
   /** The run's text of a file. @param {string} name @returns {string[] | null} */
-  text(name) { return this.found.files.find((/** @type {any} */ file) => file.name === name)?.text ?? null; }
+  text(name) {
+    return this.found.files.find((/** @type {any} */ file) => file.name === name)?.text ?? null;
+  }
 
   /** @param {number} total */
   drawCode(total) {
     const file = this.shown();
     if (!file || file.text === null) {
-      this.code.replaceChildren(element("tbody", {}, element("tr", {}, element("td", {}, `${this.file ?? "The file"} could not be read.`))));
+      this.code.replaceChildren(
+        element("tbody", {}, element("tr", {}, element("td", {}, `${this.file ?? "The file"} could not be read.`))),
+      );
       return;
     }
     const most = Math.max(...this.found.lines.map((/** @type {any} */ line) => line[this.measure]), 1e-12);
-    const there = (/** @type {string} */ key) => this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0);
-    const used = MEASURES.filter(([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)));
-    const head = element("tr", {}, element("th", { class: "number" }, "line"), element("th", { class: "number share" }, "share"),
-      ...used.map(([key, name, meaning]) => element("th", { class: `number ${key === this.measure ? "chief" : "other"}`, title: meaning }, name)), element("th", { class: "other", title: "the pipe, or what else, that most of its time is waited for" }, "bound by"), element("th", { class: "text" }, file.name));
+    const there = (/** @type {string} */ key) =>
+      this.found.lines.some((/** @type {any} */ line) => line.file === this.file && line[key] > 0);
+    const used = MEASURES.filter(
+      ([key]) => key === this.measure || key === "core_ns" || (ALWAYS.includes(key) && there(key)),
+    );
+    const head = element(
+      "tr",
+      {},
+      element("th", { class: "number" }, "line"),
+      element("th", { class: "number share" }, "share"),
+      ...used.map(([key, name, meaning]) =>
+        element("th", { class: `number ${key === this.measure ? "chief" : "other"}`, title: meaning }, name),
+      ),
+      element(
+        "th",
+        { class: "other", title: "the pipe, or what else, that most of its time is waited for" },
+        "bound by",
+      ),
+      element("th", { class: "text" }, file.name),
+    );
     const rows = file.text.flatMap((text, n) => this.row(text, n + 1, used, most, total));
     this.code.replaceChildren(element("thead", {}, head), element("tbody", {}, ...rows));
-    if (file.left_out) this.code.append(element("tfoot", {}, element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`))));
+    if (file.left_out)
+      this.code.append(
+        element(
+          "tfoot",
+          {},
+          element("tr", {}, element("td", { colspan: 99 }, `${file.left_out} more lines are not shown`)),
+        ),
+      );
   }
 
   /** @param {string} text @param {number} number @param {any[]} used @param {number} most @param {number} total */
   row(text, number, used, most, total) {
-    const file = this.shown(), key = `${this.file}:${file.was(number)}`, line = this.lines.get(key), found = this.findings.get(key) ?? [];
-    const faults = file.faults.filter(fault => fault.line === number || (number === file.text?.length && fault.line > number));
+    const file = this.shown(),
+      key = `${this.file}:${file.was(number)}`,
+      line = this.lines.get(key),
+      found = this.findings.get(key) ?? [];
+    const faults = file.faults.filter(
+      (fault) => fault.line === number || (number === file.text?.length && fault.line > number),
+    );
     const heat = line ? line[this.measure] / most : 0;
-    const chips = found.map(one => element("button", { class: `chip ${one.severity}`, "aria-expanded": "false", title: one.message, onclick: (/** @type {Event} */ event) => { event.stopPropagation(); this.open(number); } },
-      `${SIGNS[one.severity]} ${one.id}${worth(one) ? ` ${worth(one)}` : ""}`));
-    const row = element("tr", { "data-line": number, class: `${line ? "has" : ""}${faults.length ? " failed" : ""}`, style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null, onclick: () => this.select(number) },
-      element("td", { class: "number line" }, String(number)), element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
-      ...used.map(([name]) => element("td", { class: `number ${name === this.measure ? "chief" : "other"}` }, line ? told(name, line[name]) : "")),
+    const chips = found.map((one) =>
+      element(
+        "button",
+        {
+          class: `chip ${one.severity}`,
+          "aria-expanded": "false",
+          title: one.message,
+          onclick: (/** @type {Event} */ event) => {
+            event.stopPropagation();
+            this.open(number);
+          },
+        },
+        `${SIGNS[one.severity]} ${one.id}${worth(one) ? ` ${worth(one)}` : ""}`,
+      ),
+    );
+    const row = element(
+      "tr",
+      {
+        "data-line": number,
+        class: `${line ? "has" : ""}${faults.length ? " failed" : ""}`,
+        style: heat > 0 ? `--heat:${heat.toFixed(3)}` : null,
+        onclick: () => this.select(number),
+      },
+      element("td", { class: "number line" }, String(number)),
+      element("td", { class: "number share" }, line && line[this.measure] ? percent(line[this.measure] / total) : ""),
+      ...used.map(([name]) =>
+        element(
+          "td",
+          { class: `number ${name === this.measure ? "chief" : "other"}` },
+          line ? told(name, line[name]) : "",
+        ),
+      ),
       element("td", { class: "other place" }, line && line.core_ns > 0 ? line.place : ""),
-      element("td", { class: "text" }, element("code", {}, text || " "), ...chips));
-    const details = found.length === 0 ? [] : [element("tr", { class: "details", "data-of": number, hidden: "" }, element("td", { colspan: used.length + 4 }, ...found.map(one => this.finding(one))))];
-    const wrong = faults.length === 0 ? [] : [element("tr", { class: "details fault", "data-fault": number }, element("td", { colspan: used.length + 4 }, ...faults.map(fault => this.fault(fault))))];
+      element("td", { class: "text" }, element("code", {}, text || " "), ...chips),
+    );
+    const details =
+      found.length === 0
+        ? []
+        : [
+            element(
+              "tr",
+              { class: "details", "data-of": number, hidden: "" },
+              element("td", { colspan: used.length + 4 }, ...found.map((one) => this.finding(one))),
+            ),
+          ];
+    const wrong =
+      faults.length === 0
+        ? []
+        : [
+            element(
+              "tr",
+              { class: "details fault", "data-fault": number },
+              element("td", { colspan: used.length + 4 }, ...faults.map((fault) => this.fault(fault))),
+            ),
+          ];
     return [row, ...wrong, ...details];
   }
 
   /** Why the program does not run. @param {import("./source_text.js").Fault} one */
   fault(one) {
-    return element("div", { class: "told error", role: "alert" }, element("b", {}, `${SIGNS.error} ${one.told}`), one.remedy ? element("p", {}, one.remedy) : null);
+    return element(
+      "div",
+      { class: "told error", role: "alert" },
+      element("b", {}, `${SIGNS.error} ${one.told}`),
+      one.remedy ? element("p", {}, one.remedy) : null,
+    );
   }
 
   /** @param {any} one */
   finding(one) {
-    const also = one.also.map((/** @type {any} */ place) => element("button", { class: "plain", onclick: () => this.go(place.file, place.line) }, `${place.file}:${place.line}`));
-    return element("div", { class: `told ${one.severity}` }, element("b", {}, `${one.severity}: ${one.message}`), element("p", {}, `Fix: ${one.fix}`),
+    const also = one.also.map((/** @type {any} */ place) =>
+      element(
+        "button",
+        { class: "plain", onclick: () => this.go(place.file, place.line) },
+        `${place.file}:${place.line}`,
+      ),
+    );
+    return element(
+      "div",
+      { class: `told ${one.severity}` },
+      element("b", {}, `${one.severity}: ${one.message}`),
+      element("p", {}, `Fix: ${one.fix}`),
       one.change ? element("pre", {}, `+ ${one.change}`) : null,
-      element("p", { class: "soft" }, [worth(one) || "what it is worth was not simulated", one.count > 1 ? `met ${one.count} times` : "", one.kernel ? `in ${one.kernel}` : ""].filter(Boolean).join(", ")),
-      also.length ? element("p", { class: "soft" }, "also at ", ...also) : null);
+      element(
+        "p",
+        { class: "soft" },
+        [
+          worth(one) || "what it is worth was not simulated",
+          one.count > 1 ? `met ${one.count} times` : "",
+          one.kernel ? `in ${one.kernel}` : "",
+        ]
+          .filter(Boolean)
+          .join(", "),
+      ),
+      also.length ? element("p", { class: "soft" }, "also at ", ...also) : null,
+    );
   }
 
   /** Shows or hides what is found at a line. @param {number} number @param {boolean} only */
   open(number, only = false) {
-    const details = this.code.querySelector(`tr[data-of="${number}"]`), chips = this.code.querySelectorAll(`tr[data-line="${number}"] .chip`);
+    const details = this.code.querySelector(`tr[data-of="${number}"]`),
+      chips = this.code.querySelectorAll(`tr[data-line="${number}"] .chip`);
     if (!details) return;
     details.hidden = only ? false : !details.hidden;
     for (const chip of chips) chip.setAttribute("aria-expanded", String(!details.hidden));
@@ -189,15 +408,21 @@ class Source {
 
   /** @param {number} shown */
   select(shown) {
-    const number = this.shown().was(shown), line = this.lines.get(`${this.file}:${number}`), now = this.store.state.selection;
+    const number = this.shown().was(shown),
+      line = this.lines.get(`${this.file}:${number}`),
+      now = this.store.state.selection;
     if (number === 0) return undefined; // no run has had it
-    if (now?.kind === "line" && now.file === this.file && now.line === number) return this.store.set({ selection: null });
+    if (now?.kind === "line" && now.file === this.file && now.line === number)
+      return this.store.set({ selection: null });
     this.store.set({ selection: { kind: "line", file: this.file, line: number, bodies: line?.bodies ?? [] } });
   }
 
   /** @param {string} file @param {number} number @param {boolean} open */
   go(file, number, open = false) {
-    if (file !== this.file) { this.file = file; this.draw(); }
+    if (file !== this.file) {
+      this.file = file;
+      this.draw();
+    }
     const line = this.lines.get(`${file}:${number}`);
     this.store.set({ selection: { kind: "line", file, line: number, bodies: line?.bodies ?? [] } });
     const shown = this.shown().now(number);
@@ -215,35 +440,55 @@ class Source {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key], now = this.store.state.selection;
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key],
+      now = this.store.state.selection;
     if (by === undefined && event.key !== "Enter") return;
-    const file = this.shown(), count = file?.text?.length ?? 0, at = now?.kind === "line" && now.file === this.file ? file.now(now.line) : 0;
+    const file = this.shown(),
+      count = file?.text?.length ?? 0,
+      at = now?.kind === "line" && now.file === this.file ? file.now(now.line) : 0;
     event.preventDefault();
     event.stopPropagation();
     if (by === undefined) return this.open(at);
     let next = at + by;
     while (next > 0 && next <= count && file.was(next) === 0) next += by;
-    if (next > 0 && next <= count) { this.select(next); this.code.querySelector(`tr[data-line="${next}"]`)?.scrollIntoView({ block: "nearest" }); }
+    if (next > 0 && next <= count) {
+      this.select(next);
+      this.code.querySelector(`tr[data-line="${next}"]`)?.scrollIntoView({ block: "nearest" });
+    }
   }
 
   /** The lines of what is selected. @param {any} state @param {boolean} follow */
   mark(state, follow = false) {
-    if (state.selection?.kind === "line" && state.selection.bodies === undefined) { // from a link or another panel
+    if (state.selection?.kind === "line" && state.selection.bodies === undefined) {
+      // from a link or another panel
       const line = this.lines.get(`${state.selection.file}:${state.selection.line}`);
       if (line) this.store.set({ selection: { ...state.selection, bodies: line.bodies } });
     }
-    const { selection } = this.store.state, body = selection?.kind === "slice" ? selection.body : -1;
+    const { selection } = this.store.state,
+      body = selection?.kind === "slice" ? selection.body : -1;
     const mine = body >= 0 ? this.found.lines.filter((/** @type {any} */ line) => line.bodies.includes(body)) : [];
     if (follow && selection?.kind === "slice" && (mine.length || selection.file)) {
-      const main = mine.length ? mine.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.core_ns > a.core_ns ? b : a)) : selection;
-      if (main.file !== this.file && this.text(main.file)) { this.file = main.file; this.draw(); }
+      const main = mine.length
+        ? mine.reduce((/** @type {any} */ a, /** @type {any} */ b) => (b.core_ns > a.core_ns ? b : a))
+        : selection;
+      if (main.file !== this.file && this.text(main.file)) {
+        this.file = main.file;
+        this.draw();
+      }
       this.mark(state);
       return this.show(this.shown().now(main.line));
     }
-    if (follow && selection?.kind === "line" && selection.file !== this.file && this.text(selection.file)) { this.file = selection.file; this.draw(); this.show(this.shown().now(selection.line)); }
-    const numbers = new Set(mine.filter((/** @type {any} */ line) => line.file === this.file).map((/** @type {any} */ line) => line.line));
+    if (follow && selection?.kind === "line" && selection.file !== this.file && this.text(selection.file)) {
+      this.file = selection.file;
+      this.draw();
+      this.show(this.shown().now(selection.line));
+    }
+    const numbers = new Set(
+      mine.filter((/** @type {any} */ line) => line.file === this.file).map((/** @type {any} */ line) => line.line),
+    );
     for (const row of this.code.querySelectorAll("tr[data-line]")) {
-      const number = this.shown().was(Number(row.dataset.line)), own = selection?.file === this.file && selection?.line === number;
+      const number = this.shown().was(Number(row.dataset.line)),
+        own = selection?.file === this.file && selection?.line === number;
       row.classList.toggle("chosen", own && selection.kind === "line");
       row.classList.toggle("of-slice", selection?.kind === "slice" && (own || numbers.has(number)));
     }
@@ -251,13 +496,22 @@ class Source {
 }
 
 export const panel = {
-  id: "source", title: "Source", has: (/** @type {any} */ run, /** @type {any} */ state) => run?.panels.source !== undefined || Boolean(state.live?.broken),
+  id: "source",
+  title: "Source",
+  has: (/** @type {any} */ run, /** @type {any} */ state) =>
+    run?.panels.source !== undefined || Boolean(state.live?.broken),
   /** @param {HTMLElement} box @param {any} store */
   mount(box, store) {
     const made = new Source(box, store, store.run()?.panels.source ?? NONE);
     let before = store.state.selection;
     made.mark(store.state, true);
     if (before?.kind === "line" && !made.broken) made.show(made.shown().now(before.line));
-    return { update: (/** @type {any} */ state) => { made.follow(state.live); made.mark(state, state.selection !== before); before = state.selection; } };
+    return {
+      update: (/** @type {any} */ state) => {
+        made.follow(state.live);
+        made.mark(state, state.selection !== before);
+        before = state.selection;
+      },
+    };
   },
 };

@@ -2,7 +2,12 @@
 
 /** @typedef {{kind: "group" | "lane" | "row" | "unused" | "counter", top: number, height: number, id: string, row: number, name: string, place: number}} Track */
 
-const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22, DEEP = 15, FEW_COUNTERS = 6;
+const HEAD = 20,
+  COUNTER = 26,
+  LOW = 13,
+  HIGH = 22,
+  DEEP = 15,
+  FEW_COUNTERS = 6;
 
 /**
  * The tracks from top to bottom, and how high they are together. `folded` has the ids of folded groups, and of groups of unused lanes that are open.
@@ -13,9 +18,13 @@ const HEAD = 20, COUNTER = 26, LOW = 13, HIGH = 22, DEEP = 15, FEW_COUNTERS = 6;
 export function layoutOf(timeline, folded, counters, last) {
   /** @type {Track[]} */
   const tracks = [];
-  const isFolded = new Set(folded), ofRow = new Int32Array(timeline.rows.length).fill(-1);
+  const isFolded = new Set(folded),
+    ofRow = new Int32Array(timeline.rows.length).fill(-1);
   let top = 0;
-  const add = (/** @type {Omit<Track, "top">} */ track) => { tracks.push({ ...track, top }); top += track.height; };
+  const add = (/** @type {Omit<Track, "top">} */ track) => {
+    tracks.push({ ...track, top });
+    top += track.height;
+  };
   /** @type {Map<string, number[]>} */
   const groups = new Map();
   timeline.rows.forEach(([lane], row) => {
@@ -23,32 +32,59 @@ export function layoutOf(timeline, folded, counters, last) {
     if (!groups.has(unit)) groups.set(unit, []);
     groups.get(unit)?.push(row);
   });
-  const busy = timeline.lanes.filter(lane => lane.used).length, deep = new Set(timeline.rows.filter(([, depth]) => depth > 1).map(([lane]) => lane));
+  const busy = timeline.lanes.filter((lane) => lane.used).length,
+    deep = new Set(timeline.rows.filter(([, depth]) => depth > 1).map(([lane]) => lane));
   const high = busy <= 24 ? HIGH : busy <= 40 ? 17 : LOW;
-  const told = timeline.counters.map((track, place) => ({ track, place })).filter(one => one.track.most !== 0);
+  const told = timeline.counters.map((track, place) => ({ track, place })).filter((one) => one.track.most !== 0);
   const addCounters = () => {
     if (!counters || told.length === 0) return;
     add({ kind: "group", height: HEAD, id: "counters", row: -1, name: `Counters: ${told.length}`, place: -1 });
-    if (!isFolded.has("counters")) told.forEach(({ track, place }) => add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }));
+    if (!isFolded.has("counters"))
+      told.forEach(({ track, place }) =>
+        add({ kind: "counter", height: COUNTER, id: `counter ${place}`, row: -1, name: track.name, place }),
+      );
   };
   const below = last || told.length > FEW_COUNTERS;
   if (!below) addCounters();
   for (const [unit, rows] of groups) {
-    const lanes = new Set(rows.map(row => timeline.rows[row][0])), used = [...lanes].filter(lane => timeline.lanes[lane].used).length;
+    const lanes = new Set(rows.map((row) => timeline.rows[row][0])),
+      used = [...lanes].filter((lane) => timeline.lanes[lane].used).length;
     const title = timeline.units[unit] ?? unit;
-    add({ kind: "group", height: HEAD, id: unit, row: -1, name: `${title}: ${used === lanes.size ? lanes.size : `${used} of ${lanes.size}`} ${lanes.size === 1 ? "lane" : "lanes"}`, place: -1 });
+    add({
+      kind: "group",
+      height: HEAD,
+      id: unit,
+      row: -1,
+      name: `${title}: ${used === lanes.size ? lanes.size : `${used} of ${lanes.size}`} ${lanes.size === 1 ? "lane" : "lanes"}`,
+      place: -1,
+    });
     if (isFolded.has(unit)) continue;
     const open = isFolded.has(`unused-${unit}`);
     for (const row of rows) {
-      const [place, depth] = timeline.rows[row], lane = timeline.lanes[place];
+      const [place, depth] = timeline.rows[row],
+        lane = timeline.lanes[place];
       if (!lane.used && !open) continue;
       ofRow[row] = tracks.length;
       const name = depth > 0 ? "" : lane.role ? `${lane.name} ${lane.role}` : lane.name;
-      add({ kind: depth === 0 ? "lane" : "row", height: deep.has(place) ? Math.min(DEEP, high) : high, id: `row ${row}`, row, name, place });
+      add({
+        kind: depth === 0 ? "lane" : "row",
+        height: deep.has(place) ? Math.min(DEEP, high) : high,
+        id: `row ${row}`,
+        row,
+        name,
+        place,
+      });
     }
     if (used < lanes.size) {
       const count = lanes.size - used;
-      add({ kind: "unused", height: 16, id: `unused-${unit}`, row: -1, name: `${open ? "hide" : "show"} ${count} never used`, place: -1 });
+      add({
+        kind: "unused",
+        height: 16,
+        id: `unused-${unit}`,
+        row: -1,
+        name: `${open ? "hide" : "show"} ${count} never used`,
+        place: -1,
+      });
     }
   }
   if (below) addCounters();

@@ -7,20 +7,28 @@ const MOST_ARROWS = 300;
 
 /** @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper */
 export function paintPath(view, paper) {
-  const { lane, start, end, part } = view.timeline.path, first = view.model.rowOfLane;
-  paper.strokeStyle = themed("--ink"); paper.lineWidth = 1.3;
+  const { lane, start, end, part } = view.timeline.path,
+    first = view.model.rowOfLane;
+  paper.strokeStyle = themed("--ink");
+  paper.lineWidth = 1.3;
   let reached = -10;
   /** @type {[number, number] | null} */
   let before = null;
   for (let i = lowerBound(end, view.from, 0, end.length); i < start.length && start[i] < view.to; i++) {
     if (part[i] !== 0 || lane[i] < 0) continue; // a wait, or a lane that is not drawn
-    const left = view.x(start[i]), right = view.x(end[i]), row = first[lane[i]];
+    const left = view.x(start[i]),
+      right = view.x(end[i]),
+      row = first[lane[i]];
     if (right - reached < 0.7) continue;
     reached = right;
-    const top = view.rowY(row), high = view.rowHeight(row);
+    const top = view.rowY(row),
+      high = view.rowHeight(row);
     if (before !== null) {
       paper.globalAlpha = 0.5;
-      paper.beginPath(); paper.moveTo(before[0], before[1]); paper.lineTo(left, top + high / 2); paper.stroke();
+      paper.beginPath();
+      paper.moveTo(before[0], before[1]);
+      paper.lineTo(left, top + high / 2);
+      paper.stroke();
       paper.globalAlpha = 1;
     }
     paper.strokeRect(left, top + 0.5, Math.max(right - left, 1), high + 1);
@@ -32,7 +40,8 @@ export function paintPath(view, paper) {
 export function endOf(model, task, last) {
   const { start, dur, kernel } = model.slices;
   let best = -1;
-  const all = model.slicesOfTask(task), work = all.filter((/** @type {number} */ i) => kernel[i] < model.timeline.device_kernels);
+  const all = model.slicesOfTask(task),
+    work = all.filter((/** @type {number} */ i) => kernel[i] < model.timeline.device_kernels);
   for (const i of work.length ? work : all) {
     if (best < 0 || (last ? start[i] + dur[i] > start[best] + dur[best] : start[i] < start[best])) best = i;
   }
@@ -41,7 +50,8 @@ export function endOf(model, task, last) {
 
 /** @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper @param {number} slice */
 export function paintArrows(view, paper, slice) {
-  const { model } = view, { start, dur, task } = model.slices;
+  const { model } = view,
+    { start, dur, task } = model.slices;
   view.arrows = 0;
   if (task[slice] < 0) return;
   const mine = (/** @type {number} */ i, /** @type {boolean} */ end) => {
@@ -50,9 +60,19 @@ export function paintArrows(view, paper, slice) {
   };
   const draw = (/** @type {number[]} */ from, /** @type {number[]} */ to, /** @type {string} */ color) => {
     const bend = Math.max(Math.abs(to[0] - from[0]) / 2, 18);
-    paper.strokeStyle = color; paper.fillStyle = color; paper.lineWidth = 1.6;
-    paper.beginPath(); paper.moveTo(from[0], from[1]); paper.bezierCurveTo(from[0] + bend, from[1], to[0] - bend, to[1], to[0], to[1]); paper.stroke();
-    paper.beginPath(); paper.moveTo(to[0], to[1]); paper.lineTo(to[0] - 7, to[1] - 4); paper.lineTo(to[0] - 7, to[1] + 4); paper.closePath(); paper.fill();
+    paper.strokeStyle = color;
+    paper.fillStyle = color;
+    paper.lineWidth = 1.6;
+    paper.beginPath();
+    paper.moveTo(from[0], from[1]);
+    paper.bezierCurveTo(from[0] + bend, from[1], to[0] - bend, to[1], to[0], to[1]);
+    paper.stroke();
+    paper.beginPath();
+    paper.moveTo(to[0], to[1]);
+    paper.lineTo(to[0] - 7, to[1] - 4);
+    paper.lineTo(to[0] - 7, to[1] + 4);
+    paper.closePath();
+    paper.fill();
     view.arrows++;
   };
   for (const one of model.producers(task[slice]).slice(0, MOST_ARROWS)) {
@@ -67,27 +87,46 @@ export function paintArrows(view, paper, slice) {
 
 /** The stretches that show a cause: nanoseconds from the window's start, and the lane's place. @param {import("../types").Run} run @param {number} place @returns {[number, number, number | null][]} */
 export function stretches(run, place) {
-  const cause = run.diagnosis.causes[place], origin = run.timeline.origin;
+  const cause = run.diagnosis.causes[place],
+    origin = run.timeline.origin;
   const lanes = run.timeline.lanes;
-  return (cause?.where ?? []).map(([start, end, lane]) => [start - origin, end - origin, lane === null || lane === undefined ? null : lanes.findIndex(one => one.lane === lane)]);
+  return (cause?.where ?? []).map(([start, end, lane]) => [
+    start - origin,
+    end - origin,
+    lane === null || lane === undefined ? null : lanes.findIndex((one) => one.lane === lane),
+  ]);
 }
 
 /** The first cause with a stretch at a moment of a lane; -1 for none. @param {import("../types").Run} run @param {number} lane @param {number} moment */
 export function causeAt(run, lane, moment) {
-  return run.diagnosis.causes.findIndex((_, place) => stretches(run, place).some(([start, end, where]) => start <= moment && moment <= end && (where === null || where === lane)));
+  return run.diagnosis.causes.findIndex((_, place) =>
+    stretches(run, place).some(
+      ([start, end, where]) => start <= moment && moment <= end && (where === null || where === lane),
+    ),
+  );
 }
 
 /** @param {import("./view.js").View} view @param {CanvasRenderingContext2D} paper @param {number} place */
 export function paintCause(view, paper, place) {
-  const strong = themed("--cause"), weak = themed("--cause-wide"), edge = themed("--hit");
+  const strong = themed("--cause"),
+    weak = themed("--cause-wide"),
+    edge = themed("--hit");
   for (const [start, end, lane] of stretches(view.model.run, place)) {
     if (end < view.from || start > view.to) continue;
-    const left = view.x(start), wide = Math.max(view.x(end) - left, 1.5), row = lane === null ? -1 : view.model.rowOfLane[lane] ?? -1;
+    const left = view.x(start),
+      wide = Math.max(view.x(end) - left, 1.5),
+      row = lane === null ? -1 : (view.model.rowOfLane[lane] ?? -1);
     paper.fillStyle = row < 0 ? weak : strong;
-    if (row >= 0) { paper.fillRect(left, view.rowY(row), wide, view.rowHeight(row) + 2); continue; }
+    if (row >= 0) {
+      paper.fillRect(left, view.rowY(row), wide, view.rowHeight(row) + 2);
+      continue;
+    }
     paper.fillRect(left, view.head, wide, view.height - view.head);
     paper.fillStyle = edge;
     paper.fillRect(left, view.head, wide, 4);
-    if (wide > 6) { paper.fillRect(left, view.head, 1.5, view.height); paper.fillRect(left + wide - 1.5, view.head, 1.5, view.height); }
+    if (wide > 6) {
+      paper.fillRect(left, view.head, 1.5, view.height);
+      paper.fillRect(left + wide - 1.5, view.head, 1.5, view.height);
+    }
   }
 }

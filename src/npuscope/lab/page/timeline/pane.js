@@ -28,40 +28,74 @@ export class Pane {
     this.place = element("div", { class: "views" });
     this.legend = element("div", { class: "legend", role: "list", "aria-label": "Colours" });
     this.notes = element("span", { class: "soft notes-line" });
-    this.box = element("section", { class: "timeline", "aria-label": "Timeline" }, this.tools(), this.minimap.box, this.place, this.legend);
+    this.box = element(
+      "section",
+      { class: "timeline", "aria-label": "Timeline" },
+      this.tools(),
+      this.minimap.box,
+      this.place,
+      this.legend,
+    );
     document.body.append(this.tip);
     store.on(["run", "beside", "runs"], () => this.build());
     store.on(["window", "selection"], () => this.draw());
-    store.on(["shown", "folded"], () => { for (const view of this.views) view.lay(); this.drawLegend(); });
+    store.on(["shown", "folded"], () => {
+      for (const view of this.views) view.lay();
+      this.drawLegend();
+    });
     store.on(["search"], () => this.draw());
     this.build();
   }
 
   tools() {
     const { store } = this;
-    const act = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ what) => element("button", { onclick: what, "aria-label": label, title: label }, text);
+    const act = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ what) =>
+      element("button", { onclick: what, "aria-label": label, title: label }, text);
     const toggle = (/** @type {string} */ name, /** @type {keyof import("../types").State["shown"]} */ key) => {
       const box = element("input", { type: "checkbox" });
-      const follow = () => { box.checked = store.state.shown[key]; };
+      const follow = () => {
+        box.checked = store.state.shown[key];
+      };
       box.addEventListener("change", () => store.set({ shown: { ...store.state.shown, [key]: box.checked } }));
-      store.on(["shown"], follow); follow();
+      store.on(["shown"], follow);
+      follow();
       return element("label", {}, box, ` ${name}`);
     };
-    return element("div", { class: "tools", role: "toolbar", "aria-label": "Timeline tools" },
-      act("+", "Zoom in (W)", () => zoom(store, 0.5)), act("−", "Zoom out (S)", () => zoom(store, 2)), act("fit", "Show everything (0)", () => show(store, ...store.full())),
-      this.search.box, toggle("why idle", "bubbles"), toggle("critical path", "path"), toggle("arrows", "arrows"), toggle("counters", "counters"));
+    return element(
+      "div",
+      { class: "tools", role: "toolbar", "aria-label": "Timeline tools" },
+      act("+", "Zoom in (W)", () => zoom(store, 0.5)),
+      act("−", "Zoom out (S)", () => zoom(store, 2)),
+      act("fit", "Show everything (0)", () => show(store, ...store.full())),
+      this.search.box,
+      toggle("why idle", "bubbles"),
+      toggle("critical path", "path"),
+      toggle("arrows", "arrows"),
+      toggle("counters", "counters"),
+    );
   }
 
   build() {
-    const tops = this.views.map(view => view.box.scrollTop);
+    const tops = this.views.map((view) => view.box.scrollTop);
     for (const view of this.views) view.destroy();
-    const { store } = this, runs = [store.run(), store.beside()].filter(run => run !== null && run !== undefined);
-    this.views = runs.map(run => new View(modelOf(/** @type {any} */ (run)), store));
-    this.place.replaceChildren(...this.views.map((view, n) => element("div", { class: "view" },
-      this.views.length > 1 ? element("div", { class: "view-name" }, `${"AB"[n]} ${view.model.run.name}`) : null, view.box)));
+    const { store } = this,
+      runs = [store.run(), store.beside()].filter((run) => run !== null && run !== undefined);
+    this.views = runs.map((run) => new View(modelOf(/** @type {any} */ (run)), store));
+    this.place.replaceChildren(
+      ...this.views.map((view, n) =>
+        element(
+          "div",
+          { class: "view" },
+          this.views.length > 1 ? element("div", { class: "view-name" }, `${"AB"[n]} ${view.model.run.name}`) : null,
+          view.box,
+        ),
+      ),
+    );
     this.place.classList.toggle("pair", this.views.length > 1);
     for (const view of this.views) listen(view, this);
-    this.views.forEach((view, n) => { view.box.scrollTop = tops[n] ?? tops[0] ?? 0; });
+    this.views.forEach((view, n) => {
+      view.box.scrollTop = tops[n] ?? tops[0] ?? 0;
+    });
     this.keepPlace();
     this.search.again();
     if (this.views.length === 0) return; // a document about no run
@@ -72,34 +106,60 @@ export class Pane {
 
   /** The window and the selected slice stay what they were, as far as the run shown now has them. */
   keepPlace() {
-    const { store } = this, full = store.full(), { window, selection } = store.state, was = this.full ?? full;
+    const { store } = this,
+      full = store.full(),
+      { window, selection } = store.state,
+      was = this.full ?? full;
     this.full = full;
     if ((window[0] === was[0] && window[1] === was[1]) || window[1] - window[0] <= 1) store.set({ window: full });
     else show(store, ...window);
-    if (selection?.kind !== "slice" || this.views.some(view => view.model.run.id === selection.run)) return;
+    if (selection?.kind !== "slice" || this.views.some((view) => view.model.run.id === selection.run)) return;
     const slice = this.views[0]?.model.alike(selection) ?? -1;
     store.set({ selection: slice < 0 ? null : this.views[0].model.selection(slice) });
   }
 
   draw() {
-    for (const view of this.views) { view.found = this.search.foundIn(view.model); view.draw(); }
+    for (const view of this.views) {
+      view.found = this.search.foundIn(view.model);
+      view.draw();
+    }
     this.minimap.found = this.views[0]?.found ?? null;
     this.minimap.draw();
   }
 
   drawLegend() {
-    const item = (/** @type {string} */ color, /** @type {string} */ text, /** @type {string} */ kind) => element("span", { role: "listitem" }, element("span", { class: `dot ${kind}`, style: `background:${color}` }), text);
-    const { shown } = this.store.state, used = new Map();
+    const item = (/** @type {string} */ color, /** @type {string} */ text, /** @type {string} */ kind) =>
+      element(
+        "span",
+        { role: "listitem" },
+        element("span", { class: `dot ${kind}`, style: `background:${color}` }),
+        text,
+      );
+    const { shown } = this.store.state,
+      used = new Map();
     for (const view of this.views) {
       const seen = view.model.once("reasons used", () => new Set(view.timeline.bubbles.reason));
       for (const number of seen) used.set(view.timeline.reasons[number].id, view.timeline.reasons[number].title);
     }
-    const chain = this.views.some(view => view.timeline.chain), notes = this.views.flatMap(view => view.timeline.notes);
+    const chain = this.views.some((view) => view.timeline.chain),
+      notes = this.views.flatMap((view) => view.timeline.notes);
     this.legend.replaceChildren(
-      ...(shown.bubbles ? [...used].map(([id, title]) => item(`color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`, title.startsWith("idle") ? title : `idle: ${title}`, "idle")) : []),
+      ...(shown.bubbles
+        ? [...used].map(([id, title]) =>
+            item(
+              `color-mix(in srgb, ${reasonColor(id)} ${100 * strength(id)}%, var(--ground))`,
+              title.startsWith("idle") ? title : `idle: ${title}`,
+              "idle",
+            ),
+          )
+        : []),
       ...(shown.path && chain ? [item("transparent", "critical path", "outlined")] : []),
-      ...(shown.arrows && this.views.some(view => view.timeline.edges.src.length > 0) ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")] : []),
-      element("span", { class: "grow" }), ...notes.map(note => element("span", { role: "listitem" }, note)));
+      ...(shown.arrows && this.views.some((view) => view.timeline.edges.src.length > 0)
+        ? [item("var(--producer)", "waited for", "line"), item("var(--consumer)", "waits for it", "line")]
+        : []),
+      element("span", { class: "grow" }),
+      ...notes.map((note) => element("span", { role: "listitem" }, note)),
+    );
   }
 
   /** Chooses a slice and shows it. @param {View} view @param {number} slice @param {boolean} move */
@@ -113,21 +173,31 @@ export class Pane {
 
   /** A click beside slices: an idle time leads to the cause that has it, else the selection ends. @param {View} view @param {any} found */
   chooseEmpty(view, found) {
-    const place = found.kind === "bubble" || found.kind === "lane" ? causeAt(view.model.run, view.timeline.rows[found.row][0], found.moment) : -1;
+    const place =
+      found.kind === "bubble" || found.kind === "lane"
+        ? causeAt(view.model.run, view.timeline.rows[found.row][0], found.moment)
+        : -1;
     this.store.set({ selection: place >= 0 ? { kind: "cause", cause: place } : null });
   }
 
   /** The next slice of the same row, or of the row above or below, from the keyboard. @param {number} along @param {number} across */
   step(along, across) {
-    const view = this.views.find(one => this.store.state.selection?.kind === "slice" && one.model.run.id === this.store.state.selection.run) ?? this.views[0];
+    const view =
+      this.views.find(
+        (one) => this.store.state.selection?.kind === "slice" && one.model.run.id === this.store.state.selection.run,
+      ) ?? this.views[0];
     if (!view) return;
-    const { selection } = this.store.state, { begins, start, dur } = view.model.slices;
+    const { selection } = this.store.state,
+      { begins, start, dur } = view.model.slices;
     if (selection?.kind !== "slice") {
       const middle = (view.from + view.to) / 2;
       for (const track of view.tracks) {
         if (track.row < 0) continue;
         const found = view.model.sliceAt(track.row, middle, view.to - view.from);
-        if (found >= 0) { this.choose(view, found); return; }
+        if (found >= 0) {
+          this.choose(view, found);
+          return;
+        }
       }
       return;
     }
@@ -142,31 +212,43 @@ export class Pane {
       const other = view.tracks[place].row;
       if (other < 0 || begins[other] === begins[other + 1]) continue;
       const found = view.model.sliceAt(other, middle, view.model.window);
-      if (found >= 0) { this.choose(view, found); return; }
+      if (found >= 0) {
+        this.choose(view, found);
+        return;
+      }
     }
   }
 
   /** Brings what is selected into sight. @param {import("../types").Selection} selection */
   reveal(selection) {
     if (selection.kind !== "slice") return;
-    const view = this.views.find(one => one.model.run.id === selection.run);
+    const view = this.views.find((one) => one.model.run.id === selection.run);
     requestAnimationFrame(() => view?.reveal(view.model.rowOf(selection.slice)));
   }
 
   zoomToSelection() {
-    const { selection } = this.store.state, view = this.views.find(one => selection?.kind === "slice" && one.model.run.id === selection.run);
+    const { selection } = this.store.state,
+      view = this.views.find((one) => selection?.kind === "slice" && one.model.run.id === selection.run);
     if (selection?.kind === "range") show(this.store, selection.start, selection.end);
     if (selection?.kind !== "slice" || !view) return;
-    const { start, dur } = view.model.slices, length = Math.max(dur[selection.slice], 1);
+    const { start, dur } = view.model.slices,
+      length = Math.max(dur[selection.slice], 1);
     show(this.store, start[selection.slice] - length / 2, start[selection.slice] + 1.5 * length);
   }
 
   /** @param {number} share */
-  scroll(share) { for (const view of this.views) view.box.scrollTop += share * view.height; }
+  scroll(share) {
+    for (const view of this.views) view.box.scrollTop += share * view.height;
+  }
   /** @param {number} factor */
-  zoom(factor) { zoom(this.store, factor); }
+  zoom(factor) {
+    zoom(this.store, factor);
+  }
   /** @param {number} share */
-  pan(share) { pan(this.store, share); }
-  all() { show(this.store, ...this.store.full()); }
+  pan(share) {
+    pan(this.store, share);
+  }
+  all() {
+    show(this.store, ...this.store.full());
+  }
 }
-

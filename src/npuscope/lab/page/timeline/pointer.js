@@ -8,7 +8,8 @@ const STILL = 4; // pixels a click may move
 
 /** @param {import("./view.js").View} view @param {import("./pane.js").Pane} pane */
 export function listen(view, pane) {
-  const { canvas, store } = view, { tip } = pane;
+  const { canvas, store } = view,
+    { tip } = pane;
   /** @type {{x: number, y: number, top: number, window: [number, number], range: boolean, moved: boolean} | null} */
   let drag = null;
   const place = (/** @type {MouseEvent} */ event) => {
@@ -18,21 +19,34 @@ export function listen(view, pane) {
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     if (event.button !== 0) return;
     const [x] = place(event);
-    drag = { x: event.clientX, y: event.clientY, top: view.box.scrollTop, window: store.state.window, range: event.shiftKey && x >= view.names, moved: false };
+    drag = {
+      x: event.clientX,
+      y: event.clientY,
+      top: view.box.scrollTop,
+      window: store.state.window,
+      range: event.shiftKey && x >= view.names,
+      moved: false,
+    };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-    if (drag === null) { hover(event); return; }
-    const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
+    if (drag === null) {
+      hover(event);
+      return;
+    }
+    const dx = event.clientX - drag.x,
+      dy = event.clientY - drag.y;
     if (!drag.moved && Math.abs(dx) + Math.abs(dy) < STILL) return;
-    drag.moved = true; tip.hidden = true;
+    drag.moved = true;
+    tip.hidden = true;
     if (drag.range) {
-      const box = canvas.getBoundingClientRect(), ends = [view.moment(drag.x - box.left), view.moment(event.clientX - box.left)].sort((a, b) => a - b);
+      const box = canvas.getBoundingClientRect(),
+        ends = [view.moment(drag.x - box.left), view.moment(event.clientX - box.left)].sort((a, b) => a - b);
       view.ranging = [Math.max(Math.round(ends[0]), 0), Math.round(ends[1])];
       view.draw();
       return;
     }
-    const by = -dx / (view.width - view.names) * (drag.window[1] - drag.window[0]);
+    const by = (-dx / (view.width - view.names)) * (drag.window[1] - drag.window[0]);
     show(store, drag.window[0] + by, drag.window[1] + by);
     view.box.scrollTop = drag.top - dy;
   });
@@ -48,42 +62,72 @@ export function listen(view, pane) {
     }
     if (!was.moved) click(event);
   });
-  canvas.addEventListener("pointercancel", () => { drag = null; view.ranging = null; });
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("pointercancel", () => {
+    drag = null;
+    view.ranging = null;
+  });
+  canvas.addEventListener("pointerleave", () => {
+    tip.hidden = true;
+  });
 
   const click = (/** @type {PointerEvent} */ event) => {
     const found = view.at(...place(event));
-    if (found === null) { store.set({ selection: null }); return; }
+    if (found === null) {
+      store.set({ selection: null });
+      return;
+    }
     if (found.kind === "group" || found.kind === "unused") {
-      const { folded } = store.state, { id } = found.track;
-      store.set({ folded: folded.includes(id) ? folded.filter(one => one !== id) : [...folded, id] });
+      const { folded } = store.state,
+        { id } = found.track;
+      store.set({ folded: folded.includes(id) ? folded.filter((one) => one !== id) : [...folded, id] });
     } else if (found.kind === "slice") pane.choose(view, found.i, false);
-    else if (found.kind === "band") { const [start, end] = found.track.spans[found.i]; store.set({ selection: { kind: "range", start, end } }); }
-    else pane.chooseEmpty(view, found);
+    else if (found.kind === "band") {
+      const [start, end] = found.track.spans[found.i];
+      store.set({ selection: { kind: "range", start, end } });
+    } else pane.chooseEmpty(view, found);
   };
 
   canvas.addEventListener("dblclick", (/** @type {MouseEvent} */ event) => {
     const found = view.at(...place(event));
     if (found?.kind !== "slice" && found?.kind !== "bubble") return;
-    const table = found.kind === "slice" ? view.model.slices : view.model.bubbles, length = Math.max(table.dur[found.i], 1);
+    const table = found.kind === "slice" ? view.model.slices : view.model.bubbles,
+      length = Math.max(table.dur[found.i], 1);
     show(store, table.start[found.i] - length / 2, table.start[found.i] + 1.5 * length);
   });
 
-  view.box.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
-    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
-    if (!event.ctrlKey && !event.shiftKey && !sideways) return; // lanes scroll
-    event.preventDefault();
-    const [x] = place(event);
-    if (event.ctrlKey) zoom(store, Math.exp(Math.max(Math.min(event.deltaY, 150), -150) / 400), Math.max((x - view.names) / (view.width - view.names), 0));
-    else pan(store, (sideways ? event.deltaX : event.deltaY) / 1000);
-  }, { passive: false });
+  view.box.addEventListener(
+    "wheel",
+    (/** @type {WheelEvent} */ event) => {
+      const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      if (!event.ctrlKey && !event.shiftKey && !sideways) return; // lanes scroll
+      event.preventDefault();
+      const [x] = place(event);
+      if (event.ctrlKey)
+        zoom(
+          store,
+          Math.exp(Math.max(Math.min(event.deltaY, 150), -150) / 400),
+          Math.max((x - view.names) / (view.width - view.names), 0),
+        );
+      else pan(store, (sideways ? event.deltaX : event.deltaY) / 1000);
+    },
+    { passive: false },
+  );
 
   const hover = (/** @type {PointerEvent} */ event) => {
-    const found = view.at(...place(event)), words = found === null ? null : tipOf(view, found);
-    canvas.style.cursor = found === null ? "default" : found.kind === "slice" || found.kind === "group" || found.kind === "unused" ? "pointer" : "crosshair";
-    if (words === null) { tip.hidden = true; return; }
+    const found = view.at(...place(event)),
+      words = found === null ? null : tipOf(view, found);
+    canvas.style.cursor =
+      found === null
+        ? "default"
+        : found.kind === "slice" || found.kind === "group" || found.kind === "unused"
+          ? "pointer"
+          : "crosshair";
+    if (words === null) {
+      tip.hidden = true;
+      return;
+    }
     const [title, ...lines] = words;
-    tip.replaceChildren(element("b", {}, title), ...lines.map(line => element("div", {}, line)));
+    tip.replaceChildren(element("b", {}, title), ...lines.map((line) => element("div", {}, line)));
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(Math.min(event.clientX + 14, innerWidth - width - 8), 4)}px`;
