@@ -36,7 +36,7 @@ from builders import balanced
 from small import SMALL
 
 import npuscope
-from npuscope.explain.apart import apart
+from npuscope.explain.choosing import apart
 from npuscope.explain.doctor import symptoms_of
 from npuscope.explain.explanation import explain
 from npuscope.explain.summary import summarise

@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 from noise import NOISES, REPLAYS  # noqa: E402
 from scipy import stats  # noqa: E402
 
-from npuscope.explain.many import change_points as points  # noqa: E402
+from npuscope.explain.many import history as points  # noqa: E402
 from npuscope.explain.many.ratio import ratio_of  # noqa: E402
 
 

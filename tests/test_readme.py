@@ -75,7 +75,7 @@ def test_the_readme_says_of_trust_what_the_evidence_says(sentence: str) -> None:
 
 
 def test_the_rules_shown_for_areas_are_rules(tmp_path: Path) -> None:
-    from npuscope.explain.areas import area_of, area_rules
+    from npuscope.explain.work import area_of, area_rules
 
     (tmp_path / "areas.toml").write_text(blocks((ROOT / "docs/understand/numbers.md").read_text(), "toml")[0])
     assert area_of("DynamicQuant", area_rules(tmp_path / "areas.toml")) == "quant"

@@ -9,7 +9,7 @@ from made import Task, made
 
 from npuscope import NpuscopeError
 from npuscope import explain as analysis
-from npuscope.explain.areas import area_of, area_rules
+from npuscope.explain.work import area_of, area_rules
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from made import DOZEN, US, Task, dozen, made, submitted
 
 from npuscope.explain import Change, whatif
-from npuscope.explain.each_change import WAITS, whatif_each
-from npuscope.explain.gains import Gains, OneChange
+from npuscope.explain.changes import EVERY_WAIT, Gains, OneChange, whatif_each
 
 RUNS = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8)
 
@@ -25,7 +24,7 @@ def test_the_drawn_run_is_ranked_by_what_each_thing_is_worth() -> None:
     # down takes 14 of the last 19 µs, out_proj is off the path, 25 µs of the path are waits for the scheduler
     assert (found["down"].half_ns, found["down"].nothing_ns) == (93 * US, 86 * US)
     assert found["out_proj"].nothing_ns == 100 * US
-    assert found[WAITS].nothing_ns == 75 * US
+    assert found[EVERY_WAIT].nothing_ns == 75 * US
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)
 
@@ -44,7 +43,7 @@ def test_waits_are_told_apart_by_their_stamps() -> None:
     assert (found["FIN"].half_ns, found["FIN"].nothing_ns) == (24 * US, 23 * US)
     assert found["dispatch"].nothing_ns == 20 * US
     assert found["pickup"].nothing_ns == 22 * US
-    assert found[WAITS].nothing_ns == 15 * US
+    assert found[EVERY_WAIT].nothing_ns == 15 * US
 
 
 def test_an_orchestrator_that_submits_late_has_a_row_of_its_own() -> None:
@@ -63,7 +62,7 @@ def test_an_orchestrator_that_submits_late_has_a_row_of_its_own() -> None:
 def test_without_edges_there_are_kernels_and_all_waits_together() -> None:
     tasks = [Task(1, "a", "AIC_0", 0, 10, 0, 12), Task(2, "b", "AIC_0", 20, 25, 17, 25)]
     gains = whatif_each(made(tasks, []))[1]
-    assert {"a", "b", WAITS} <= by_name(gains).keys()
+    assert {"a", "b", EVERY_WAIT} <= by_name(gains).keys()
     assert any("No edges" in note for note in gains.notes)
 
 

@@ -11,7 +11,7 @@ from made import Task, made
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.apart import apart
+from npuscope.explain.choosing import apart
 from npuscope.trace import Trace
 
 LANES = ("AIC_0", "AIC_1", "AIV_0")

@@ -10,7 +10,7 @@ from builders import write_events, x
 import npuscope
 from npuscope import explain as analysis
 from npuscope.explain.doctor import symptoms_of
-from npuscope.explain.readiness import no_dependencies
+from npuscope.explain.waits import no_dependencies
 from npuscope.trace import Trace
 
 DECODE = "execute_context_0(0)_generation_8(8)"

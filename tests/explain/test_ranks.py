@@ -16,7 +16,7 @@ import npuscope
 from npuscope import NpuscopeError
 from npuscope import explain as analysis
 from npuscope.explain import many as statistics
-from npuscope.explain.apart import apart, chosen
+from npuscope.explain.choosing import apart, chosen
 from npuscope.explain.diagnosis import Gain
 from npuscope.trace import Trace
 

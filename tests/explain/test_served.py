@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from npuscope.explain import Change, whatif
-from npuscope.explain.readiness import readiness
-from npuscope.explain.served import served_jobs, wall_of
+from npuscope.explain.replay import served_jobs, wall_of
+from npuscope.explain.waits import readiness
 from npuscope.explain.work import Work
 from npuscope.trace import Trace, read
 from npuscope.trace.example_run import write_decode_run

@@ -16,7 +16,7 @@ import npuscope.tile as pl
 from npuscope.check.races import races
 from npuscope.check.races.false_edges import false_edges
 from npuscope.chip.devices.chip import load
-from npuscope.explain.areas import area_rules
+from npuscope.explain.work import area_rules
 from npuscope.lab.document import document
 from npuscope.lab.payload.graph import graph, graph_of
 from npuscope.lab.report_pages import graph_page

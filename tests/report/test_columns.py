@@ -20,7 +20,7 @@ from planted import QWEN, Plan, plant
 
 import npuscope
 from npuscope import explain as analysis
-from npuscope.explain.each_change import whatif_each
+from npuscope.explain.changes import whatif_each
 from npuscope.explain.passes import passes, statistics
 from npuscope.forward.align.alignment import align
 from npuscope.forward.roofline import roofline

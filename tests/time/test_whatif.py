@@ -9,8 +9,7 @@ import pytest
 from npuscope.check.checked import CheckOptions, check
 from npuscope.check.findings import Finding, Waste
 from npuscope.chip.devices.chip import load
-from npuscope.explain.each_change import PRODUCERS
-from npuscope.explain.gains import Gains, OneChange
+from npuscope.explain.changes import EVERY_PRODUCER, Gains, OneChange
 from npuscope.lower.program import Program
 from npuscope.tile.script.run import run_script
 from npuscope.time.chip.job import AIC, AIV, MIX, Job
@@ -95,7 +94,7 @@ def taken(finding: Finding, owner: Owners) -> tuple[str, Job]:
 def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) -> None:
     gains = whatif_each(base)
     by_name = found(gains)
-    others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", PRODUCERS}
+    others = {"submit", THREADS, "all of the scheduler", "HBM shared by blocks", EVERY_PRODUCER}
     assert {"long", "last", *COSTS, *others} == by_name.keys()
     walls = [gain.nothing_ns for gain in gains.gains]
     assert walls == sorted(walls)
@@ -109,8 +108,8 @@ def test_kernels_and_costs_are_ranked_by_what_they_are_worth(base: Simulated) ->
     took = float((times.end - times.start)[task == task.max()][0])
     assert base.wall_ns - by_name["last"].nothing_ns == pytest.approx(took, abs=24 * base.prepared.machine.poll)
     # `last` waits for all of `long`; without that it runs beside them
-    assert by_name[PRODUCERS].half_ns is None
-    assert by_name[PRODUCERS].nothing_ns < base.wall_ns
+    assert by_name[EVERY_PRODUCER].half_ns is None
+    assert by_name[EVERY_PRODUCER].nothing_ns < base.wall_ns
     everything = by_name["all of the scheduler"].nothing_ns
     assert everything <= min(by_name[name].nothing_ns for name in (*COSTS, "submit"))
 

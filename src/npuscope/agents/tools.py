@@ -31,7 +31,7 @@ class Asked:
 def explain(asked: Asked) -> Told:
     """Where the time of a capture or of a simulated program went."""
     from npuscope.explain import explain as explained
-    from npuscope.explain.apart import chosen
+    from npuscope.explain.choosing import chosen
     from npuscope.trace import read
 
     if asked.is_program:
@@ -76,8 +76,8 @@ def compare(a: str, b: str, kernels: str | None = None) -> Told:
 
 def what_if(asked: Asked) -> Told:
     """What each kernel, each wait and each finding is worth, the one worth most first."""
-    from npuscope.explain.apart import chosen
-    from npuscope.explain.each_change import whatif_each
+    from npuscope.explain.changes import whatif_each
+    from npuscope.explain.choosing import chosen
     from npuscope.report.gains import gains_dict
     from npuscope.trace import read
 

@@ -21,9 +21,8 @@ from npuscope.answer.variants import simulated
 from npuscope.base import progress
 from npuscope.base.errors import BadInput, CannotWrite, NpuscopeError
 from npuscope.base.kept_files import own_source
-from npuscope.explain.many.git import git
-from npuscope.explain.many.history_folder import ORDER, Line, read_runs_of
-from npuscope.explain.many.json_lines import append_line
+from npuscope.explain.many.files import append_line, git
+from npuscope.explain.many.history import ORDER, Line, read_runs_of
 from npuscope.explain.many.runs import run_of
 from npuscope.explain.work import Work
 

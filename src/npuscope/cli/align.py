@@ -42,7 +42,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     from npuscope.cli.output import check_outputs, names_of, pairs_of, reproduce, write_reports
-    from npuscope.explain.passes.choose import one_pass
+    from npuscope.explain.passes.export import one_pass
     from npuscope.forward.align import align
     from npuscope.forward.align.plain_csv import Wanted, read_side
     from npuscope.lab.report_pages import parts_page

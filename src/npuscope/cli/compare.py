@@ -44,7 +44,7 @@ from npuscope.cli.progress_bar import progress_bar
 
 if TYPE_CHECKING:
     from npuscope.explain.comparison import Comparison
-    from npuscope.explain.many.several import SeveralRuns
+    from npuscope.explain.many.runs import SeveralRuns
 
 VERSUS = "vs"
 
@@ -141,8 +141,7 @@ def _compare_several(
     json: bool,
 ) -> None:
     from npuscope.cli.output import names_of, reproduce, write_reports
-    from npuscope.explain.many.runs import read_runs
-    from npuscope.explain.many.several import compare_runs
+    from npuscope.explain.many.runs import compare_runs, read_runs
     from npuscope.lab.report_pages import parts_page
     from npuscope.report.several import several
     from npuscope.table.parts import as_markdown

@@ -87,7 +87,7 @@ def _by_history(paths: list[str], history: str, allow: float) -> Gate:
     """The captures against all of the history, or its newest commit against those before."""
     from npuscope.base.errors import NpuscopeError
     from npuscope.explain.many import history_of, read_history, read_runs
-    from npuscope.explain.many.history_gate import hold_against
+    from npuscope.explain.many.gate import hold_against
 
     commits, exact = read_history(history)
     if paths:

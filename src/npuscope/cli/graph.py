@@ -52,7 +52,7 @@ def command(
     from pathlib import Path
 
     from npuscope.cli.output import check_outputs, write_texts
-    from npuscope.explain.areas import area_rules
+    from npuscope.explain.work import area_rules
     from npuscope.report.graph import graph as report
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.deps_json import deps_document, name_map

@@ -130,7 +130,7 @@ def show(
 def _read(paths: Sequence[str], kernels: str | None, areas: str | None, rank: int | None) -> Captures:
     from npuscope.cli.output import names_of
     from npuscope.explain import explain_ranks
-    from npuscope.explain.apart import chosen
+    from npuscope.explain.choosing import chosen
     from npuscope.lab.captures import captures_of
     from npuscope.trace import read
 

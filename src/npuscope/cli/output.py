@@ -69,8 +69,8 @@ def read_steps(path: str, steps: list[int] | None, number: int | None = None, ra
     import polars as pl
 
     from npuscope.base.errors import NpuscopeError
-    from npuscope.explain.apart import chosen
-    from npuscope.explain.passes.choose import check_steps, numbered_pass
+    from npuscope.explain.choosing import chosen
+    from npuscope.explain.passes.export import check_steps, numbered_pass
     from npuscope.trace import read
 
     if steps and number is not None:

@@ -30,7 +30,7 @@ def command(
     areas: AreasFile = None,
     json: JsonFlag = False,
 ) -> None:
-    from npuscope.explain.areas import area_rules
+    from npuscope.explain.work import area_rules
     from npuscope.report.graph import run as report
     from npuscope.tile.graph.counts import count_graphs
     from npuscope.tile.graph.task_graph import task_graph

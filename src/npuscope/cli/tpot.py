@@ -43,8 +43,8 @@ def command(
 
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, write_texts
-    from npuscope.explain.areas import area_rules
-    from npuscope.explain.many.json_lines import append_line
+    from npuscope.explain.many.files import append_line
+    from npuscope.explain.work import area_rules
     from npuscope.forward.llm.programs import areas_beside, program_file
     from npuscope.forward.llm.tpot import Decoding, tpot
     from npuscope.forward.llm.tpot_history import check_place, entry_of, read_history

@@ -53,8 +53,8 @@ def command(
     from npuscope.base.errors import NpuscopeError
     from npuscope.cli.output import check_outputs, counts_of, numbers_of, print_text, write_reports
     from npuscope.explain import Change, whatif
-    from npuscope.explain.apart import chosen
-    from npuscope.explain.each_change import whatif_each
+    from npuscope.explain.changes import whatif_each
+    from npuscope.explain.choosing import chosen
     from npuscope.report.gains import asked as asked_report
     from npuscope.report.gains import gains as report
     from npuscope.report.gains import gains_dict

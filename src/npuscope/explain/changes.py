@@ -8,8 +8,10 @@ ends earlier and cores start sooner; and, without edges, whether lanes depended 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -17,12 +19,11 @@ from numpy.typing import NDArray
 
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.readiness import Readiness, no_dependencies, readiness
-from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges
-from npuscope.explain.served import served_jobs, wall_of
+from npuscope.explain.replay import Cycle, Jobs, jobs_in_order, jobs_with_edges, served_jobs, wall_of
+from npuscope.explain.waits import Readiness, no_dependencies, readiness
 from npuscope.explain.work import LONGEST, NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
-from npuscope.table.formats import TEXT, TIME, duration, percent, sentence_start
+from npuscope.table.formats import SHARE, TEXT, TIME, duration, percent, sentence_start, worded
 from npuscope.trace.core import Trace
 from npuscope.trace.intervals import Ints
 
@@ -290,3 +291,163 @@ def _contract(jobs: Jobs, into: Ints, gone: Ints) -> Jobs:
     both = np.unique(np.stack([src[apart], dst[apart]]), axis=1)
     merged = replace(jobs, dur=dur, task=partner[jobs.task], src=both[0], dst=both[1])
     return _only(merged, kept)
+
+
+Kind = Literal["kernel", "dependency", "dispatch", "bandwidth", "finding"]
+WAITS = {  # what people read of a scheduler's waits
+    "FIN": "until the scheduler notices an end",
+    "dispatch": "until a ready task is handed out",
+    "pickup": "until a handed-out task starts",
+    "submit": "until a task is submitted",
+}
+GAINS = Columns(
+    "whatif.gains",
+    "A change alone, the one that buys most first; gains do not add up.",
+    (
+        Column("kind", TEXT, "kernel, finding, or the kind of cause: dependency, dispatch, bandwidth"),
+        Column("what", worded(WAITS), "what is changed"),
+        Column("how", TEXT, "how it is changed, in words", only="too long for a row; findings' stand below the table"),
+        Column(
+            "half_ns",
+            TIME,
+            "the wall with half of it; null where half means nothing",
+            scale="wall",
+            title="with half",
+        ),
+        Column("nothing_ns", TIME, "the wall without it", scale="wall", title="without it"),
+        Column("gain_ns", TIME, "what of the wall it takes away", title="saves", more_is="better"),
+        Column("gain", SHARE, "the same as a share of the wall", title="share"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class OneChange:
+    """Wall times in nanoseconds with one change. `half_ns` is None where half of it means nothing."""
+
+    kind: Kind
+    what: str
+    how: str  # what was changed, in words
+    half_ns: int | None
+    nothing_ns: int
+
+
+@dataclass(frozen=True, repr=False)
+class Gains(Tabular):
+    """Each change alone, the one that buys most first: gains do not add up."""
+
+    wall_ns: int  # without a change
+    gains: tuple[OneChange, ...]
+    not_expressed: tuple[tuple[str, str], ...] = ()  # what, and why it cannot be tried
+    notes: tuple[str, ...] = ()
+
+    def tables(self) -> dict[str, Table]:
+        rows = [(g.kind, g.what, g.how, g.half_ns, g.nothing_ns) for g in self.gains]
+        schema = {"kind": pl.String, "what": pl.String, "how": pl.String, "half_ns": pl.Int64, "nothing_ns": pl.Int64}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        gains = pl.Series("gain", [self.share(gain) for gain in self.gains], dtype=pl.Float64)
+        return {
+            "gains": Table(GAINS, frame.with_columns((self.wall_ns - pl.col("nothing_ns")).alias("gain_ns"), gains))
+        }
+
+    def share(self, gain: OneChange) -> float:
+        """What of the wall time it takes away."""
+        return 1 - gain.nothing_ns / self.wall_ns if self.wall_ns else 0.0
+
+    def title(self) -> str:
+        if not self.gains or self.gains[0].nothing_ns >= self.wall_ns:
+            return f"no single change would shorten the {duration(self.wall_ns)}"
+        best = self.gains[0]
+        what = f"the wait {WAITS[best.what]}" if best.what in WAITS else best.what
+        told = f"{duration(best.nothing_ns)} instead of {duration(self.wall_ns)} ({percent(self.share(best))} less)"
+        return f"most to gain from {what}: without it {told}"
+
+    def as_dict(self) -> dict[str, object]:
+        cannot = [{"what": what, "why": why} for what, why in self.not_expressed]
+        rows = all_rows(self.tables())
+        return {"wall_ns": self.wall_ns, **rows, "not_expressed": cannot, "notes": list(self.notes)}
+
+
+def ranked(gains: Iterable[OneChange]) -> tuple[OneChange, ...]:
+    """The one that buys most first."""
+    return tuple(sorted(gains, key=lambda gain: (gain.nothing_ns, gain.kind, gain.what)))
+
+
+MOST_KERNELS = 40  # replayed, those with the most core time
+EVERY_WAIT = "every wait for the scheduler"
+EVERY_PRODUCER = "every wait for a producer"
+
+
+def whatif_each(trace: Trace) -> tuple[WhatIf, Gains]:
+    """How well the replay does without a change, and what each change would buy, by the likeliest replay."""
+    unchanged = whatif(trace, Change())
+    work = Work.of(trace)
+    ready = readiness(work)
+    models, named, _ = models_of(work, ready, Change())
+    model, units = models[0], named[0]
+    base = wall_of(model)
+
+    def wall(jobs: Jobs) -> int:
+        return max(work.wall + wall_of(jobs) - base, 0)
+
+    def changed(change: Change) -> int:
+        return wall(changed_jobs(work, model, change, units))
+
+    gains = []
+    names = _by_core_time(work)
+    for done, name in enumerate(names[:MOST_KERNELS]):
+        progress.report("replaying kernels", done, min(len(names), MOST_KERNELS))
+        half, nothing = (changed(Change(scale={re.escape(name): factor})) for factor in (0.5, 0.0))
+        gains.append(OneChange("kernel", name, "its slices take no time; tasks are still handed out", half, nothing))
+    half, nothing = (changed(Change(dispatch_cost=factor)) for factor in (0.5, 0.0))
+    gains.append(OneChange("dispatch", EVERY_WAIT, "delays before starts and after ends", half, nothing))
+    for what, how, jobs in _waits(work, ready, model):
+        gains.append(OneChange("dispatch", what, how, wall(jobs[0]), wall(jobs[1])))
+    if unchanged.has_edges:
+        none = replace(model, src=model.src[:0], dst=model.dst[:0])
+        gains.append(
+            OneChange("dependency", EVERY_PRODUCER, "a bound: tasks start in order on free cores", None, wall(none))
+        )
+    order = (
+        "Tasks keep their cores."
+        if unchanged.has_edges
+        else f"{sentence_start(no_dependencies(trace))}: work keeps its order with what had ended before."
+    )
+    notes = [f"{order} Replay error {percent(unchanged.replay_error)}; options give bounds (docs/howto/whatif.md)."]
+    if len(names) > MOST_KERNELS:
+        notes.append(f"{len(names) - MOST_KERNELS:,} kernels with the least core time were not tried.")
+    return unchanged, Gains(work.wall, ranked(gains), notes=tuple(notes))
+
+
+def _by_core_time(work: Work) -> list[str]:
+    spent = np.bincount(work.kernel, work.end - work.start, minlength=len(work.kernels))
+    present = np.bincount(work.kernel, minlength=len(work.kernels)) > 0
+    return [work.kernels[n] for n in np.argsort(-spent, kind="stable").tolist() if present[n]]
+
+
+def _waits(work: Work, ready: Readiness, model: Jobs) -> Iterator[tuple[str, str, tuple[Jobs, Jobs]]]:
+    """The waits apart, where the trace has the stamps: each with the jobs at half of it and without it."""
+    if not work.on_cores:
+        return
+    if (model.late > 0).any():
+        yield "FIN", "from a task's end to the scheduler's seeing it", (_less(model, "late", 0.5), _less(model, "late"))
+    if (ready.submitted > work.window[0]).any():
+        jobs = (_less(model, "not_before", 0.5), _less(model, "not_before"))
+        yield "submit", "from the beginning to the orchestrator's having submitted the task", jobs
+    stamped = ready.dispatch != NEVER
+    if stamped.any():
+        could = work.start - model.delay
+        pickup = np.where(stamped, work.start - np.maximum(ready.dispatch, could), 0)
+        for what, how, part in (
+            ("dispatch", "from ready, with a free core, to handed out", np.where(stamped, model.delay - pickup, 0)),
+            ("pickup", "from handed out to started", pickup),
+        ):
+            part = np.maximum(part, 0)
+            yield what, how, (_less(model, "delay", 0.5, part), _less(model, "delay", 1.0, part))
+
+
+def _less(model: Jobs, column: str, share: float = 1.0, part: Ints | None = None) -> Jobs:
+    """The jobs with a share of a wait, or of a part of it, taken away."""
+    values: Ints = getattr(model, column)
+    taken = np.rint(share * (values if part is None else part)).astype(np.int64)
+    return replace(model, **{column: values - taken})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +13,28 @@ from numpy.typing import NDArray
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.explanation import Explanation, explain
 from npuscope.explain.hidden_exposed import Overlap, overlap_of
-from npuscope.explain.likeness import differences
-from npuscope.explain.matching import Match, match_kernels, places
-from npuscope.explain.path import cover_of
-from npuscope.explain.waterfall import Waterfall, waterfall_of
-from npuscope.explain.work import Work
+from npuscope.explain.path import CriticalPath, cover_of
+from npuscope.explain.summary import NOT_TOLD, TYPES
+from npuscope.explain.waits import REASONS, WAIT
+from npuscope.explain.work import Work, tensor_bytes
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
-from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, RATIO, SHARE, TEXT, TIME, duration, times
+from npuscope.table.formats import (
+    COUNT,
+    MEAN_TIME,
+    NUMBER,
+    RATIO,
+    SHARE,
+    TEXT,
+    TIME,
+    change_of_time,
+    duration,
+    short,
+    times,
+)
 from npuscope.trace.core import Trace
 from npuscope.trace.interval_sets import Intervals, one_group, sum_by, union
 from npuscope.trace.intervals import Ints
+from npuscope.trace.tensors import source_column
 
 SAME = 0.001  # of a time is no difference worth a line
 GAP = (
@@ -161,7 +174,7 @@ def compare_explained(
     matches = match_kernels(a.work.kernels, b.work.kernels, pairs)
     numbers = [places(e.work.kernels, matches, side) for e, side in ((a, "in_a"), (b, "in_b"))]
     asked = _asked(kernels, (a.work, b.work), numbers, len(matches))
-    sides = [_Side(e, number, asked, len(matches)) for e, number in zip((a, b), numbers, strict=True)]
+    sides = [_KernelSide(e, number, asked, len(matches)) for e, number in zip((a, b), numbers, strict=True)]
     alike = a.path.kind == b.path.kind
     paths = [e.path if alike else cover_of(e.work, e.ready) for e in (a, b)]
     return Comparison(
@@ -180,7 +193,7 @@ def compare_explained(
     )
 
 
-def _overlap(explained: Explanation, side: _Side) -> Overlap | None:
+def _overlap(explained: Explanation, side: _KernelSide) -> Overlap | None:
     """Hidden and exposed of the kernels asked for, where the side has any."""
     return overlap_of(explained.work, explained.ready, side.chosen) if side.chosen.any() else None
 
@@ -201,7 +214,7 @@ def _asked(pattern: str | None, works: tuple[Work, Work], numbers: list[Ints], m
     return asked
 
 
-class _Side:
+class _KernelSide:
     """Counts and times per match, and the totals of the kernels asked for."""
 
     def __init__(self, explained: Explanation, place: Ints, asked: NDArray[np.bool_], matches: int) -> None:
@@ -218,7 +231,7 @@ class _Side:
         self.total_on_core = union(one_group(start, end)).length
 
 
-def _table(a: _Side, b: _Side, matches: list[Match]) -> pl.DataFrame:
+def _table(a: _KernelSide, b: _KernelSide, matches: list[Match]) -> pl.DataFrame:
     table = pl.DataFrame(
         {
             "kernel": [match.kernel for match in matches],
@@ -251,7 +264,7 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
     rows = []
     for name, e in explained.items():
         asked = np.ones(len(e.work.kernels), dtype=bool) if kernels is None else e.work.kernels_named(kernels)
-        side = _Side(e, np.arange(len(e.work.kernels)), asked, len(e.work.kernels))
+        side = _KernelSide(e, np.arange(len(e.work.kernels)), asked, len(e.work.kernels))
         rows.append(
             {
                 "trace": name,
@@ -267,3 +280,271 @@ def trend_of(explained: Mapping[str, Explanation], kernels: str | None = None) -
         )
     table = pl.DataFrame(rows, schema_overrides={"overhead": pl.Float64, "in_flight": pl.Float64})
     return table.with_columns((pl.col("wall_ns") / pl.col("wall_ns").first()).alias("wall to first"))
+
+
+_TEMPLATE = re.compile(r"<.*>|\(.*\)")
+_NOISE = re.compile(r"[^a-z]+")
+
+
+@dataclass(frozen=True)
+class Match:
+    """Kernels that count as one; `rule` says why: name, given, bare name, new or gone."""
+
+    kernel: str
+    in_a: tuple[str, ...]
+    in_b: tuple[str, ...]
+    rule: str
+
+
+def bare(name: str) -> str:
+    """A name without what differs between builds."""
+    without = _TEMPLATE.sub("", name)
+    return _NOISE.sub("", without.lower()) or name
+
+
+def match_kernels(a: Sequence[str], b: Sequence[str], pairs: Mapping[str, str] | None = None) -> list[Match]:
+    """Every kernel of A and of B in exactly one match. `pairs` maps names of A to names of B."""
+    in_a, in_b = set(a), set(b)
+    given = {x: y for x, y in (pairs or {}).items() if x in in_a and y in in_b}
+    taken_b = set(given.values())
+    matches = [Match(x, (x,), (y,), "given") for x, y in given.items()]
+    common = {name for name in a if name in in_b and name not in given and name not in taken_b}
+    matches += [Match(name, (name,), (name,), "name") for name in a if name in common]
+    left_a = [name for name in a if name not in given and name not in common]
+    left_b = [name for name in b if name not in taken_b and name not in common]
+    by_bare_a, by_bare_b = _grouped(left_a), _grouped(left_b)
+    for key in by_bare_a.keys() & by_bare_b.keys():
+        names_a, names_b = by_bare_a.pop(key), by_bare_b.pop(key)
+        matches.append(Match(names_a[0], names_a, names_b, "bare name"))
+    matches += [Match(name, (name,), (), "gone") for names in by_bare_a.values() for name in names]
+    matches += [Match(name, (), (name,), "new") for names in by_bare_b.values() for name in names]
+    return matches
+
+
+def places(names: Sequence[str], matches: Sequence[Match], side: str) -> Ints:
+    """For each kernel of one side ("in_a" or "in_b") the number of its match."""
+    where = {name: number for number, match in enumerate(matches) for name in getattr(match, side)}
+    return np.array([where[name] for name in names], dtype=np.int64)
+
+
+def _grouped(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(bare(name), []).append(name)
+    return {key: tuple(found) for key, found in groups.items()}
+
+
+MOST = 5  # kernels named per difference
+
+
+def differences(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Iterator[str]:
+    """Sentences, the gravest first."""
+    yield from _captures(a, b)
+    yield from _cores(a, b)
+    for column, what in (("input_shapes", "shapes"), ("input_dtypes", "data types")):
+        yield from _tensors(a, b, matches, column, what)
+    yield from _counts(a, b, matches)
+
+
+def _captures(a: Explanation, b: Explanation) -> Iterator[str]:
+    metas = a.trace.meta, b.trace.meta
+    for what, values in (
+        ("format", [m.format for m in metas]),
+        ("device", [m.device for m in metas]),
+        ("profiler level", [m.notes.get("level") for m in metas]),
+        ("schema of the kernel table", ["PMU" if _has_pmu(e) else "no PMU" for e in (a, b)]),
+    ):
+        if values[0] != values[1]:
+            yield f"{what}: {values[0] or 'not recorded'} against {values[1] or 'not recorded'}"
+    by_type = [_named_by_type(e) for e in (a, b)]
+    if by_type[0] != by_type[1]:
+        yield "kernels have their operator types in one capture and only names in the other: few of them will match"
+    if a.work.spans_dispatch != b.work.spans_dispatch:
+        yield "a slice is dispatch to retired in one (TraCR) and start to end in the other: on-core means two things"
+    if a.path.kind != b.path.kind:
+        yield "only one capture tells dependencies: the waterfall follows covers of the timelines, not critical paths"
+    told = [e.scheduling.stamped > 0 for e in (a, b)]
+    if told[0] != told[1]:
+        yield "only one capture has dispatch and finish times: waits are split more finely there"
+    steps = [e.steps.table.height if e.steps.source == "column" else 1 for e in (a, b)]
+    if steps[0] != steps[1]:
+        yield f"steps: {steps[0]} against {steps[1]}; totals cover all of them"
+    cut = ["window_ns" in m.notes for m in metas]
+    if cut[0] != cut[1]:
+        yield "only one trace is cut to a window"
+
+
+def _named_by_type(explained: Explanation) -> bool:
+    names = [name for name in TYPES if name in explained.trace.slices.columns]
+    told = explained.work.told(*names)
+    return any(not told[name].is_in(NOT_TOLD).all() for name in names)
+
+
+def _has_pmu(explained: Explanation) -> bool:
+    return "aicore_time(us)" in explained.trace.slices.columns
+
+
+def _cores(a: Explanation, b: Explanation) -> Iterator[str]:
+    counts = [dict(e.busy.units.select("unit", "lanes").iter_rows()) for e in (a, b)]
+    for unit in dict.fromkeys([*counts[0], *counts[1]]):
+        if counts[0].get(unit, 0) != counts[1].get(unit, 0):
+            yield f"{unit} lanes: {counts[0].get(unit, 0)} against {counts[1].get(unit, 0)}"
+
+
+def _tensors(a: Explanation, b: Explanation, matches: Sequence[Match], column: str, what: str) -> Iterator[str]:
+    """Matched kernels whose tensors differ; only where both captures tell them."""
+    sides = []
+    for e in (a, b):
+        name = source_column(e.trace.slices, column)
+        if name is None:
+            return
+        rows = e.work.told(name).select("kernel", pl.col(name).alias("what")).unique()
+        sides.append({k: set(v) for k, v in rows.group_by("kernel").agg("what").iter_rows()})
+    odd = [m for m in matches if m.in_a and m.in_b and _union(sides[0], m.in_a) != _union(sides[1], m.in_b)]
+    if odd:
+        yield f"{what} differ in {len(odd)} matched kernels: {_listed([short(m.kernel, 40) for m in odd])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
+
+
+def _union(sets: dict[str, set[str]], names: tuple[str, ...]) -> set[str]:
+    return set().union(*(sets.get(name, set()) for name in names))
+
+
+def _counts(a: Explanation, b: Explanation, matches: Sequence[Match]) -> Iterator[str]:
+    for rule, what in (("gone", "only in A"), ("new", "only in B")):
+        names = [short(m.kernel, 40) for m in matches if m.rule == rule]
+        if names:
+            yield f"{len(names)} kernel{'s' * (len(names) > 1)} {what}: {_listed(names)}"
+    counts = [dict(e.busy.kernels.select("kernel", "count").iter_rows()) for e in (a, b)]
+    both = [(m.kernel, sum(counts[0][n] for n in m.in_a), sum(counts[1][n] for n in m.in_b)) for m in matches]
+    changed = [f"{short(name, 40)} {x:,} → {y:,}" for name, x, y in both if x and y and x != y]
+    if changed:
+        several = "kernels run" if len(changed) > 1 else "kernel runs"
+        yield f"{len(changed)} {several} more or less often: {_listed(changed)}"
+
+
+TASKS, SIZE, SPEED, PLACE = (
+    "more or fewer tasks",
+    "larger or smaller tasks",
+    "slower or faster kernels",
+    "work moved onto or off the path",
+)
+UNATTRIBUTED = "not attributed"
+_UNTOLD = {"edge", *(reason for reason in REASONS if "dependency+" in reason)}  # reasons that name no single cause
+
+BARS = Columns(
+    "compare.waterfall",
+    "A part of the gap; they sum to the wall of B minus that of A.",
+    (
+        Column("part", WAIT, "where the time comes from", title="where the time comes from"),
+        Column("ns", TIME, "more (or less) time in B", title="B − A", more_is="worse"),
+    ),
+)
+WATERFALL_KERNELS = Columns(
+    "compare.waterfall_kernels",
+    "A kernel whose time on the path differs, the most changed first; what its parts sum to is the kernel's gap.",
+    (
+        Column("kernel", TEXT, "its name in A, or in B where A has none"),
+        Column("tasks_ns", TIME, TASKS, scale="gap"),
+        Column("size_ns", TIME, SIZE, scale="gap"),
+        Column("speed_ns", TIME, SPEED, scale="gap"),
+        Column("place_ns", TIME, PLACE, scale="gap", title="onto/off path"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Waterfall(Tabular):
+    """`bars` sum to B's wall minus A's; `kernels` has four parts of each kernel's share of it."""
+
+    bars: pl.DataFrame
+    kernels: pl.DataFrame
+    wall: tuple[int, int]
+    kind: str  # chain or cover, the same for both sides
+
+    @property
+    def gap_ns(self) -> int:
+        return self.wall[1] - self.wall[0]
+
+    def tables(self) -> dict[str, Table]:
+        return {"waterfall": Table(BARS, self.bars), "waterfall_kernels": Table(WATERFALL_KERNELS, self.kernels)}
+
+    def most(self, slower: bool) -> str:
+        """The largest part that goes with the whole: "+392 µs ready, not handed out yet"; "" where none does."""
+        parts = self.bars.filter((pl.col("ns") > 0) == slower).sort(pl.col("ns").abs(), descending=True)
+        if parts.is_empty():
+            return ""
+        part, ns = parts.row(0)
+        for either in ("more or fewer", "larger or smaller", "slower or faster", "onto or off"):
+            part = part.replace(either, either.split(" or ")[ns < 0])
+        return f"{change_of_time(ns)} {WAIT.show(part)}"
+
+    def title(self) -> str:
+        a, b = (duration(wall) for wall in self.wall)
+        along = "critical paths" if self.kind == "chain" else "timelines, since dependencies are missing"
+        return f"{a} → {b}: {change_of_time(self.gap_ns)} along the {along}"
+
+
+def waterfall_of(
+    a: tuple[Work, CriticalPath, Ints], b: tuple[Work, CriticalPath, Ints], matches: Sequence[Match]
+) -> Waterfall:
+    """Each side is its work, its path, and the match of each of its kernels."""
+    sides = [_PathSide(work, path, place, len(matches)) for work, path, place in (a, b)]
+    parts_of = _split(*sides)
+    kernels = pl.DataFrame({"kernel": pl.Series([m.kernel for m in matches], dtype=pl.String), **parts_of})
+    moved = pl.sum_horizontal(pl.col(*parts_of).abs())
+    kernels = kernels.filter(moved > 0).sort(moved, descending=True)
+    names = dict(zip(parts_of, (TASKS, SIZE, SPEED, PLACE), strict=True))
+    parts = [(names[part], int(ns.sum())) for part, ns in parts_of.items()]
+    waits = [side.path.by_part() for side in sides]
+    difference = {reason: waits[1].get(reason, 0) - waits[0].get(reason, 0) for reason in REASONS}
+    parts += [(f"wait: {reason}", ns) for reason, ns in difference.items() if reason not in _UNTOLD]
+    parts.append((UNATTRIBUTED, sum(ns for reason, ns in difference.items() if reason in _UNTOLD)))
+    kept = [(part, ns) for part, ns in parts if ns or part in (TASKS, SPEED, PLACE, UNATTRIBUTED)]
+    bars = pl.DataFrame(kept, schema={"part": pl.String, "ns": pl.Int64}, orient="row")
+    return Waterfall(bars, kernels, (a[0].wall, b[0].wall), a[1].kind)
+
+
+class _PathSide:
+    """Per match: nanoseconds on the path; and of the whole trace slices, nanoseconds, and bytes where all tell them."""
+
+    def __init__(self, work: Work, path: CriticalPath, place: Ints, matches: int) -> None:
+        self.path = path
+        run = path.segments.filter(pl.col("part") == "run")
+        row, length = run["row"].to_numpy(), (run["end"] - run["start"]).to_numpy()
+        self.on_path = sum_by(place[work.kernel[row]], length, matches)
+        match = place[work.kernel]
+        self.slices = np.bincount(match, minlength=matches)
+        self.core = sum_by(match, work.end - work.start, matches)
+        told = tensor_bytes(work)
+        self.bytes = sum_by(match, told.fill_null(0).to_numpy(), matches)
+        untold = sum_by(match, told.is_null().to_numpy().astype(np.int64), matches)
+        self.has_bytes = (untold == 0) & (self.bytes > 0)
+
+
+def _split(a: _PathSide, b: _PathSide) -> dict[str, Ints]:
+    """The gap of each match in four parts that sum to it exactly."""
+    gap = b.on_path - a.on_path
+    both = (a.slices > 0) & (b.slices > 0)
+    count = _ratio(b.slices, a.slices, both)
+    size = _ratio(b.bytes, a.bytes, both & a.has_bytes & b.has_bytes)
+    size /= np.where(both & a.has_bytes & b.has_bytes, count, 1.0)
+    core = _ratio(b.core, a.core, both & (a.core > 0) & (b.core > 0))
+    speed = core / np.where(both & (a.core > 0) & (b.core > 0), count * size, 1.0)
+    on_both = both & (a.on_path > 0) & (b.on_path > 0)
+    path = np.log(_ratio(b.on_path, a.on_path, on_both))
+    weight = np.divide(gap, path, out=a.on_path.astype(np.float64), where=path != 0)  # the logarithmic mean of the two
+    tasks, bigger, slower = (
+        np.where(on_both, np.rint(weight * np.log(factor)), 0).astype(np.int64) for factor in (count, size, speed)
+    )
+    tasks = np.where(both, tasks, gap)  # a kernel that only one side has is work, all of it
+    return {"tasks_ns": tasks, "size_ns": bigger, "speed_ns": slower, "place_ns": gap - tasks - bigger - slower}
+
+
+def _ratio(above: Ints, below: Ints, known: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Quotients where they are known, else one."""
+    return np.divide(above, below, out=np.ones(len(above)), where=known)

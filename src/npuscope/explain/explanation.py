@@ -9,10 +9,8 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.explain import busy_idle
-from npuscope.explain.areas import area_rules
-from npuscope.explain.busy_idle import Busy, busy_of
+from npuscope.explain.busy_idle import Busy, FanOut, busy_of, fan_out_of
 from npuscope.explain.diagnosis import Diagnosis, diagnose
-from npuscope.explain.fan_out import FanOut, fan_out_of
 from npuscope.explain.hidden_exposed import (
     Communication,
     Copies,
@@ -25,9 +23,9 @@ from npuscope.explain.hidden_exposed import (
 from npuscope.explain.idle_reasons import Bubbles, bubbles_of
 from npuscope.explain.ledger import Scheduling, scheduling_of
 from npuscope.explain.path import CriticalPath, path_of
-from npuscope.explain.readiness import Readiness, readiness
 from npuscope.explain.repetition import Steps, steps_of
-from npuscope.explain.work import Work
+from npuscope.explain.waits import Readiness, readiness
+from npuscope.explain.work import Work, area_rules
 from npuscope.table.columns import Column, Table, Tabular, all_rows
 from npuscope.table.formats import TEXT, TIME
 from npuscope.trace.core import Trace

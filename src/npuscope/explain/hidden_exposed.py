@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.explain.readiness import Readiness, no_dependencies, readiness
+from npuscope.explain.waits import Readiness, no_dependencies, readiness
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT, TIME, duration, many, percent, sentence_start, short

@@ -20,16 +20,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.explain.readiness import Readiness, no_dependencies, readiness
 from npuscope.explain.waits import (
     IN_WORDS,
     REASON,
     Pieces,
+    Readiness,
     add_after_data,
     add_nothing_runs,
     add_without_edges,
     coarse_reasons,
     kernel_names,
+    no_dependencies,
+    readiness,
 )
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular

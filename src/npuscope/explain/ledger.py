@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from npuscope.explain.busy_idle import scheduler_lanes
 from npuscope.explain.idle_reasons import Bubbles, bubbles_of
 from npuscope.explain.path import CriticalPath, path_of
-from npuscope.explain.readiness import readiness
-from npuscope.explain.waits import PARTS, REASON
+from npuscope.explain.waits import PARTS, REASON, readiness
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, MEAN_TIME, NUMBER, SHARE, TEXT, TIME, duration, many, percent

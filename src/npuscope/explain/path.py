@@ -13,8 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from npuscope.explain.readiness import Readiness, readiness
-from npuscope.explain.waits import IN_WORDS, WAIT, PieceArrays, Pieces, add_after_data, add_nothing_runs, kernel_names
+from npuscope.explain.waits import (
+    IN_WORDS,
+    WAIT,
+    PieceArrays,
+    Pieces,
+    Readiness,
+    add_after_data,
+    add_nothing_runs,
+    kernel_names,
+    readiness,
+)
 from npuscope.explain.work import NEVER, NONE, Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, many, percent

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from npuscope.base import progress
-from npuscope.explain.apart import Part, apart
-from npuscope.explain.collective_waits import CollectiveWaits, collective_waits
-from npuscope.explain.diagnosis import Diagnosis, diagnose_ranks
+from npuscope.explain.choosing import Part, apart
+from npuscope.explain.diagnosis.known import WORTH_A_WORD
+from npuscope.explain.diagnosis.ranking import less, ranked
+from npuscope.explain.diagnosis.shape import Cause, Diagnosis, Gain
 from npuscope.explain.explanation import Explanation, explain
+from npuscope.explain.work import Work
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
-from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, percent
+from npuscope.table.formats import COUNT, SHARE, TEXT, TIME, duration, percent
 from npuscope.trace.core import Trace
+from npuscope.trace.json_args import field
 
 RANKS = Columns(
     "report.ranks.table",
@@ -170,3 +174,125 @@ def explain_ranks(
         explained.append(explain(part.trace, kernels, areas, cores))
     waits = collective_waits([(part.name, e.work) for part, e in zip(parts, explained, strict=True)])
     return Ranks(trace, tuple(parts), tuple(explained), waits)
+
+
+WAITS = Columns(
+    "report.waits.table",
+    "A rank that waits in collectives for another, which came last; the longest wait first.",
+    (
+        Column("rank", TEXT, "that waits"),
+        Column("waits_for", TEXT, "that came last", title="waits for"),
+        Column("wait_ns", TIME, "in all these collectives", title="wait"),
+        Column("collectives", COUNT, "in which it waits for that rank"),
+    ),
+)
+_ONE = ("step", "name", "group")  # what collectives of ranks must share to be the same
+
+
+@dataclass(frozen=True, repr=False)
+class CollectiveWaits(Tabular):
+    """Waits between ranks; `wait_ns` and `last` by rank, over the collectives that several ranks have."""
+
+    table: pl.DataFrame
+    wait_ns: dict[str, int]
+    last: dict[str, int]  # in how many collectives a rank came last
+    matched: int
+    left_out: int  # collectives that only one rank has, or ranks have unequally often
+
+    def tables(self) -> dict[str, Table]:
+        return {"table": Table(WAITS, self.table)}
+
+    def title(self) -> str:
+        if not self.matched:
+            return "no collective that several ranks have: who waits for whom is not recorded"
+        if self.table.is_empty() or not int(self.table["wait_ns"].sum()):
+            return f"no rank waits for another in {self.matched:,} collectives"
+        slow = max(self.last, key=lambda rank: sum(self.table.filter(pl.col("waits_for") == rank)["wait_ns"]))
+        caused = int(self.table.filter(pl.col("waits_for") == slow)["wait_ns"].sum())
+        told = f"{slow} makes the others wait {duration(caused)} in all: it comes last in {self.last[slow]:,} of "
+        told += f"{self.matched:,} collectives"
+        return told + (f"; {self.left_out:,} that ranks have unequally often are left out" if self.left_out else "")
+
+    def as_dict(self) -> dict[str, object]:
+        counts = {"matched": self.matched, "left_out": self.left_out}
+        return {**counts, "wait_ns": self.wait_ns, "last": self.last, **all_rows(self.tables())}
+
+
+def collective_waits(ranks: Sequence[tuple[str, Work]]) -> CollectiveWaits:
+    """The waits between ranks, each with its name and its work."""
+    rows = pl.concat([_collectives(name, work) for name, work in ranks])
+    counts = rows.group_by(*_ONE, "rank").len()
+    alike = counts.group_by(_ONE).agg(alike=(pl.col("len").n_unique() == 1) & (pl.len() > 1)).filter("alike")
+    met = rows.join(alike.drop("alike"), on=_ONE, how="semi", nulls_equal=True)
+    meeting = (*_ONE, "nth")
+    met = met.sort("dur", "order").with_columns(
+        least=pl.col("dur").first().over(meeting), waits_for=pl.col("rank").first().over(meeting)
+    )
+    met = met.with_columns(wait_ns=pl.col("dur") - pl.col("least"))
+    others = met.filter(pl.col("rank") != pl.col("waits_for"))
+    table = others.group_by("rank", "waits_for").agg(pl.col("wait_ns").sum(), collectives=pl.len())
+    own = dict(met.group_by("rank").agg(pl.col("wait_ns").sum()).iter_rows())
+    last = dict(met.filter(pl.col("rank") == pl.col("waits_for"))["rank"].value_counts().iter_rows())
+    names = [name for name, _ in ranks]
+    return CollectiveWaits(
+        table.sort("wait_ns", "rank", "waits_for", descending=[True, False, False]),
+        {name: int(own.get(name, 0)) for name in names},
+        {name: int(last.get(name, 0)) for name in names},
+        met.select(meeting).n_unique() if met.height else 0,
+        rows.height - met.height,
+    )
+
+
+def _collectives(rank: str, work: Work) -> pl.DataFrame:
+    """The collectives of a rank: step, name, the group of ranks where it is told, which of its kind, how long."""
+    has_args = "args" in work.trace.slices.columns
+    slices = work.told("args") if has_args else work.slices
+    comm = slices.filter(pl.col("kind") == "comm").sort("start", maintain_order=True)
+    told = field(comm["args"], "Process Group Ranks") if has_args else pl.Series([None] * comm.height)
+    return comm.select(
+        pl.lit(rank).alias("rank"),
+        "step",
+        pl.col("kernel").alias("name"),
+        told.cast(pl.String).alias("group"),
+        "dur",
+        pl.int_range(pl.len()).alias("order"),
+    ).with_columns(nth=pl.int_range(pl.len()).over(_ONE))
+
+
+def diagnose_ranks(names: Sequence[str], each: Sequence[Diagnosis], waits: CollectiveWaits) -> Diagnosis:
+    """The causes of the rank with the longest window, and above them, where it is worth more, the rank that is late."""
+    slowest = max(range(len(each)), key=lambda number: each[number].wall_ns)
+    one = each[slowest]
+    if len(each) == 1:
+        return one
+    causes = [replace(cause, sentence=f"{names[slowest]}: {cause.sentence}") for cause in one.causes]
+    late = _late(one, waits)
+    if late is None:
+        return replace(one, causes=tuple(causes))
+    straggler, wait = late
+    causes = [less(cause, wait, one.wall_ns, "for the late rank") if cause.kind == "communication" else cause
+              for cause in causes] if (waits.wait_ns[names[slowest]] >= wait) else causes  # fmt: skip
+    return replace(one, causes=tuple(ranked([straggler, *causes], one.wall_ns)))
+
+
+def _late(slowest: Diagnosis, waits: CollectiveWaits) -> tuple[Cause, int] | None:
+    """The rank that makes others wait longest, and how long the one waits that waits most for it."""
+    if waits.table.is_empty():
+        return None
+    caused = waits.table.group_by("waits_for").agg(
+        pl.col("wait_ns").sum(), most=pl.col("wait_ns").max(), least=pl.col("wait_ns").min()
+    )
+    name, total, most, least = caused.sort("wait_ns", "waits_for", descending=[True, False]).row(0)
+    share = most / slowest.wall_ns if slowest.wall_ns else 0.0
+    if share < WORTH_A_WORD:
+        return None
+    cause = Cause(
+        "rank",
+        f"{name} comes late to {waits.last[name]:,} of {waits.matched:,} collectives, and another rank waits "
+        f"{duration(most)} for it ({percent(share)} of the time).",
+        min(share, 1.0),
+        (f"all others together wait {duration(total)} for it",),
+        Gain(round((least + most) / 2), int(least), int(most)),
+        remedy=f"Look at what {name} does longer than the others before its collectives: `npuscope report --rank`.",
+    )
+    return cause, int(most)

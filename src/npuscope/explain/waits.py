@@ -5,15 +5,18 @@ Used twice: for the idle gaps of every lane (`idle_reasons`) and for the waits o
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from npuscope.explain.readiness import Readiness
 from npuscope.explain.work import NEVER, NONE, Work
-from npuscope.table.formats import worded
-from npuscope.trace.interval_sets import Intervals
+from npuscope.table.formats import short, worded
+from npuscope.trace.core import Trace
+from npuscope.trace.interval_sets import Intervals, counting, union_with_last
 from npuscope.trace.intervals import Ints
 
 REASONS = (
@@ -133,3 +136,205 @@ def kernel_names(work: Work, rows: Ints) -> pl.Series:
     """The kernels of rows; null for NONE, which is -1 and so finds the entry at the end."""
     names = pl.Series([*work.kernels, None], dtype=pl.String)
     return names.gather(np.append(work.kernel, len(work.kernels))[rows])
+
+
+DEPENDENCIES = ["tensormap", "creator", "explicit"]
+# flows from a host's call to what it put on a stream
+LAUNCHES = ["ac2g", "async_cpu_to_gpu", "async_gpu", "HostToDevice"]
+
+
+@dataclass(frozen=True, repr=False)
+class Readiness:
+    """Stamps per slice of the work; NEVER or NONE where there is nothing to wait for or nothing is told."""
+
+    start: Ints  # of each slice
+    task: Ints  # a number per task, which groups `runs`
+    data: Ints  # when the last producer ended
+    data_row: Ints  # the slice that ended then
+    seen: Ints  # when the scheduler had seen every producer's end
+    seen_row: Ints
+    submitted: Ints  # when the orchestrator had submitted the task
+    dispatch: Ints  # when the slice was handed out: to its core, or to its stream
+    src: Ints  # edges between task numbers, barriers included
+    dst: Ints
+    runs: Intervals  # when a producer of each task ran; group = task
+    runs_row: Ints  # for each of those, the slice that ended with it
+    whole: bool = False  # the capture has every edge there is, be it none
+
+    @property
+    def edges(self) -> int:
+        """Dependencies, those from and to barriers included."""
+        return len(self.src)
+
+    @property
+    def told(self) -> bool:
+        """Whether the capture tells who waits for whom."""
+        return self.whole or len(self.src) > 0
+
+    @property
+    def contradicted(self) -> int:
+        """Slices that began before a producer of theirs had ended; a cycle of edges always has some."""
+        return int((self.data > self.start).sum())
+
+    @property
+    def ready(self) -> Ints:
+        """When the scheduler could hand out each slice."""
+        return np.maximum(np.maximum(self.data, self.seen), self.submitted)
+
+
+def readiness(work: Work) -> Readiness:
+    """The stamps of every slice."""
+    tasks, edges = work.slices["task"], dependencies(work.trace)
+    known = pl.concat([tasks, edges["src"], edges["dst"]]).drop_nulls().unique().sort().to_numpy()
+    task = _numbers(tasks, known)
+    src, dst = (_places(edges[end].to_numpy(), known) for end in ("src", "dst"))
+    order = np.lexsort((src, dst))
+    src, dst = src[order], dst[order]
+    has_slice = np.zeros(len(known) + 1, dtype=bool)
+    has_slice[task] = True
+    data, data_row = _pass_on(src, dst, task, work.end, has_slice)
+    seen, seen_row = _pass_on(src, dst, task, work.finish, has_slice)
+    submitted = _submissions(work.trace, known)
+    dispatch = np.where(work.dispatch != NEVER, work.dispatch, _launches(work))
+    runs, runs_row = _runs(work, task, src, dst, has_slice)
+    return Readiness(
+        start=work.start,
+        task=task,
+        data=data[task],
+        data_row=data_row[task],
+        seen=seen[task],
+        seen_row=seen_row[task],
+        submitted=submitted[task],
+        dispatch=dispatch,
+        src=src,
+        dst=dst,
+        runs=runs,
+        runs_row=runs_row,
+        whole=bool(work.trace.meta.notes.get("whole_graph")),
+    )
+
+
+def dependencies(trace: Trace) -> pl.DataFrame:
+    """The edges that say one task waits for another, with both ends known, each pair once."""
+    edges = trace.edges
+    waits = pl.col("source").is_in(DEPENDENCIES)
+    if "name" in edges.columns:
+        waits |= pl.col("name") == "dependency"
+    both = pl.col("src").is_not_null() & pl.col("dst").is_not_null() & (pl.col("src") != pl.col("dst"))
+    return edges.filter(waits & both).select("src", "dst").unique()
+
+
+# what edges tell that is no dependency, by the name of the flow
+_LINKS = {**dict.fromkeys(LAUNCHES, "launches"), "torch_to_npu": "launches", "fwdbwd": "links from forward to backward"}
+
+
+def no_dependencies(trace: Trace) -> str:
+    """What a capture lacks that does not tell who waits for whom, beside what its edges do tell."""
+    if trace.edges.is_empty():
+        return "no edges"
+    names = trace.edges["name"] if "name" in trace.edges.columns else trace.edges["source"]
+    told: Counter[str] = Counter()
+    for name, count in names.value_counts(sort=True).iter_rows():
+        told[_LINKS.get(name, f"called '{short(str(name), 40)}'")] += count
+    total, kinds = trace.edges.height, told.most_common(3)
+    are = kinds[0][0] if len(told) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    more = ", …" if len(told) > len(kinds) else ""
+    return f"no dependencies between tasks (its {total:,} {'edges are' if total > 1 else 'edge is one of'} {are}{more})"
+
+
+def _numbers(tasks: pl.Series, known: Ints) -> Ints:
+    """The place of each task among the known ones; slices without a task share the place after the last."""
+    return np.where(tasks.is_null().to_numpy(), len(known), _places(tasks.fill_null(known[:1].sum()).to_numpy(), known))
+
+
+def _places(values: Ints, known: Ints) -> Ints:
+    """Where each value stands among the known ones, which are sorted; a table where they lie close together."""
+    if len(known) == 0 or known[-1] - known[0] > 8 * len(known):
+        return np.searchsorted(known, values)
+    table = np.zeros(int(known[-1] - known[0]) + 1, dtype=np.int64)
+    table[known - known[0]] = np.arange(len(known))
+    places: Ints = table[values - known[0]]
+    return places
+
+
+def _latest(task: Ints, stamp: Ints, tasks: int) -> tuple[Ints, Ints]:
+    """The latest stamp of each task and the row that has it. No task at all, the last place, has none."""
+    order = np.argsort(stamp, kind="stable")
+    latest, row = np.full(tasks, NEVER), np.full(tasks, NONE)
+    latest[task[order]], row[task[order]] = stamp[order], order  # of equal places the last assignment stays
+    latest[-1], row[-1] = NEVER, NONE
+    return latest, row
+
+
+def _pass_on(src: Ints, dst: Ints, task: Ints, stamps: Ints, ran: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Per task, the latest stamp among its producers' slices; what never ran stands for its own producers."""
+    waits, waits_row = np.full(len(ran), NEVER), np.full(len(ran), NONE)
+    if len(src) == 0:
+        return waits, waits_row
+    stamp, row = _latest(task, stamps, len(ran))
+    silent = np.flatnonzero(~ran)
+    while True:
+        order = np.lexsort((stamp[src], dst))
+        last = np.flatnonzero(np.append(dst[order][1:] != dst[order][:-1], True))
+        producer = src[order][last]
+        waits[dst[order][last]], waits_row[dst[order][last]] = stamp[producer], row[producer]
+        if np.array_equal(stamp[silent], waits[silent]):
+            return waits, waits_row
+        stamp[silent], row[silent] = waits[silent], waits_row[silent]
+
+
+def _runs(work: Work, task: Ints, src: Ints, dst: Ints, ran: NDArray[np.bool_]) -> tuple[Intervals, Ints]:
+    """When a producer of each task ran, and which slice ended then. What never runs passes on its own producers."""
+    if len(src) == 0:
+        return Intervals(src, src, src), src
+    rows = np.flatnonzero(task < len(ran) - 1)
+    own, last = union_with_last(Intervals(task[rows], work.start[rows], work.end[rows]))
+    own_row = rows[last]
+    through = ~ran[dst]
+    known, known_row = own, own_row
+    while through.any():
+        passed, passed_row = _of_producers(known, known_row, src[through], dst[through], len(ran))
+        both = Intervals(*(np.append(a, b) for a, b in zip(own, passed, strict=True)))
+        order = np.lexsort((both.start, both.group))
+        before, known = known, both.where(order)
+        known_row = np.append(own_row, passed_row)[order]
+        if known.length == before.length:
+            break
+    return _of_producers(known, known_row, src, dst, len(ran))
+
+
+def _of_producers(known: Intervals, row: Ints, src: Ints, dst: Ints, tasks: int) -> tuple[Intervals, Ints]:
+    """The union of every consumer's producers' runs, and the slice that ends each piece."""
+    begins = np.searchsorted(known.group, np.arange(tasks + 1))
+    count = begins[src + 1] - begins[src]
+    piece = np.repeat(begins[src], count) + counting(count)
+    found, last = union_with_last(Intervals(np.repeat(dst, count), known.start[piece], known.end[piece]))
+    return found, row[piece[last]]
+
+
+def _submissions(trace: Trace, known: Ints) -> Ints:
+    """When the orchestrator was done submitting each task, where it left a record of that."""
+    submitted = np.full(len(known) + 1, NEVER)
+    if "role" not in trace.lanes.columns:
+        return submitted
+    lanes = trace.lanes.filter(pl.col("role") == "orchestrator")["lane"]
+    told = trace.slices.filter(pl.col("lane").is_in(lanes.implode()) & pl.col("task").is_in(pl.Series(known).implode()))
+    place = np.searchsorted(known, told["task"].to_numpy())
+    np.maximum.at(submitted, place, (told["start"] + told["dur"]).to_numpy())
+    return submitted
+
+
+def _launches(work: Work) -> Ints:
+    """When the host's call that put each slice on its stream returned."""
+    edges = work.trace.edges
+    nothing = np.full(len(work.lane), NEVER)
+    if work.on_cores or "name" not in edges.columns:
+        return nothing
+    edges = edges.filter(pl.col("name").is_in(LAUNCHES)).select("src", pl.col("dst").alias("task"))
+    if edges.is_empty():
+        return nothing
+    host = work.trace.slices.lazy().filter(pl.col("kind") == "host")
+    calls = host.select(pl.col("task").alias("src"), (pl.col("start") + pl.col("dur")).alias("returned"))
+    launched = edges.lazy().join(calls, on="src").group_by("task").agg(pl.col("returned").max())
+    met = work.slices.lazy().select("task").join(launched, on="task", how="left", maintain_order="left").collect()
+    return met["returned"].fill_null(NEVER).to_numpy()

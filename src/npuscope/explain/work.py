@@ -8,15 +8,21 @@ host does before the first kernel of a step is part of the step.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import prod
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from npuscope.base.errors import NpuscopeError
-from npuscope.explain.apart import check_one
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.toml_file import read_toml
+from npuscope.chip.kernels import area_of as known_area
+from npuscope.explain.choosing import check_one
 from npuscope.explain.summary import TYPES, kernel_group
 from npuscope.table.formats import short
 from npuscope.trace.core import Trace, overlaps
@@ -24,6 +30,7 @@ from npuscope.trace.interval_sets import Intervals, gaps, union
 from npuscope.trace.intervals import Ints, lane_order
 from npuscope.trace.schema import SLICES, is_work
 from npuscope.trace.step_marks import marked
+from npuscope.trace.tensors import slots, source_column
 
 CORES = ("AIC", "AIV")
 LONGEST = 2**62  # nanoseconds over all lanes, so that sums stay exact
@@ -207,3 +214,88 @@ def places(values: Ints | NDArray[np.uint32], known: Ints | NDArray[np.uint32]) 
 
 def _stamps(column: pl.Series) -> Ints:
     return column.fill_null(NEVER).to_numpy()
+
+
+WHAT = 'a file of area rules ([[area]] with name = "…" and patterns = ["…"])'
+
+
+class Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names that any of the patterns finds belong to the area."""
+
+    name: str
+    patterns: list[str]
+
+
+class Areas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    area: list[Area]
+
+
+Rules = tuple[tuple[str, re.Pattern[str]], ...]  # of the user's own
+
+
+def area_rules(path: str | Path | None = None) -> Rules:
+    """The rules of a TOML file, which come before the table of kernels."""
+    return () if path is None else _compiled(read_toml(Path(path), Areas, WHAT), Path(path))
+
+
+def area_of(kernel: str, rules: Rules = ()) -> str:
+    """The area of a kernel's name: by the first own rule that finds something, else by the table of kernels."""
+    own = next((name for name, pattern in rules if pattern.search(kernel)), None)
+    return known_area(kernel) if own is None else own
+
+
+def _compiled(areas: Areas, path: Path) -> Rules:
+    rules = []
+    for area in areas.area:
+        try:
+            rules.append((area.name, re.compile("|".join(f"(?:{p})" for p in area.patterns), re.IGNORECASE)))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise BadInput(
+                f"area '{area.name}' has a pattern that is no regular expression ({error})", path=path
+            ) from error
+    return tuple(rules)
+
+
+BITS = {
+    "INT4": 4, "BOOL": 8, "INT8": 8, "UINT8": 8, "FLOAT8_E4M3FN": 8, "FLOAT8_E5M2": 8, "HIFLOAT8": 8,
+    "FLOAT16": 16, "BF16": 16, "BFLOAT16": 16, "INT16": 16, "UINT16": 16, "FLOAT": 32, "FLOAT32": 32,
+    "INT32": 32, "UINT32": 32, "DOUBLE": 64, "INT64": 64, "UINT64": 64, "COMPLEX64": 64,
+}  # fmt: skip
+MOST = 2**50  # bytes of one task
+
+
+def tensor_bytes(work: Work) -> pl.Series:
+    """Bytes of each slice's input and output tensors together; null where shapes or types are not told.
+
+    Tensors are counted whole: of a paged cache this is the pool, not the part that was read.
+    """
+    columns: list[str] = []
+    for side in ("input", "output"):
+        shapes, dtypes = (source_column(work.trace.slices, f"{side}_{what}") for what in ("shapes", "dtypes"))
+        if shapes is not None and dtypes is not None:
+            columns += [shapes, dtypes]
+    if not columns:
+        return pl.Series("bytes", [None], dtype=pl.Int64).new_from_index(0, work.slices.height)
+    texts = work.told(*columns).select(pl.concat_str(pl.col(columns).fill_null(""), separator="|")).to_series()
+    distinct = texts.unique()
+    sizes = pl.Series([_bytes(text) for text in distinct], dtype=pl.Int64)
+    return texts.replace_strict(distinct, sizes, return_dtype=pl.Int64).alias("bytes")
+
+
+@lru_cache(maxsize=4096)
+def _bytes(text: str) -> int | None:
+    fields = [field.strip().strip('"') for field in text.split("|")]
+    total = 0
+    for shapes, dtypes in zip(fields[::2], fields[1::2], strict=True):
+        if shapes in ("", "N/A"):
+            continue
+        for shape, dtype in zip(slots(shapes), dtypes.split(";"), strict=False):
+            word = dtype.removeprefix("DT_")
+            if not shape:
+                continue  # an absent input, or a scalar
+            if word not in BITS:
+                return None
+            total += prod(shape) * BITS[word] // 8
+    return total if 0 < total < MOST else None  # beyond that a shape is broken

@@ -11,7 +11,7 @@ class Tensor:
     """A tensor as kernel tables describe it; dtype and format are null where the table does not tell."""
 
     shape: tuple[int, ...]
-    dtype: str | None = "BF16"  # names of npuscope.explain.traffic.BITS
+    dtype: str | None = "BF16"  # names of npuscope.explain.work.BITS
     format: str | None = "ND"
 
 

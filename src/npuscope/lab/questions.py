@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.changes import Change, whatif
-from npuscope.explain.each_change import whatif_each
+from npuscope.explain.changes import Change, whatif, whatif_each
 from npuscope.lab.document import as_json
 from npuscope.lab.job import simulated_of
 from npuscope.lab.made import Again, Replay, Trouble

@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from npuscope.explain.passes.ranks import Ranks
-from npuscope.explain.passes.skew import RankPasses
-from npuscope.explain.passes.statistics import Statistics
+from npuscope.explain.passes.statistics import RankPasses, Statistics
 from npuscope.report.charts.passes import layers_chart, passes_chart
 from npuscope.table.formats import duration, many, short
 from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say

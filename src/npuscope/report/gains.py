@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from npuscope.explain.changes import WhatIf
+from npuscope.explain.changes import Gains, WhatIf
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.explain.gains import Gains
 from npuscope.report.causes import together
 from npuscope.table.formats import many, percent, sentence_start
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from npuscope.explain.comparison import Comparison
 from npuscope.explain.many.ratio import ENOUGH, Ratio
-from npuscope.explain.many.several import SeveralRuns
+from npuscope.explain.many.runs import SeveralRuns
 from npuscope.table.formats import duration, many, percent, significant
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
 

@@ -10,10 +10,8 @@ import polars as pl
 
 from npuscope.base import progress
 from npuscope.check.checked import CheckOptions, check
-from npuscope.explain.changes import WhatIf
+from npuscope.explain.changes import EVERY_PRODUCER, GAINS, Gains, OneChange, WhatIf, ranked
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.explain.each_change import PRODUCERS
-from npuscope.explain.gains import GAINS, Gains, OneChange, ranked
 from npuscope.table.columns import Column, Table
 from npuscope.time.change_job import scaled
 from npuscope.time.chip.job import Job, Machine
@@ -95,7 +93,7 @@ def whatif_each(base: Simulated, prices: Prices | None = None) -> Gains:
         )
     )
     alone, unlimited = (wall(*without_limit(prepared, limit)) for limit in ("dependency", "memory"))
-    gains.append(OneChange("dependency", PRODUCERS, "a bound: nothing waits for data", None, alone))
+    gains.append(OneChange("dependency", EVERY_PRODUCER, "a bound: nothing waits for data", None, alone))
     half = wall(other=machine._replace(limit=machine.limit * 2.0))
     gains.append(OneChange("bandwidth", "HBM shared by blocks", "twice the bandwidth; no limit", half, unlimited))
     for price in prices.each if prices else ():

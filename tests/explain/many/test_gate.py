@@ -9,8 +9,7 @@ from made import DOZEN, Task, dozen, made
 
 from npuscope import NpuscopeError
 from npuscope.explain.many import gate, read_budget
-from npuscope.explain.many.budget import Budget
-from npuscope.explain.many.gate import Gate
+from npuscope.explain.many.gate import Budget, Gate
 from npuscope.trace import Trace
 
 

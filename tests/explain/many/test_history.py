@@ -11,10 +11,8 @@ from noise import NOISES, real, replays
 from scipy import stats
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.many.change_points import change_points
-from npuscope.explain.many.history import Commit, History, history_of
-from npuscope.explain.many.history_folder import read_history
-from npuscope.explain.many.history_gate import hold_against
+from npuscope.explain.many.gate import hold_against
+from npuscope.explain.many.history import Commit, History, change_points, history_of, read_history
 from npuscope.explain.many.runs import Run
 
 SERIES = 120

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import load
-from npuscope.explain.areas import area_rules
+from npuscope.explain.work import area_rules
 from npuscope.forward.llm.decode_step import Step, record, simulated_step
 from npuscope.forward.llm.programs import areas_beside, program_file
 from npuscope.forward.llm.tpot import MOST_STEPS, Decoding, Tpot, lengths_to_simulate, tpot

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from npuscope.base.errors import NpuscopeError
-from npuscope.explain.many.git import commit_of
-from npuscope.explain.many.json_lines import append_line
+from npuscope.explain.many.files import append_line, commit_of
 from npuscope.forward.llm.decode_step import Step
 from npuscope.forward.llm.tpot import Decoding, Tpot
 from npuscope.forward.llm.tpot_history import check_place, entry_of, read_history

@@ -24,8 +24,7 @@ from npuscope.explain.diagnosis.device import (
 )
 from npuscope.explain.diagnosis.known import Known, between, gain_of_gaps, spans, top_kernel
 from npuscope.explain.diagnosis.shape import Cause, Gain
-from npuscope.explain.replay import Cycle
-from npuscope.explain.served import wall_of
+from npuscope.explain.replay import Cycle, wall_of
 from npuscope.explain.waits import SCHEDULING
 from npuscope.explain.work import Work
 from npuscope.table.formats import duration, many, percent, significant

@@ -17,7 +17,7 @@ from npuscope.explain.diagnosis.device import (
 )
 from npuscope.explain.diagnosis.known import Known, between, gain_of_gaps, quantile, spans_of
 from npuscope.explain.diagnosis.shape import Cause
-from npuscope.explain.readiness import no_dependencies
+from npuscope.explain.waits import no_dependencies
 from npuscope.explain.work import CORES, Work
 from npuscope.table.formats import duration, many, percent, short, significant
 from npuscope.trace.interval_sets import Intervals

@@ -19,12 +19,12 @@ from npuscope.explain.diagnosis.ranking import less, ranked
 from npuscope.explain.diagnosis.scope import outside, scope_of
 from npuscope.explain.diagnosis.shape import Cause, Diagnosis
 from npuscope.explain.diagnosis.steps import odd_steps
-from npuscope.explain.graph_capture import graph_capture
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
 from npuscope.explain.path import CriticalPath
-from npuscope.explain.readiness import Readiness, no_dependencies
 from npuscope.explain.repetition import Steps
+from npuscope.explain.summary import graph_capture
+from npuscope.explain.waits import Readiness, no_dependencies
 from npuscope.explain.work import Work
 from npuscope.table.formats import duration, percent
 

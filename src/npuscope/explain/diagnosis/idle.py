@@ -18,7 +18,7 @@ from npuscope.table.formats import duration, many, percent, short
 LOOKED_AT = 20  # of the longest pauses
 INSIDE = 0.8  # of a pause lies in the host's call that is to blame
 AROUND = 4  # times as long as the pause: a longer call holds much else
-MOSTLY = 0.3  # of the time looked at, from which a call is named
+NAMED_FROM = 0.3  # of the time looked at, from which a call is named
 NOT_LAUNCHED, LAUNCHED = "dispatch", "dependency+pickup"  # parts of a path over streams (analysis/waits.py)
 NO_LAUNCHES = "the capture has no launches; pauses this long are usually the host's"
 FASTER_HOST = "Record the pass into a graph and replay it, fuse small kernels, or give each kernel more work."
@@ -132,6 +132,6 @@ def _host_was_in(known: Known, found: pl.DataFrame) -> list[str]:
             spent[name] = spent.get(name, 0) + ns
     looked = int(longest["ns"].sum())
     name = max(spent, key=lambda one: spent[one], default="")
-    if spent.get(name, 0) < MOSTLY * looked:
+    if spent.get(name, 0) < NAMED_FROM * looked:
         return []
     return [f"in {percent(spent[name] / looked)} of the longest pauses' time the host is in `{short(name, 60)}`"]

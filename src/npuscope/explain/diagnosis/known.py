@@ -13,8 +13,8 @@ from npuscope.explain.diagnosis.shape import Gain, Span
 from npuscope.explain.hidden_exposed import Communication, Copies
 from npuscope.explain.ledger import Scheduling
 from npuscope.explain.path import CriticalPath
-from npuscope.explain.readiness import Readiness
 from npuscope.explain.repetition import Steps
+from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NONE, Work
 from npuscope.table.formats import duration, percent, short
 from npuscope.trace.interval_sets import Intervals, one_group, union

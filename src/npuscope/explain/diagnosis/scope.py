@@ -13,7 +13,7 @@ import numpy as np
 
 from npuscope.explain.diagnosis.known import Known
 from npuscope.explain.diagnosis.shape import Cause, Span
-from npuscope.explain.readiness import Readiness
+from npuscope.explain.waits import Readiness
 from npuscope.explain.work import NEVER, Work
 from npuscope.table.formats import duration, percent, short
 from npuscope.trace.interval_sets import gaps, one_group, union

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from npuscope.explain.doctor.symptom import Severity, Symptom
-from npuscope.explain.graph_capture import graph_capture
 from npuscope.explain.repetition import OUTLIER
+from npuscope.explain.summary import graph_capture
 from npuscope.table.formats import duration
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import CUT_OFF

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, inf, isfinite, log
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 
-from npuscope.base.errors import NpuscopeError
+from npuscope.base.errors import BadInput, NpuscopeError
+from npuscope.base.toml_file import read_toml
 from npuscope.explain.explanation import Explanation
-from npuscope.explain.many.budget import COUNTS, Budget, Limit
-from npuscope.explain.many.ratio import CONFIDENCE, ENOUGH, Ratio, more_runs, ratio_of, typical
+from npuscope.explain.many.history import WALL, History
+from npuscope.explain.many.ratio import CONFIDENCE, ENOUGH, Ratio, holm, more_runs, ratio_of, typical
+from npuscope.explain.many.runs import Run
 from npuscope.explain.ranks import explain_ranks
+from npuscope.explain.waits import PARTS
 from npuscope.table.columns import Column, Columns, Table, Tabular, all_rows
 from npuscope.table.formats import CHANGE, COUNT, NUMBER, SHARE, TEXT, many
 from npuscope.trace.core import Trace
@@ -215,3 +220,100 @@ def _value(limit: Limit, e: Explanation) -> float | None:
 
 def _told(value: float | None, metric: str) -> float | None:
     return None if value is None else value / 1000 if metric.endswith("_us") else float(value)
+
+
+NOISE = 0.05  # single captures differ by 3 to 5% (pypto-lib docs/debug-and-tune/performance-tuning.md)
+COUNTS = ("tasks", "count")
+PER_TRACE = ("wall_us", "core_us", "on_core_us", "tasks", "overhead", "in_flight", "running")
+PER_KERNEL = ("core_us", "on_core_us", "mean_us", "p95_us", "count")
+PER_UNIT = ("busy", "idle_us")
+PER_REASON = ("bubble_us", "path_us")
+
+
+class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a budget. `max` and `min` are absolute, `max_increase` is a share of the baseline."""
+
+    metric: str
+    kernel: str | None = None
+    unit: str | None = None
+    reason: str | None = None
+    max: float | None = None
+    min: float | None = None
+    max_increase: float | None = None
+
+    @property
+    def name(self) -> str:
+        of = self.kernel or self.unit or self.reason
+        return self.metric if of is None else f"{self.metric} of {of}"
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: `noise` and a list of [[limit]] tables."""
+
+    limit: list[Limit]
+    noise: float = NOISE
+
+
+def read_budget(path: str | Path) -> Budget:
+    """A budget from its file, checked."""
+    path = Path(path)
+    budget = read_toml(path, Budget, "a budget ([[limit]] tables; see docs/howto/ci.md)")
+    for number, limit in enumerate(budget.limit, 1):
+        known = _known(limit)
+        if limit.metric not in known:
+            what = f"limit {number}: no metric '{limit.metric}' here"
+            raise BadInput(what, path=path, remedy=f"Choose one of {', '.join(known)}.")
+        if limit.reason not in (None, *PARTS):
+            raise BadInput(
+                f"limit {number}: no reason '{limit.reason}'", path=path, remedy=f"See {', '.join(PARTS[:7])}."
+            )
+        if sum(of is not None for of in (limit.kernel, limit.unit, limit.reason)) > 1:
+            raise BadInput(f"limit {number} names two of kernel, unit and reason; a limit is on one", path=path)
+        if not all(isfinite(bound) for bound in (limit.max, limit.min, limit.max_increase) if bound is not None):
+            raise BadInput(f"limit {number} ({limit.name}) is no finite number", path=path)
+        if limit.max is None and limit.min is None and limit.max_increase is None:
+            raise BadInput(f"limit {number} ({limit.name}) has neither max, min nor max_increase", path=path)
+    if not budget.limit:
+        raise BadInput("a budget without a [[limit]]", path=path)
+    if not 0 <= budget.noise < 1:
+        raise BadInput(f"noise is {budget.noise}; it is a share from 0 to 1", path=path)
+    return budget
+
+
+def _known(limit: Limit) -> tuple[str, ...]:
+    for given, metrics in ((limit.kernel, PER_KERNEL), (limit.unit, PER_UNIT), (limit.reason, PER_REASON)):
+        if given is not None:
+            return metrics
+    return PER_TRACE
+
+
+ALLOWED = 0.01  # a slowdown up to this share is nobody's trouble
+
+
+def hold_against(history: History, runs: Sequence[Run], allowed: float = ALLOWED) -> Gate:
+    """A row for the wall time, and one for every kernel that is not as it was. All are corrected together (Holm)."""
+    found: list[tuple[str, float, float, Ratio]] = []
+    count = 0
+    for series in history.series:
+        times = [run.wall_ns if series.name == WALL else run.kernels.get(series.name, 0.0) for run in runs]
+        if min(times, default=0) <= 0:
+            continue  # a kernel that is gone is not slower
+        usual = series.stretches[-1].times
+        count = max(count, len(usual))
+        noise = 0.0 if history.exact else None
+        ratio = ratio_of(usual[-1:] if history.exact else usual, times, noise)
+        found.append((series.name, float(np.median(times)), float(np.median(usual)), ratio))
+    if not found:
+        raise NpuscopeError("nothing in the run is in the history")
+    rows = []
+    for (name, value, usual_ns, ratio), p in zip(found, holm([one[3].p for one in found]), strict=True):
+        beyond = value / usual_ns - 1 > allowed
+        sure = ratio.has_interval and p <= 1 - CONFIDENCE and ratio.low > 1
+        status = "ok" if not beyond else "FAIL" if sure else "undecided"
+        if status == "ok" and name != WALL:
+            continue
+        label = "wall_us" if name == WALL else f"core_us of {name}"
+        change, more = value / usual_ns - 1, ratio.more_runs if status == "undecided" else None
+        noise_told = ratio.high / ratio.value - 1 if ratio.has_interval else None
+        rows.append((label, value / 1e3, f"at most {allowed:+.1%}", usual_ns / 1e3, change, noise_told, status, more))
+    return Gate(pl.DataFrame(rows, schema=SCHEMA, orient="row"), (len(runs), count), len(found))

@@ -15,12 +15,14 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import CannotWrite, NpuscopeError
-from npuscope.explain.passes.found import Passes
-from npuscope.explain.passes.phase import PHASES
+from npuscope.explain.passes.condition import PHASES
+from npuscope.explain.passes.found import NoPasses, Passes, passes
 from npuscope.explain.passes.statistics import statistics
+from npuscope.trace import schema
 from npuscope.trace.core import OUTSIDE, Trace
 from npuscope.trace.intervals import Ints
 from npuscope.trace.meta import add_counts
+from npuscope.trace.schema import is_work
 from npuscope.trace.writers.atomic import whole_file
 from npuscope.trace.writers.kernel_details import write as write_table
 from npuscope.trace.writers.kernel_details import write_parts
@@ -167,3 +169,103 @@ def _about(
 
 def _json(data: object) -> bytes:
     return json.dumps(data, indent=2, ensure_ascii=False, default=str).encode()
+
+
+MOST = 20  # numbers told
+
+
+def numbered_pass(trace: Trace, number: int, path: str) -> Trace:
+    """A pass by its number in `npuscope forward --list`."""
+    found = passes(trace)
+    if not 0 <= number < found.table.height:
+        what = f"no forward pass {number}"
+        raise NpuscopeError(what, path=path, remedy=f"`npuscope forward --list` has 0 to {found.table.height - 1}.")
+    return cut_out(found, number)
+
+
+def one_pass(trace: Trace, step: int | None, number: int | None, path: str, prefix: str = "--") -> Trace:
+    """The pass chosen by step or number; without either the trace itself, if it does not hold several passes.
+
+    `prefix` begins the options the user chooses with, for the errors.
+    """
+    if step is not None and number is not None:
+        raise NpuscopeError(f"{prefix}step and {prefix}pass name a pass each", remedy="Give one of them.")
+    if number is not None:
+        return numbered_pass(trace, number, path)
+    steps = trace.slices["step"].drop_nulls().unique().sort().to_list()
+    if step is not None:
+        check_steps(trace, [step], path)
+        return trace.select(step=step)
+    if len(steps) > 1:
+        what = f"it holds {len(steps)} steps: {_listed(steps)}"
+        raise NpuscopeError(what, path=path, remedy=f"Choose one forward pass with {prefix}step N.")
+    found = _passes(trace)
+    if found is not None and found.table.height > 1:
+        what = f"it holds {found.table.height} forward passes"
+        raise NpuscopeError(what, path=path, remedy=f"Choose one with {prefix}pass N; `npuscope forward` lists them.")
+    return trace
+
+
+def check_steps(trace: Trace, wanted: list[int], path: str) -> None:
+    """Refuse steps that the trace does not mark."""
+    known = trace.slices["step"].drop_nulls().unique().sort().to_list()
+    for step in wanted:
+        if step not in known:
+            told = f"It has {_listed(known)}." if known else "It marks no steps."
+            raise NpuscopeError(f"no step {step}", path=path, remedy=told)
+
+
+def _passes(trace: Trace) -> Passes | None:
+    """None where nothing tells passes apart: a table of kernels without order, a trace without layers."""
+    if trace.slices.filter(is_work()).is_empty():
+        return None
+    try:
+        return passes(trace)
+    except NoPasses:
+        return None
+
+
+def _listed(steps: list[int]) -> str:
+    return ", ".join(map(str, steps[:MOST])) + (f" and {len(steps) - MOST} more" if len(steps) > MOST else "")
+
+
+def with_tracks(found: Passes) -> Trace:
+    """The trace with two more lanes: a slice per pass, and below it one per head, layer and tail."""
+    trace = found.trace
+    passes = found.table.select(
+        pl.concat_str(pl.lit("pass "), "index", pl.lit(" "), "phase", _flag("complete", "", " incomplete"),
+                      _flag("disturbed", " disturbed", "")).alias("kernel"),
+        pl.col("start_ns").alias("start"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("dur"),
+    )  # fmt: skip
+    spans = found.order.group_by("in_pass", "part", "layer").agg(
+        pl.col("start").min(), (pl.col("start") + pl.col("dur")).max().alias("end")
+    )
+    spans = spans.sort("start")
+    # streams overlap: a layer's slice ends where the next one begins, so that they do not cross
+    end = pl.min_horizontal("end", pl.col("start").shift(-1).fill_null(pl.col("end")))
+    layers = spans.select(
+        pl.when(pl.col("part") == "layer")
+        .then(pl.concat_str(pl.lit("layer "), pl.col("layer").fill_null(0)))
+        .otherwise(pl.col("part").cast(pl.String))
+        .alias("kernel"),
+        "start",
+        (end - pl.col("start")).alias("dur"),
+    )
+    first = int(trace.lanes["lane"].cast(pl.Int64).max() or 0) + 1  # type: ignore[arg-type]
+    names = ["forward passes", "layers"]
+    lanes = schema.conform(pl.DataFrame({"lane": [first, first + 1], "name": names, "unit": "host"}), schema.LANES)
+    added = [
+        part.with_columns(pl.lit(first + number).alias("lane"), pl.lit("derived").alias("kind"))
+        for number, part in enumerate((passes, layers))
+    ]
+    slices = schema.conform(pl.concat(added), schema.SLICES)
+    return replace(
+        trace,
+        slices=pl.concat([trace.slices, slices], how="diagonal"),
+        lanes=pl.concat([trace.lanes, lanes], how="diagonal"),
+    )
+
+
+def _flag(column: str, yes: str, no: str) -> pl.Expr:
+    return pl.when(pl.col(column)).then(pl.lit(yes)).otherwise(pl.lit(no))

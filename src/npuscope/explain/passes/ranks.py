@@ -14,12 +14,10 @@ import polars as pl
 from npuscope.base import progress
 from npuscope.base.engine import run
 from npuscope.base.errors import CannotWrite, NpuscopeError
-from npuscope.explain.apart import apart
-from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, write_pass
+from npuscope.explain.choosing import apart
+from npuscope.explain.passes.export import CLEAN, fill, is_export, selected, with_tracks, write_pass
 from npuscope.explain.passes.found import WINDOWS, Passes, passes
-from npuscope.explain.passes.skew import RankPasses, Skew, skew
-from npuscope.explain.passes.statistics import statistics
-from npuscope.explain.passes.tracks import with_tracks
+from npuscope.explain.passes.statistics import RankPasses, Skew, skew, statistics
 from npuscope.trace import read
 from npuscope.trace.readers.recognise import captures_of
 from npuscope.trace.writers import check_target

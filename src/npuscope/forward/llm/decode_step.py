@@ -14,7 +14,7 @@ import numpy as np
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import Device
-from npuscope.explain.areas import Rules, area_of
+from npuscope.explain.work import Rules, area_of
 from npuscope.lower.program import Program
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.model import Recording

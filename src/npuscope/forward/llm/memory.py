@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from npuscope.chip.devices import Device
-from npuscope.explain.traffic import BITS
+from npuscope.explain.work import BITS
 from npuscope.forward.llm.config import Model
 from npuscope.forward.llm.forward_pass import Placed
 from npuscope.forward.llm.run import BLOCK, Run

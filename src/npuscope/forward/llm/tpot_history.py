@@ -12,9 +12,8 @@ from typing import TypeAlias
 import polars as pl
 
 from npuscope.base.errors import CannotWrite
-from npuscope.explain.many.git import commit_of
+from npuscope.explain.many.files import commit_of, read_lines
 from npuscope.explain.many.history import Commit, History, followed
-from npuscope.explain.many.json_lines import read_lines
 from npuscope.forward.llm.tpot import BASIS, Tpot
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import TEXT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from npuscope.explain.traffic import BITS
+from npuscope.explain.work import BITS
 from npuscope.forward.calls import Call, Tensor
 from npuscope.forward.work.amount import NotPriced, Work
 from npuscope.forward.work.tensor_size import bits, elements, is_nz, logical, present, rates_as, size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from npuscope.explain.traffic import BITS, MOST
+from npuscope.explain.work import BITS, MOST
 from npuscope.forward.calls import Tensor
 from npuscope.forward.work.amount import NotPriced
 

@@ -15,7 +15,7 @@ import polars as pl
 from npuscope.base.errors import NpuscopeError
 from npuscope.explain.explanation import Explanation
 from npuscope.explain.passes import passes
-from npuscope.explain.passes.tracks import with_tracks
+from npuscope.explain.passes.export import with_tracks
 from npuscope.explain.waits import IN_WORDS, PARTS, REASONS
 from npuscope.explain.work import Work, places
 from npuscope.lab.payload.packed import Packed, packed, rising, whole_numbers

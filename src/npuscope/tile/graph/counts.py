@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from npuscope.explain.areas import Rules, area_of
+from npuscope.explain.work import Rules, area_of
 from npuscope.table.columns import Column, Columns, Table, Tabular
 from npuscope.table.formats import COUNT, TEXT
 from npuscope.tile.graph.edges import ORIGINS, Graph

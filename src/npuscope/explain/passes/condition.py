@@ -7,14 +7,22 @@ passes follow the main model's. Else it is another model's if it has layers of i
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
-from npuscope.explain.passes.boundaries import Stretches
-from npuscope.explain.passes.cuts import Bounds
-from npuscope.explain.passes.landmarks import Landmarks, first_between, last_between
+import numpy as np
+import polars as pl
+
+from npuscope.chip import kernels
+from npuscope.explain.passes.cuts import Bounds, Landmarks, first_between, last_between
 from npuscope.explain.passes.layers import Layer, usual_size
-from npuscope.explain.passes.sequence import Flags
+from npuscope.explain.passes.sequence import Flags, Stretches
+from npuscope.explain.repetition import OUTLIER
+from npuscope.table.formats import duration
 from npuscope.trace.intervals import Ints
+from npuscope.trace.tensors import slots
 
 Range = tuple[int, int]
 NOW_AND_THEN = 0.3  # of the stretches inside passes
@@ -117,3 +125,121 @@ def _regular(found: Stretches) -> Flags:
         uneven = symbol in beside and np.max(np.bincount(times)) < EVEN * len(times)
         regular[symbol] = not rare and not uneven
     return regular
+
+
+SHARE = 0.2  # of a typical pass of its kind
+WAIT_TIMES, WAIT_SHARE = 10, 0.02  # a collective that takes so many times its usual, and that share of a pass more
+FEWEST = 3  # passes of a kind from which on their pauses and totals can be compared
+
+
+@dataclass(frozen=True)
+class PassTotals:
+    """With an entry per pass: its kind (phase and size), device time and longest pause."""
+
+    kind: list[str]
+    union: Ints
+    longest_pause: Ints
+
+
+def disturbances(rows: pl.DataFrame, totals: PassTotals) -> list[list[str]]:
+    """For each pass what disturbed it, in sentences. `rows`: device rows, see `found._narrow`."""
+    kinds = pl.Series("kind", totals.kind, dtype=pl.String)
+    passes = pl.DataFrame({"kind": kinds, "union": totals.union, "pause": totals.longest_pause}).with_row_index("at")
+    passes = passes.with_columns(
+        pl.col("union", "pause").median().over("kind").name.prefix("usual_"),
+        pl.col("kind").str.split(" ").list.first().alias("phase"),
+    )
+    reasons: list[list[str]] = [[] for _ in totals.kind]
+    for at, kernel, dur, usual in _slow_kernels(rows, passes).iter_rows():
+        reasons[at].append(f"{kernel} took {duration(dur)}, usually {duration(usual)}")
+    like = pl.len().over("kind") >= FEWEST
+    paused = passes.filter(like & (pl.col("pause") - pl.col("usual_pause") > SHARE * pl.col("usual_union")))
+    for at, pause, usual in paused.select("at", "pause", "usual_pause").iter_rows():
+        reasons[at].append(f"nothing ran for {duration(pause)}, usually at most {duration(usual)}")
+    slow = passes.filter(like & (pl.col("union") > OUTLIER * pl.col("usual_union")))
+    for at, union, usual in slow.select("at", "union", "usual_union").iter_rows():
+        if not reasons[at]:
+            reasons[at].append(f"all in all {union / usual:.2f} times the usual {duration(usual)}")
+    return reasons
+
+
+def _slow_kernels(rows: pl.DataFrame, passes: pl.DataFrame) -> pl.DataFrame:
+    limit = int(WAIT_SHARE * np.min(passes["usual_union"].to_numpy(), initial=np.inf)) if passes.height else 0
+    if not (rows["dur"] > limit).any():  # nothing is long enough, whatever is usual for it
+        return pl.DataFrame(schema={"at": pl.UInt32, "kernel": pl.String, "dur": pl.Int64, "usual": pl.Float64})
+    suspects = rows.filter(pl.col("dur") > limit).select("kernel").unique()
+    # collectives all stay: the only one of its name may be held against them
+    wanted = pl.col("is_comm") | pl.col("kernel").is_in(suspects["kernel"].implode())
+    rows = rows.filter(wanted).with_columns(pl.col("in_pass").cast(pl.UInt32).alias("at"))
+    nth = pl.int_range(pl.len()).over("at", "layer", "kernel")
+    rows = rows.with_columns(nth.alias("nth"), pl.col("layer").clip(upper_bound=0).alias("part"))
+    rows = rows.join(passes, on="at").with_columns(usual=_usual())
+    excess = pl.col("dur") - pl.col("usual")
+    waited = pl.col("is_comm") & (pl.col("dur") > WAIT_TIMES * pl.col("usual"))
+    held_up = (excess > SHARE * pl.col("usual_union")) | (waited & (excess > WAIT_SHARE * pl.col("usual_union")))
+    return rows.filter(held_up).sort("dur", descending=True).select("at", "kernel", "dur", "usual")
+
+
+def _usual() -> pl.Expr:
+    """The median at the same position; of the kernel in like passes, or of collectives of the phase, where too few."""
+    dur, told = pl.col("dur"), pl.lit(None, dtype=pl.Float64)
+    for keys in (["kind", "kernel", "shapes", "part", "nth"], ["kind", "kernel", "shapes"]):
+        told = pl.coalesce(told, pl.when(pl.len().over(keys) >= FEWEST).then(dur.median().over(keys)))
+    return pl.coalesce(told, pl.when("is_comm").then(dur.median().over("phase", "is_comm")), dur)
+
+
+PHASES = ("prefill", "decode", "draft", "training", "unknown")
+PER_SEQUENCE = 8  # tokens of one sequence in a decode step with speculation, at most
+ALONE = 256  # tokens above which a pass whose sequences are not told is a prefill
+SEQUENCES = 5  # the input slot of FusedInferAttentionScore with the sequences' lengths
+
+
+class Phase(NamedTuple):
+    """`name` is prefill, decode, training or unknown; tokens of the pass and sequences in it where shapes tell."""
+
+    name: str
+    tokens: int | None = None
+    sequences: int | None = None
+
+    @property
+    def scale(self) -> str:
+        """Passes whose kernels may be held against one another: of one phase, with tokens of one order."""
+        order = self.tokens.bit_length() if self.tokens and self.tokens > ALONE else 0
+        return f"{self.name}-{order}"
+
+
+@lru_cache(maxsize=4096)
+def phase_of(kernel: str, shapes: str | None) -> Phase:
+    """The phase that one attention kernel tells."""
+    query, key, sequences = _tensors(shapes)
+    tokens = _tokens(query)
+    if query and len(query) == 4:
+        sequences = query[0]
+    made_for = kernels.phase_of(kernel)
+    if made_for == "prefill":
+        return Phase("prefill", tokens, sequences)
+    if tokens is None:
+        return Phase(made_for or "unknown")
+    if sequences:
+        name = "prefill" if tokens > PER_SEQUENCE * sequences or _not_paged(query, key) else "decode"
+    else:
+        name = "prefill" if tokens > ALONE else "decode"
+    return Phase(name, tokens, sequences)
+
+
+def _tensors(shapes: str | None) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+    """Query, key, and the number of sequences."""
+    found = slots(shapes or "")
+    found += [()] * (SEQUENCES + 1 - len(found))
+    lengths = found[SEQUENCES]
+    return found[0], found[1], lengths[0] if len(lengths) == 1 else None
+
+
+def _tokens(query: Sequence[int]) -> int | None:
+    if len(query) == 4:  # batch, then heads and tokens in either order: the head dimension comes last
+        return query[0] * min(query[1], query[2])
+    return query[0] if len(query) in (2, 3) else None
+
+
+def _not_paged(query: Sequence[int], key: Sequence[int]) -> bool:
+    return len(key) == len(query) == 3 and key[0] == query[0] and query[0] > 1
