@@ -65,7 +65,7 @@ def test_windows(tmp_path: Path) -> None:
     (everything,) = rows_of(found, [1], "capture")
     assert len(everything) == found.trace.slices.height
     share = 1 - sum(found.trace.slices["dur"][int(r)] for r in rows if told[r] == r) / found.table["sum_ns"][1]
-    assert found.heart().rows()[1]["excluded"] == {"anchor": pytest.approx(share), "full": 0.0, "capture": 0.0}
+    assert found.main_table().rows()[1]["excluded"] == {"anchor": pytest.approx(share), "full": 0.0, "capture": 0.0}
 
 
 def test_metadata_tells_where_a_table_comes_from(tmp_path: Path) -> None:

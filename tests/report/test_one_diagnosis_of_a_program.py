@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from command import npuscope
 
-from npuscope.table.formats import duration
-from npuscope.time.shares import told_share
+from npuscope.table.formats import duration, rough_percent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["models/qwen3_14b/decode_layer.py", "models/basics/gemm.py", "models/basics/softmax.py"]
@@ -86,5 +85,5 @@ def test_a_block_is_bound_by_what_its_pipes_say() -> None:
     busiest = max(told["pipes"], key=lambda row: row["share"])
     # THEN that is its verdict, in text too
     assert busiest["pipe"] == "AIC MTE2"
-    assert told["verdict"] == f"Loads bound this block: AIC MTE2 is busy {told_share(busiest['share'])} of it."
+    assert told["verdict"] == f"Loads bound this block: AIC MTE2 is busy {rough_percent(busiest['share'])} of it."
     assert told["verdict"] in ran("simulate", program, "--pipes", "gate_proj")

@@ -49,7 +49,7 @@ def explain(asked: Asked) -> Told:
     return {
         **{key: told.get(key) for key in kept},
         "causes": causes,
-        "kernels": found.heart().rows()[:MOST_KERNELS],
+        "kernels": found.main_table().rows()[:MOST_KERNELS],
         "waits": found.bubbles.by_reason,
     }
 

@@ -16,7 +16,7 @@ from npuscope import __version__
 from npuscope.base.errors import NpuscopeError
 from npuscope.cli import device, models
 from npuscope.cli.grouped import GROUPS, Grouped, name_of, summary_of
-from npuscope.table.paint import paint_for
+from npuscope.table.text import paint_for
 
 app = typer.Typer(
     name="npuscope",

@@ -106,8 +106,8 @@ def print_report(parts: Iterable[Part], written: Iterable[str] = ()) -> None:
     """A report as text on stdout, then the files that were written."""
     import sys
 
-    from npuscope.table.paint import paint_for
     from npuscope.table.parts import as_text
+    from npuscope.table.text import paint_for
 
     print_text(as_text(parts, paint_for(sys.stdout)), written)
 

@@ -99,7 +99,7 @@ class Overlap(Tabular):
             "episode_ns": self.episode_ns,
             "alone_ns": self.alone_ns,
             "hidden_share": self.hidden_share,
-            "units": self.heart().keyed(),
+            "units": self.main_table().keyed(),
             "ping_pong": None if pong is None else {**asdict(pong), "serial_ns": pong.serial_ns},
             "notes": list(self.notes),
         }

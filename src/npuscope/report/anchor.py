@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from npuscope.table.columns import Table, all_rows
-from npuscope.table.formats import many
+from npuscope.table.formats import figures, many
 from npuscope.table.parts import Heading, Notes, Part, Rows
 from npuscope.time.anchor.anchor import CHANGED, Anchor
 from npuscope.time.anchor.prediction import Prediction, cost_table, kernel_table, wall_table
-from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told, three
+from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text
@@ -133,11 +133,11 @@ def _sentences(found: Prediction) -> list[str]:
         lines.append(f"not measured: {_listed(unknown)}; taken to be off by {typical}, the median of the others")
     ratio = change.ratio
     lines.append(
-        f"the change: {three(ratio.value)} of the time before (80%: {interval_told(ratio)}), "
+        f"the change: {figures(ratio.value)} of the time before (80%: {interval_told(ratio)}), "
         f"faster with a probability of {chance_told(change)}"
     )
     if expected is not None and found.anchor.measured_ns is not None:
-        lines.append(f"so the measured {three(found.anchor.measured_ns / 1e3)} µs become {estimate_told(expected)}")
+        lines.append(f"so the measured {figures(found.anchor.measured_ns / 1e3)} µs become {estimate_told(expected)}")
     lines.append(
         f"the interval: how far {ratio.basis.rows} published changes of {ratio.basis.commits} commits were off when "
         "told from their measured time before; a capture kernel by kernel should do no worse"

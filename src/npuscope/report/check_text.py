@@ -14,9 +14,8 @@ from npuscope.check.rule import Rule
 from npuscope.check.run import RankedFinding
 from npuscope.check.source.sections import Section
 from npuscope.report.causes import together
-from npuscope.table.columns import aligned
 from npuscope.table.formats import duration, many, printable, sentence_start
-from npuscope.table.paint import Paint, plain
+from npuscope.table.text import Paint, aligned, plain
 from npuscope.tile.record.names import short_name
 
 TOP = 5  # findings shown of a scope

@@ -51,7 +51,7 @@ def _table(columns: Columns) -> str:
 
 
 def _row(column: Column) -> str:
-    heading = f"*(only JSON: {column.only})*" if column.only else marked_down(column.called)
+    heading = f"*(only JSON: {column.only})*" if column.only else marked_down(column.label)
     if column.wide and not column.only:
         heading += " *(wide)*"
     return f"| `{column.name}` | {column.form.json} | {heading} | {column.meaning} |"

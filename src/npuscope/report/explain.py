@@ -52,10 +52,10 @@ def report(path: str, name: str, e: Explanation, wide: bool = False) -> Iterator
         if scheduling[name].frame.height:
             yield Rows(scheduling[name], markdown=POSTED_KERNELS, where=In.POSTED)
     yield Heading("Fan-out", where=In.POSTED)
-    yield Rows(e.fan_out.heart(), where=In.POSTED)
+    yield Rows(e.fan_out.main_table(), where=In.POSTED)
     if e.steps.table.height:
         yield Heading("Steps", where=In.POSTED)
-        yield Rows(e.steps.heart(), markdown=POSTED_KERNELS, where=In.POSTED)
+        yield Rows(e.steps.main_table(), markdown=POSTED_KERNELS, where=In.POSTED)
     if e.overlap is not None:
         yield from _overlap("Hidden and exposed", e.overlap)
     yield Notes(e.bubbles.sentences(BLOCKERS), where=In.TEXT)
@@ -103,7 +103,7 @@ def _overlap(title: str, found: Overlap) -> Iterator[Part]:
     yield Heading(found.title(), where=In.TEXT)
     for sentence in found.title().splitlines():
         yield Say(sentence, where=In.POSTED)
-    yield Rows(found.heart())
+    yield Rows(found.main_table())
 
 
 def compare(names: tuple[str, str], c: Comparison, wide: bool = False) -> Iterator[Part]:
@@ -161,4 +161,4 @@ def gate(result: Gate) -> Iterator[Part]:
     colour = "warning" if result.passed and result.undecided else "headline" if result.passed else "error"
     yield Say(sentence_start(result.title()), kind=colour, where=In.TEXT)
     yield Heading(result.title(), 3, In.POSTED)
-    yield Rows(result.heart())
+    yield Rows(result.main_table())

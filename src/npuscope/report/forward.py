@@ -27,7 +27,7 @@ def forward(result: Ranks, wide: bool = False) -> Iterator[Part]:
         yield from _rank(rank, len(result.ranks) > 1, wide)
     if result.skew is not None:
         yield Heading(result.skew.title())
-        yield Rows(result.skew.heart())
+        yield Rows(result.skew.main_table())
     yield Notes([f"not read: {name}: {why}" for name, why in result.not_read.items()])
 
 

@@ -25,7 +25,7 @@ ALONE = "Each change alone; gains do not add up."
 
 def gains(found: Gains, diagnosis: Diagnosis | None = None) -> Iterator[Part]:
     """Of a simulated run with its verdict and with how sure the gains are."""
-    table = found.heart() if diagnosis is None else likely_gains(found, diagnosis.bound)
+    table = found.main_table() if diagnosis is None else likely_gains(found, diagnosis.bound)
     brief_names = pl.col("what").map_elements(brief, return_dtype=pl.String)
     yield Say(sentence_start(found.title()), strong=True)
     if diagnosis is not None:
@@ -57,7 +57,7 @@ def asked(found: WhatIf, versus: Against | None = None) -> Iterator[Part]:
     """Of one change that was asked for: the time with it, between which bounds, and why so wide."""
     first, *rest = found.title().split("\n")
     yield Say(sentence_start(first), strong=True)
-    yield Rows(found.heart())
+    yield Rows(found.main_table())
     yield Notes([*rest, *([] if versus is None else [versus_told(versus)])])
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from npuscope.explain.many.history import COMMITS, WALL, History, Series
 from npuscope.report.several import faster_or_slower
-from npuscope.table.charts import Spec, axis
 from npuscope.table.columns import Table
 from npuscope.table.formats import duration, many, percent
-from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say
+from npuscope.table.parts import Chart, Heading, In, Notes, Part, Rows, Say, Spec, axis
 
 CHANGES, SERIES, DRAWN = 15, 10, 8
 

@@ -13,7 +13,7 @@ import npuscope.tile.distributed  # noqa: F401  (binds the functions of pld)
 from npuscope.chip.devices.chip import Device, load
 from npuscope.ops import table
 from npuscope.ops.spec import OpSpec, Plane
-from npuscope.table.columns import aligned
+from npuscope.table.text import aligned
 from npuscope.tile.calls.bound import function_of
 from npuscope.time.core.standing import DTYPE, SHAPE, Standing, standing
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from npuscope.explain.diagnosis import Diagnosis
-from npuscope.table.columns import aligned, all_rows
+from npuscope.table.columns import all_rows
 from npuscope.table.formats import duration, levels, many
 from npuscope.table.parts import Heading, Notes, Part, Rows, Say
+from npuscope.table.text import aligned
 from npuscope.time.inside import Inside
 
 WAITS = 10  # rows shown

@@ -26,7 +26,7 @@ def ranks(path: str, name: str, found: Ranks, wide: bool = False) -> Iterator[Pa
     yield Rows(found.together(), MOST, MOST, wide=wide)
     if found.waits.table.height:
         yield Heading("Who waits for whom", where=In.POSTED)
-        yield Rows(found.waits.heart(), BLOCKERS * 3, MOST)
+        yield Rows(found.waits.main_table(), BLOCKERS * 3, MOST)
     for part, e in zip(found.parts[:MOST], found.explained, strict=False):
         yield Heading(part.name)
         yield Notes([str(e.diagnosis.verdict), *headline(e), *e.bubbles.sentences(BLOCKERS)])

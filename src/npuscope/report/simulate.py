@@ -18,14 +18,13 @@ from npuscope.report.causes import WORTH_A_LINE, causes
 from npuscope.report.check_text import finding_lines
 from npuscope.report.explain import BLOCKERS, KERNELS, headline
 from npuscope.table.columns import Table
-from npuscope.table.formats import many
+from npuscope.table.formats import many, rough_percent
 from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 from npuscope.time.bound import Bound
 from npuscope.time.certainty import certainty_of
 from npuscope.time.estimate_forms import basis_told, estimate_told, interval_told
 from npuscope.time.per_kernel import per_kernel
 from npuscope.time.run import Simulated
-from npuscope.time.shares import told_share
 from npuscope.time.uncertainty import Estimate, time_after, time_estimate
 
 
@@ -82,7 +81,7 @@ def _busy(bound: Bound) -> str:
         "scheduler threads": bound.scheduler_busy,
         "orchestrator": bound.orchestrator_busy,
     }
-    return "busy: " + ", ".join(f"{name} {told_share(share)}" for name, share in units.items())
+    return "busy: " + ", ".join(f"{name} {rough_percent(share)}" for name, share in units.items())
 
 
 def _how_sure(simulated: Simulated, anchored: Anchored | None, wide: bool) -> list[str]:

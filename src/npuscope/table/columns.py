@@ -7,21 +7,22 @@ for; Markdown and pages have room for all; JSON also has what is `only` for prog
 
 from __future__ import annotations
 
-import re
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from html import escape
+from math import isfinite
 from textwrap import wrap
+from typing import ClassVar
 
 import polars as pl
 
 from npuscope.table.formats import NOTHING, TEXT, VALUE, Form, Unit, in_unit, many, short
-from npuscope.table.paint import Paint, plain
+from npuscope.table.text import Paint, aligned, plain
 
 MOST = 20  # rows printed of a long table
 LEGEND = 110  # characters of a line below a table
-NUMERIC = re.compile(r"[-+<]?[\d,]+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Column:
         return self.json or self.key
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """What people read above it, without the unit, which hangs on the cells."""
         return self.title or self.key.removesuffix("_ns").replace("_", " ")
 
@@ -61,7 +62,7 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        return f"{self.column.called} {self.unit.name}" if self.unit else self.column.called
+        return f"{self.column.label} {self.unit.name}" if self.unit else self.column.label
 
     @property
     def right(self) -> bool:
@@ -114,12 +115,12 @@ class Table:
     frame: pl.DataFrame
 
     @property
-    def there(self) -> list[Column]:
+    def present(self) -> list[Column]:
         return [column for column in self.columns if column.key in self.frame.columns]
 
     def shown(self, wide: bool = True) -> list[Shown]:
         """The columns for people."""
-        shown = [column for column in self.there if self._is_shown(column, wide)]
+        shown = [column for column in self.present if self._is_shown(column, wide)]
         return [Shown(column, self._unit(column, shown)) for column in shown]
 
     def _unit(self, column: Column, shown: Sequence[Column]) -> Unit | None:
@@ -132,12 +133,11 @@ class Table:
 
     def rows(self) -> list[dict[str, object]]:
         """The rows as JSON has them."""
-        there = self.there
-        return self.frame.select(pl.col(column.key).alias(column.name) for column in there).to_dicts()
+        return self.frame.select(pl.col(column.key).alias(column.name) for column in self.present).to_dicts()
 
     def keyed(self) -> dict[str, dict[str, object]]:
         """The same as an object: the first column's value -> the others."""
-        first = self.there[0].name
+        first = self.present[0].name
         return {str(row.pop(first)): row for row in self.rows()}
 
     def cells(self, most: int | None = None, wide: bool = True) -> list[list[str]]:
@@ -162,7 +162,7 @@ class Table:
 
     def _legend(self, shown: Sequence[Shown]) -> list[str]:
         """What headings mean that do not say it."""
-        said = dict.fromkeys(f"{c.called}: {c.meaning}" for c in (one.column for one in shown) if c.explained)
+        said = dict.fromkeys(f"{c.label}: {c.meaning}" for c in (one.column for one in shown) if c.explained)
         return wrap("; ".join(said), LEGEND, initial_indent="  ", subsequent_indent="  ") if self.frame.height else []
 
     def as_html(self, most: int = MOST) -> str:
@@ -197,7 +197,7 @@ class Table:
         shown = self.shown()
         [values] = self._values(shown, 1)
         pairs = [
-            (one.column.called, one.column.form.alone(value))
+            (one.column.label, one.column.form.with_unit(value))
             for one, value in zip(shown, values, strict=True)
             if value is not None and value == value
         ]
@@ -218,71 +218,61 @@ def _cell(shown: Shown, text: str, value: object) -> str:
 FACTS = Columns("", "A number with its name.", (Column("what", TEXT, "which"), Column("value", VALUE, "how much")))
 
 
-def aligned(
-    rows: Sequence[Sequence[str]],
-    right: Iterable[bool],
-    colours: Sequence[Sequence[str]] = (),
-    paint: Paint = plain,
-) -> list[str]:
-    """Rows of cells as lines of even columns, some to the right, where points stand below one another."""
-    columns = [
-        _to_the_right(cells) if side else [cell.ljust(max(map(len, cells))) for cell in cells]
-        for cells, side in zip(zip(*rows, strict=True), right, strict=True)
-    ]
-    lines = [_bare(line) for line in zip(*columns, strict=True)]
-    if not colours:
-        return ["  " + "  ".join(line).rstrip() for line in lines]
-    painted = (
-        [paint(c, how) for c, how in zip(line, hows, strict=True)] for line, hows in zip(lines, colours, strict=True)
-    )
-    return ["  " + "  ".join(line).rstrip() for line in painted]
-
-
-def _bare(line: Sequence[str]) -> list[str]:
-    """A line whose last cell does not end in spaces, which a colour would keep."""
-    return [*line[:-1], line[-1].rstrip()]
-
-
-def _to_the_right(cells: Sequence[str]) -> list[str]:
-    """A heading and numbers below it, their points in one line; what ends in a word or a sign ends the line."""
-    heading, *numbers = cells
-    decimals = [len(cell) - 1 - cell.rfind(".") if NUMERIC.fullmatch(cell) and "." in cell else -1 for cell in numbers]
-    most = max(decimals, default=-1)
-    padded = [
-        cell + " " * (most - there) if NUMERIC.fullmatch(cell) else cell
-        for cell, there in zip(numbers, decimals, strict=True)
-    ]
-    width = max(map(len, [heading, *padded]))
-    return [cell.rjust(width) for cell in (heading, *padded)]
-
-
 class Tabular(ABC):
-    """A result of tables, the first of which is its heart. Subclasses are frozen dataclasses with `repr=False`."""
+    """A result of tables, the main one first. Subclasses are frozen dataclasses with `repr=False`."""
+
+    in_json: ClassVar[tuple[str, ...]] = ()  # attributes that JSON has beside the tables
 
     @abstractmethod
     def tables(self) -> Mapping[str, Table]:
         """Every table by the key that JSON has it under; times are integer nanoseconds."""
 
-    def heart(self) -> Table:
+    def main_table(self) -> Table:
         return next(iter(self.tables().values()))
 
     def frame(self) -> pl.DataFrame:
-        """The heart as a Polars frame."""
-        return self.heart().frame
+        """The main table as a Polars frame."""
+        return self.main_table().frame
+
+    def as_dict(self) -> dict[str, object]:
+        """What JSON has of it: the attributes that it names, then every table's rows."""
+        return {**{name: as_data(getattr(self, name)) for name in self.in_json}, **all_rows(self.tables())}
 
     def title(self) -> str:
         """One line above the table."""
         return type(self).__name__
 
     def __str__(self) -> str:
-        return "\n".join([self.title(), *self.heart().lines()])
+        return "\n".join([self.title(), *self.main_table().lines()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.title().splitlines()))}</p>{self.heart().as_html()}"
+        return f"<p>{'<br>'.join(map(escape, self.title().splitlines()))}</p>{self.main_table().as_html()}"
 
 
 def all_rows(tables: Mapping[str, Table]) -> dict[str, object]:
     """Tables as JSON has them."""
     return {name: table.rows() for name, table in tables.items()}
+
+
+def as_data(value: object) -> object:
+    """A result, or anything made of results, records and numbers, as plain data; JSON has no NaN, so it is null."""
+    if isinstance(value, Tabular):
+        return as_data(value.as_dict())
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: as_data(one) for name, one in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [as_data(one) for one in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: as_data(getattr(value, one.name)) for one in fields(value)}
+    return value
+
+
+def as_json(data: object, indent: int | None = 2) -> str:
+    """One JSON document."""
+    return json.dumps(as_data(data), indent=indent, ensure_ascii=False, default=str, allow_nan=False)

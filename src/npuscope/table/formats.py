@@ -1,6 +1,7 @@
 """How values read to people: names that fit, three digits, the unit that fits; and the forms a column can have.
 
-JSON has all digits in the smallest unit. page/format.js follows the same rule.
+The one place that turns a number into text. JSON has all digits in the smallest unit. `lab/page/format.js` follows the
+same rules under the same names; tests/table/numbers.json has cases for both.
 """
 
 from __future__ import annotations
@@ -112,12 +113,29 @@ def figures(value: float, most: int | None = None) -> str:
 
 
 def percent(share: float | None) -> str:
+    """A share of one with one decimal: "72.2%"."""
     if share is None or share != share:
         return NOTHING
     return f"{share:.1%}" if abs(share) < 9.9995 else f"{significant(100 * share)}%"
 
 
+def rough_percent(share: float) -> str:
+    """A share of one in a sentence: "43%", and "7.5%" below ten."""
+    return f"{share:.0%}" if share >= 0.0995 else f"{share * 100:.2g}%"
+
+
+def change(share: float | None) -> str:
+    """A relative change with its sign: "+4.2%"."""
+    return f"{'+' if share is not None and share >= 0 else ''}{percent(share)}"
+
+
+def interval(low: float, high: float) -> str:
+    """From one number to another: "0.737 to 1.52"."""
+    return f"{figures(low)} to {figures(high)}"
+
+
 def times(ratio: float | None) -> str:
+    """A ratio with three digits: "1.34x"."""
     return NOTHING if ratio is None else f"{ratio:.2f}x" if 1 <= abs(ratio) < 9.995 else f"{significant(ratio)}x"
 
 
@@ -148,8 +166,8 @@ class Form:
         """The unit of a column with these cells."""
         return fitting(max(map(_largest, values), default=0.0), self.units) if self.units else None
 
-    def alone(self, value: object) -> str:
-        """A value that stands alone, with its unit."""
+    def with_unit(self, value: object) -> str:
+        """A value outside of a table."""
         unit = self.unit_for([value])
         return self.show(value) if unit is None else f"{self.show(in_unit(value, unit))} {unit.name}"
 
@@ -198,7 +216,7 @@ BYTES = Form("bytes", "int, bytes", _IN_COLUMN, TRAFFIC)
 ROOM = replace(BYTES, units=CAPACITY)
 FLOPS = Form("flops", "int", _IN_COLUMN, ARITHMETIC)
 SHARE = Form("share", "number, share of 1", _number(percent))
-CHANGE = Form("change", "number, share of 1", _number(lambda value: f"{'+' if value >= 0 else ''}{percent(value)}"))
+CHANGE = Form("change", "number, share of 1", _number(change))
 RATIO = Form("ratio", "number", _number(times))
 FLAG = Form("flag", "bool", lambda value: "yes" if value else "no", right=False)
 LIST = Form("list", "list of strings", _listed, right=False)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
+from typing import TypeAlias
 
-from npuscope.table.charts import Spec
 from npuscope.table.columns import MOST, Table
 from npuscope.table.formats import many, printable, short
-from npuscope.table.paint import Paint, plain
+from npuscope.table.text import Paint, plain
 
 MARKDOWN_CELL = 80  # characters
 INVISIBLE = "\u200b"  # a space of no width; nothing printable has one
@@ -73,9 +73,20 @@ class Rows:
     legend: bool = True  # else a table above it has said what headings mean
 
 
+Spec: TypeAlias = dict[str, object]
+
+
+def axis(title: str, form: str = "number", log: bool = False) -> Spec:
+    """Of a chart; `form` is how its ticks read (ns, si, number)."""
+    return {"title": title, "form": form, "log": log}
+
+
 @dataclass(frozen=True)
 class Chart:
-    """What a page draws (`charts/`); None where there is nothing to draw."""
+    """What a page draws, None where there is nothing; `lab/page/chart/` has a function for each `spec["chart"]`.
+
+    Words come from captures and programs and stay words; colours are the page's: data has numbers of groups.
+    """
 
     spec: Spec | None
     where: In = In.PAGE

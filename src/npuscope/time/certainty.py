@@ -17,11 +17,11 @@ import numpy as np
 
 from npuscope.chip.devices.chip import Device
 from npuscope.ops.table import spec_of
+from npuscope.table.formats import rough_percent
 from npuscope.time.chip.job import COMPLETED, DISPATCHED, POLLED, Floats, Job
 from npuscope.time.chip.prepare import COSTS, Prepared, submit_costs
 from npuscope.time.core.costs import NS, confidence
 from npuscope.time.run import Simulated, run
-from npuscope.time.shares import told_share
 
 CONFIDENCES = ("measured", "documented", "fitted", "guessed")
 TRIED = 5  # guesses that are tried
@@ -78,8 +78,8 @@ class Guess:
     def __str__(self) -> str:
         name = f"{self.part.what} ({self.part.place})"
         if self.half is None or self.more is None:
-            return f"the largest guess is what {name} costs: {told_share(self.part.share)} of the time"
-        moved = f"half as much or half as much again moves the wall by up to {told_share(self.moves)}"
+            return f"the largest guess is what {name} costs: {rough_percent(self.part.share)} of the time"
+        moved = f"half as much or half as much again moves the wall by up to {rough_percent(self.moves)}"
         return f"what {name} costs is a guess: {moved}"
 
 
@@ -96,7 +96,7 @@ class Certainty:
         return {name: sum(one.share for one in self.parts if one.confidence == name) for name in CONFIDENCES}
 
     def __str__(self) -> str:
-        told = ", ".join(f"{told_share(share)} {name}" for name, share in self.shares.items() if share >= 0.0005)
+        told = ", ".join(f"{rough_percent(share)} {name}" for name, share in self.shares.items() if share >= 0.0005)
         return f"the time rests on constants of the chip's file: {told or 'none'}"
 
     def as_dict(self) -> dict[str, object]:

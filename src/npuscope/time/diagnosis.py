@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Span, Together
-from npuscope.table.formats import duration, significant
+from npuscope.table.formats import duration, rough_percent, significant
 from npuscope.tile.record.names import short_name
 from npuscope.time.bound import KIND_OF, LIMITS, UNKNOWN
 from npuscope.time.change_job import scaled
@@ -26,7 +26,6 @@ from npuscope.time.inside import inside
 from npuscope.time.inside_bound import block_diagnosis
 from npuscope.time.priced import Price, Prices
 from npuscope.time.run import Simulated, run
-from npuscope.time.shares import told_share
 from npuscope.time.uncertainty import against
 from npuscope.time.without_finding import Owners
 from npuscope.time.without_limit import REMOVABLE, without_limit
@@ -163,7 +162,7 @@ def _is_about(limit: _Limit, price: Price) -> bool:
 
 
 def _sentence(simulated: Simulated, limit: _Limit) -> str:
-    share = told_share(limit.share)
+    share = rough_percent(limit.share)
     names = " and ".join(f"`{short_name(name)}`" for name in limit.kernels[:2])
     during = f", most of it in {names}" if names else ""
     match limit.name:
@@ -193,14 +192,14 @@ def _evidence(simulated: Simulated, limit: _Limit) -> tuple[str, ...]:
             sheet = f"the chip's data sheet says {_tera(documented)}"
             found.append(f"All cores together draw at most {_tera(most)} TB/s; {sheet}.")
         case "cube":
-            found.append(f"Over the whole run the cube cores are busy {told_share(bound.cube_busy)}.")
+            found.append(f"Over the whole run the cube cores are busy {rough_percent(bound.cube_busy)}.")
         case "vector":
-            found.append(f"Over the whole run the vector cores are busy {told_share(bound.vector_busy)}.")
+            found.append(f"Over the whole run the vector cores are busy {rough_percent(bound.vector_busy)}.")
         case "scheduler":
             each = duration(simulated.wall / len(simulated.prepared.job.block_class))
-            found.append(f"Its threads are busy {told_share(bound.scheduler_busy)}; a block is done every {each}.")
+            found.append(f"Its threads are busy {rough_percent(bound.scheduler_busy)}; a block is done every {each}.")
         case "orchestrator":
-            found.append(f"The orchestrator is busy {told_share(bound.orchestrator_busy)}.")
+            found.append(f"The orchestrator is busy {rough_percent(bound.orchestrator_busy)}.")
             if bound.ring_wait_ns >= 1:
                 found.append(f"It waits {duration(bound.ring_wait_ns)} for room in its rings.")
     if limit.kernels and limit.name not in ("scheduler", "orchestrator"):

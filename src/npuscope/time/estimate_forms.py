@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from math import floor, log10
-
-from npuscope.table.formats import TIMES, Form, figures, fitting, significant
+from npuscope.table.formats import TIMES, Form, figures, fitting, interval, significant
 from npuscope.time.misses import Basis
 from npuscope.time.uncertainty import Against, Estimate
-
-
-def three(value: float) -> str:
-    """Three significant digits, also above a thousand."""
-    if value == 0:
-        return "0"
-    places = 2 - floor(log10(abs(value)))
-    return f"{round(value, places):,.{max(places, 0)}f}"
 
 
 def estimate_told(one: Estimate) -> str:
@@ -25,7 +15,7 @@ def estimate_told(one: Estimate) -> str:
 
 
 def interval_told(one: Estimate) -> str:
-    return f"{three(one.low)} to {three(one.high)}"
+    return interval(one.low, one.high)
 
 
 def chance_told(one: Against) -> str:
@@ -41,13 +31,13 @@ def _chance(faster: float, verdict: str) -> str:
 def versus_told(one: Against) -> str:
     """A simulated change in a sentence."""
     return (
-        f"Both are simulated: measured, the ratio of {three(one.ratio.value)} lies from {interval_told(one.ratio)} "
+        f"Both are simulated: measured, the ratio of {figures(one.ratio.value)} lies from {interval_told(one.ratio)} "
         f"{one.ratio.coverage * 100:.0f}% of the time; faster with a probability of {chance_told(one)}."
     )
 
 
 def _interval(value: object) -> str:
-    return f"{three(value['low'])} to {three(value['high'])}" if isinstance(value, dict) else str(value)
+    return interval(value["low"], value["high"]) if isinstance(value, dict) else str(value)
 
 
 def _compared(value: object) -> str:
@@ -55,7 +45,7 @@ def _compared(value: object) -> str:
         return str(value)
     undecided = value["verdict"] == "undecided"
     chance = "undecided" if undecided else _chance(value["probability_faster"], value["verdict"])
-    return f"{three(value['low'])}–{three(value['high'])}, {chance}"
+    return f"{figures(value['low'])}–{figures(value['high'])}, {chance}"
 
 
 def _span(value: object) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from npuscope.explain.diagnosis import Cause, Diagnosis, Span
-from npuscope.table.formats import significant
+from npuscope.table.formats import rough_percent, significant
 from npuscope.time.inside import NAMES, Inside
-from npuscope.time.shares import told_share
 
 THROUGHOUT = 0.7  # of the block: a pipe that is busy for as long bounds it
 DOES = {
@@ -50,7 +49,7 @@ def _cause(
     does = DOES[pipe] + (" of the vector core" if unit == "AIV" and pipe in ("MTE2", "S") else "")
     verb = "" if pipe in MANY else "s"
     share = busy[name]
-    busy_told = f"{name} is busy {told_share(share)} of it"
+    busy_told = f"{name} is busy {rough_percent(share)} of it"
     if first and share >= THROUGHOUT:
         sentence = f"{does[:1].upper()}{does[1:]} bound{verb} this block: {busy_told}."
     elif first:

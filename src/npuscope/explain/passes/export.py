@@ -104,7 +104,7 @@ def write_pass(found: Passes, number: int, window: str, path: Path) -> list[Path
         raise CannotWrite("something else is there already, where the pass's metadata would go", path=beside)
     with whole_file(beside) as file:  # the table goes first: its metadata never tells of a table that is not there
         write_table(_part(found.trace, rows), path)
-        file.write(_json(_about(found, found.heart().rows()[number], window, len(rows), _learned(found))))
+        file.write(_json(_about(found, found.main_table().rows()[number], window, len(rows), _learned(found))))
     return [path, beside]
 
 
@@ -120,7 +120,7 @@ def is_export(folder: Path) -> bool:
 
 def fill(found: Passes, numbers: list[int], window: str, place: Path) -> list[Path]:
     """Write passes and their index into a folder that is there."""
-    learned, told = _learned(found), found.heart().rows()
+    learned, told = _learned(found), found.main_table().rows()
     numbers = numbers[:1] if window == "capture" else numbers
     rows = [np.sort(part) for part in rows_of(found, numbers, window)]
     whole = window == "capture"

@@ -76,7 +76,7 @@ class Passes(Tabular):
         return {name: getattr(self, name) for name in names}
 
     def as_dict(self) -> dict[str, object]:
-        return {**self.about(), "passes": self.heart().rows()}
+        return {**self.about(), "passes": self.main_table().rows()}
 
 
 def passes(trace: Trace, anchor: str | None = None) -> Passes:

@@ -42,7 +42,7 @@ def _tables(e: Explanation) -> Iterable[Table]:
 def _trimmed(e: Explanation) -> dict[str, object]:
     """The report without the rows that a page's tables would not show anyway; the page says how many there are."""
     path, fan_out = e.path.as_dict(), e.fan_out.as_dict()
-    kernels = e.heart().rows()
+    kernels = e.main_table().rows()
     hidden = len(kernels) - MOST_ROWS
     left_out = [f"{hidden:,} kernels with the least core time are left out of the tables."] if hidden > 0 else []
     first = {name: table.rows()[:MOST_ROWS] for name, table in e.path.tables().items()}
@@ -61,7 +61,7 @@ def comparison(names: tuple[str, str], found: Comparison) -> dict[str, object]:
 
 
 def ranks(found: Ranks) -> dict[str, object]:
-    together, waits = found.together(), found.waits.heart()
+    together, waits = found.together(), found.waits.main_table()
     return {
         **found.diagnosis.as_dict(),
         "overview": found.overview,

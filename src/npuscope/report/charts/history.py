@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuscope.forward.llm.tpot_history import Entry, commit_told, interval_of, ms_of, series
-from npuscope.table.charts import Spec, axis
-from npuscope.time.estimate_forms import three
+from npuscope.table.formats import interval
+from npuscope.table.parts import Spec, axis
 
 
 def likely(entry: Entry) -> str:
     """The interval of an entry that has one."""
     found = interval_of(entry)
-    return "" if found is None else f" (80%: {three(found[0])} to {three(found[1])})"
+    return "" if found is None else f" (80%: {interval(*found)})"
 
 
 def history_chart(entries: Sequence[Entry]) -> Spec:

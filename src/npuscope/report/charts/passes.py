@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from npuscope.table.charts import Spec, axis
 from npuscope.table.formats import duration
+from npuscope.table.parts import Spec, axis
 
 MOST = 400  # columns
 

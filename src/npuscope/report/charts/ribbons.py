@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 
 from npuscope.forward.align.alignment import Alignment
-from npuscope.table.charts import Spec
 from npuscope.table.formats import duration
+from npuscope.table.parts import Spec
 from npuscope.trace.intervals import Ints
 
 MOST = 20_000  # calls of a ribbon; beyond it one per colour and thousandth of the axis

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from npuscope.forward.roofline import Roofline
-from npuscope.table.charts import Spec, axis
 from npuscope.table.formats import duration, percent
+from npuscope.table.parts import Spec, axis
 
 MOST = 3000  # points
 

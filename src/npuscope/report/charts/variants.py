@@ -8,8 +8,9 @@ from npuscope.answer.results import Outcome, against_first, wall_estimate
 from npuscope.answer.variant import Variant
 from npuscope.answer.variants import best_by_setting
 from npuscope.explain.diagnosis import KINDS
-from npuscope.table.charts import Spec, axis
-from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told, three
+from npuscope.table.formats import figures
+from npuscope.table.parts import Spec, axis
+from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
 
 MEANING = (
     "Thin lines: where 80% of measured times lie. Ratios are to the first variant, with their own interval; faster is "
@@ -102,7 +103,7 @@ def told_of(one: Outcome, baseline: Outcome) -> str:
     told = "" if wall is None else estimate_told(wall)
     if versus is None:
         return told
-    ratio = f"{three(versus.ratio.value)}x (80%: {interval_told(versus.ratio)})"
+    ratio = f"{figures(versus.ratio.value)}x (80%: {interval_told(versus.ratio)})"
     return f"{told}, {ratio}, faster {chance_told(versus)}"
 
 

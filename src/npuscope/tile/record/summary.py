@@ -88,7 +88,7 @@ class RunWork(Tabular):
     def as_dict(self) -> dict[str, object]:
         """`tasks` and `kernels` of the JSON contract of `run` and `graph`."""
         sums = {name: getattr(self, name) for name in ("tasks", "blocks", "flops", "gm_read", "gm_written")}
-        return {**sums, "kernels": self.heart().keyed()}
+        return {**sums, "kernels": self.main_table().keyed()}
 
 
 def summarise(recordings: Iterable[Recording]) -> RunWork:
