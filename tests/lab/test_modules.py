@@ -31,6 +31,19 @@ def test_the_joined_script_is_javascript(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_what_needs_no_browser() -> None:
+    """tests/lab/page/: the timeline's model, tables, charts and links, run by node."""
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    ran = subprocess.run(
+        ["node", "--test", *sorted(map(str, (ROOT / "tests" / "lab" / "page").glob("*.test.js")))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
 def test_types_hold() -> None:
     """`npm install` at the root of the repository brings the checker; where it was not called, nothing is checked."""
     checker = ROOT / "node_modules" / ".bin" / "tsc"
