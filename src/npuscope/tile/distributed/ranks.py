@@ -40,7 +40,7 @@ class Rank:
         self.device, self.name = device, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
-        self.touches = [_Part.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)]
+        self.touches = [_HostMemory.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)]
         self.waiting: Waiting | None = None
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}
@@ -71,7 +71,7 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _HostMemory:
     """Memory of the host that a call was given."""
 
     buffer: int
@@ -80,11 +80,11 @@ class _Part:
     writes: bool
 
     @staticmethod
-    def of(direction: str | None, tensor: Tensor) -> _Part:
+    def of(direction: str | None, tensor: Tensor) -> _HostMemory:
         reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-        return _Part(tensor.buffer.id, tensor.offset, tensor.offset + reach, direction is not None)
+        return _HostMemory(tensor.buffer.id, tensor.offset, tensor.offset + reach, direction is not None)
 
-    def clashes(self, other: _Part) -> bool:
+    def clashes(self, other: _HostMemory) -> bool:
         apart = self.buffer != other.buffer or self.last < other.first or other.last < self.first
         return not apart and (self.writes or other.writes)
 

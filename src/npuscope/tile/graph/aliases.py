@@ -21,7 +21,7 @@ Offsets = npt.NDArray[np.int64]
 Piece = tuple[int, tuple[int, ...], tuple[int, ...], Offsets]  # buffer, shape, strides, offsets: equal boxes
 
 
-class _Part(NamedTuple):
+class _AssembledPart(NamedTuple):
     """Where a part lies: its axes as it was assembled, and the strides they have in the whole."""
 
     whole: int
@@ -35,7 +35,7 @@ class Placement:
     """Boxes of parts as boxes of what they were assembled into; other boxes as they are."""
 
     def __init__(self, recording: Recording) -> None:
-        self.parts: dict[int, _Part] = {}
+        self.parts: dict[int, _AssembledPart] = {}
         for alias in recording.aliases:
             part = _part(alias, recording.buffers[alias.part])
             if part is None:
@@ -74,7 +74,7 @@ class Placement:
         return piece
 
 
-def _part(alias: Alias, buffer: Buffer) -> _Part | None:
+def _part(alias: Alias, buffer: Buffer) -> _AssembledPart | None:
     """The part's place; None if only a slice of the buffer was assembled, for then the compiler does not fuse."""
     shape = alias.shape  # of the tensor that was assembled: the buffer reshaped, or with less of it valid
     if prod(shape) != prod(buffer.shape):
@@ -84,7 +84,7 @@ def _part(alias: Alias, buffer: Buffer) -> _Part | None:
     rank = len(shape)
     padded = (*(0,) * rank, *alias.strides)  # leading axes of one element may be missing in the whole
     lead = alias.strides[: max(len(alias.strides) - rank, 0)]
-    return _Part(alias.whole, alias.offset, shape, padded[len(padded) - rank :], lead)
+    return _AssembledPart(alias.whole, alias.offset, shape, padded[len(padded) - rank :], lead)
 
 
 def _unknown(alias: Alias, recording: Recording, how: str, remedy: str) -> NpuscopeError:
@@ -93,7 +93,7 @@ def _unknown(alias: Alias, recording: Recording, how: str, remedy: str) -> Npusc
     return NpuscopeError(what, path=site.file, line=site.line, remedy=remedy)
 
 
-def _inside(part: _Part, shape: tuple[int, ...], strides: tuple[int, ...], offsets: Offsets) -> Piece | None:
+def _inside(part: _AssembledPart, shape: tuple[int, ...], strides: tuple[int, ...], offsets: Offsets) -> Piece | None:
     """Equal boxes of the part as boxes of the whole, or None if an axis of theirs runs over the part's edge."""
     steps = row_major(part.shape)
     digits, rest = [], offsets

@@ -53,21 +53,21 @@ class _Walk:
     def _statement(self, node: ast.stmt, after: Names, exits: _Exits) -> Names:
         if isinstance(node, ast.If):
             arms = self.body(node.body, after, exits), self.body(node.orelse, after, exits)
-            return _reads(node.test).union(*arms)
+            return _read_by(node.test).union(*arms)
         if isinstance(node, ast.For | ast.While):
             self.found[id(node)] = self.found.get(id(node), _NONE) | after
             return self._loop(node, after, exits)
         if isinstance(node, ast.With):
             self.found[id(node)] = self.found.get(id(node), _NONE) | after
             named = assigned([item.optional_vars for item in node.items if item.optional_vars is not None])
-            reads = [_reads(item.context_expr) for item in node.items]
+            reads = [_read_by(item.context_expr) for item in node.items]
             return (self.body(node.body, after, exits) - named).union(*reads)
         if isinstance(node, ast.Break):
             return exits.broken
         if isinstance(node, ast.Continue):
             return exits.continued
         if isinstance(node, ast.Return):
-            return _reads(node) if node.value is not None else _NONE
+            return _read_by(node) if node.value is not None else _NONE
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.AugAssign | ast.Pass | ast.Assert):
             read, bound = self._of_plain(node)
             return read | (after - bound)
@@ -81,7 +81,7 @@ class _Walk:
         if isinstance(node, ast.For):
             bound = frozenset(assigned([node.target]))
         else:
-            head = _reads(node.test)
+            head = _read_by(node.test)
         left = self.body(node.orelse, after, exits) | after | head
         again = left
         while True:  # names only ever join
@@ -89,7 +89,7 @@ class _Walk:
             if turn == again:
                 break
             again = turn
-        return again | (_reads(node.iter) if isinstance(node, ast.For) else _NONE)
+        return again | (_read_by(node.iter) if isinstance(node, ast.For) else _NONE)
 
     def _of_plain(self, node: ast.stmt) -> tuple[Names, Names]:
         known = self._plain.get(id(node))
@@ -103,5 +103,5 @@ class _Walk:
         return known
 
 
-def _reads(node: ast.AST) -> Names:
+def _read_by(node: ast.AST) -> Names:
     return frozenset(used([node]))

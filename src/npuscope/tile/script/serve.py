@@ -43,7 +43,7 @@ def _modules() -> dict[str, ModuleType]:
         import npuscope.tile as language
         from npuscope.tile import distributed
 
-        found = {name: _Part(name, members) for name, members in _members().items()}
+        found = {name: _MissingModule(name, members) for name, members in _members().items()}
         found |= {"pypto.language": language, "pypto.language.distributed": distributed}
         for name, module in found.items():
             above, _, last = name.rpartition(".")
@@ -71,7 +71,7 @@ def _members() -> dict[str, dict[str, object]]:
         "pypto.passes": {},
         "pypto.runtime": {
             "RunConfig": Anything,
-            "run": _run,
+            "run": _run_program,
             "ScalarSpec": ScalarSpec,
             "TensorSpec": TensorSpec,
             "pto_isa_include_dir": lambda: Path("pto_isa", "include"),
@@ -79,7 +79,7 @@ def _members() -> dict[str, dict[str, object]]:
     }
 
 
-class _Part(ModuleType):
+class _MissingModule(ModuleType):
     """Stands in for a part of PyPTO; what it lacks is its compiler's or its device runtime's."""
 
     def __init__(self, name: str, members: dict[str, object]) -> None:
@@ -105,7 +105,7 @@ class _Program(Protocol):
 GoldenOfACase = Callable[[dict[str, object], dict[str, str]], object]
 
 
-def _run(
+def _run_program(
     program: _Program,
     *args: object,
     config: Anything | None = None,
@@ -119,7 +119,7 @@ def _run(
     if tensor_specs is None and args and isinstance(args[0], list | tuple):
         named: dict[str, object] = {"golden": golden, "config": config}
         named |= dict(zip(("tensor_specs", "golden", "config"), args, strict=False))
-        return _run(program, **named)  # type: ignore[arg-type]
+        return _run_program(program, **named)  # type: ignore[arg-type]
     settings = {} if config is None else vars(config)
     with asked_for(settings):
         if tensor_specs is None:
