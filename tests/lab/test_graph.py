@@ -21,7 +21,7 @@ from npuscope.lab.document import document
 from npuscope.lab.payload.graph import graph, graph_of
 from npuscope.lab.report_pages import graph_page
 from npuscope.lower.program import Program
-from npuscope.tile.graph.counts import count_graphs
+from npuscope.tile.graph.outputs import count_graphs
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording
 from tests.lab.app import opened, state

@@ -9,7 +9,7 @@ import pytest
 from command import npuscope
 
 from npuscope.base.errors import BadInput
-from npuscope.tile.script.named import UnknownSetting
+from npuscope.tile.script.places import UnknownSetting
 from npuscope.tile.script.run import run_script
 
 SIZES = """from dataclasses import dataclass, field, replace

@@ -10,7 +10,8 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import load
 from npuscope.lower.program import Program
 from npuscope.lower.rings import limits_of
-from npuscope.tile.record.rings import RingSizes, asked_for, ring_sizes
+from npuscope.tile.record.model import RingSizes
+from npuscope.tile.record.recorder import asked_for, ring_sizes
 from npuscope.tile.script.run import run_script
 from npuscope.time.bound import bound_of
 from npuscope.time.run import simulate

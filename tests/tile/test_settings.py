@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.base.errors import BadInput
-from npuscope.tile.script.named import UnknownSetting
+from npuscope.tile.script.places import UnknownSetting
 from npuscope.tile.script.run import run_script
 
 SCRIPT = """import argparse, os

@@ -30,7 +30,7 @@ from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.program import Program
 from npuscope.tile.golden import RunResult
 from npuscope.tile.graph.outputs import the_one
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 from npuscope.tile.script.run import ScriptRun, run_script
 from npuscope.tile.script.surroundings import heard
 from npuscope.time.diagnosis import diagnosis_of

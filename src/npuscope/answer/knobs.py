@@ -16,11 +16,10 @@ from pathlib import Path
 from npuscope.answer.divisions import Cuts, cuts_of
 from npuscope.base.errors import NpuscopeError
 from npuscope.tile.fault import NeedsValues
-from npuscope.tile.script.named import UnknownSetting, meant
 from npuscope.tile.script.observed import Reads, decides, is_read, reads
-from npuscope.tile.script.places import UNTOLD, Kind, Place, Places, places_of
-from npuscope.tile.script.replaced import changed_object
+from npuscope.tile.script.places import UNTOLD, Kind, Place, Places, UnknownSetting, meant, places_of
 from npuscope.tile.script.run import run_script
+from npuscope.tile.script.settings import changed_object
 
 ALIGNED = 16  # elements: the side of a cube tile, which tiles keep to that kept to it
 NEAR = 8  # times as much or as little

@@ -15,7 +15,7 @@ from npuscope.base.errors import NpuscopeError
 from npuscope.base.surroundings import Surroundings
 from npuscope.check.memory.usage import usages
 from npuscope.lower.lowering import LoweringOptions
-from npuscope.tile.script.named import UnknownSetting
+from npuscope.tile.script.places import UnknownSetting
 from npuscope.tile.script.surroundings import heard
 from npuscope.time.anchor.factors import anchored
 from npuscope.time.diagnosis import first_sentence

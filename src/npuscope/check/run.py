@@ -14,7 +14,7 @@ from npuscope.check.source.sections import Section, section_of
 from npuscope.check.traffic.estimate import seconds_of
 from npuscope.chip.devices.chip import Device
 from npuscope.lower.program import Program
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,16 @@ def command(
     from npuscope.cli.output import check_outputs, write_texts
     from npuscope.explain.work import area_rules
     from npuscope.report.graph import graph as report
-    from npuscope.tile.graph.counts import count_graphs
-    from npuscope.tile.graph.deps_json import deps_document, name_map
-    from npuscope.tile.graph.dot import dot as dot_text
-    from npuscope.tile.graph.outputs import check_timeless, the_one
+    from npuscope.tile.graph.outputs import (
+        check_timeless,
+        count_graphs,
+        deps_document,
+        name_map,
+        the_one,
+        timeless_trace,
+    )
+    from npuscope.tile.graph.outputs import dot as dot_text
     from npuscope.tile.graph.task_graph import task_graph
-    from npuscope.tile.graph.timeless import timeless_trace
     from npuscope.tile.script.run import run_script
 
     names = None if deps is None else str(Path(deps).with_name("name_map.json"))

@@ -60,8 +60,7 @@ def command(
     subject = None
     if programs:
         from npuscope.lab.session import Subject
-        from npuscope.tile.script.named import meant
-        from npuscope.tile.script.places import places_of
+        from npuscope.tile.script.places import meant, places_of
         from npuscope.time.programs import chip_to_time
 
         file = Path(programs[0])

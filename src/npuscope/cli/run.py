@@ -32,7 +32,7 @@ def command(
 ) -> None:
     from npuscope.explain.work import area_rules
     from npuscope.report.graph import run as report
-    from npuscope.tile.graph.counts import count_graphs
+    from npuscope.tile.graph.outputs import count_graphs
     from npuscope.tile.graph.task_graph import task_graph
     from npuscope.tile.script.run import run_script
 

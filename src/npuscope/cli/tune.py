@@ -73,8 +73,7 @@ def command(
     from npuscope.lab.runs import compare_document
     from npuscope.report.tune import tune as report
     from npuscope.report.tune import tune_dict
-    from npuscope.tile.script.named import meant
-    from npuscope.tile.script.places import places_of
+    from npuscope.tile.script.places import meant, places_of
     from npuscope.time.diagnosis import diagnosis_of
     from npuscope.time.programs import chip_to_time
 

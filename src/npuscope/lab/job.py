@@ -36,8 +36,7 @@ from npuscope.report.simulate import wall_dict
 from npuscope.tile.graph.outputs import the_one
 from npuscope.tile.record.sites import is_users
 from npuscope.tile.script.observed import Reads, reads
-from npuscope.tile.script.own_files import own_files
-from npuscope.tile.script.places import places_of
+from npuscope.tile.script.places import own_files, places_of
 from npuscope.tile.script.run import run_script
 from npuscope.tile.script.surroundings import heard
 from npuscope.time.diagnosis import diagnosis_of

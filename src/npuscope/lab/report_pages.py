@@ -12,8 +12,8 @@ from npuscope.lab.payload.memory import memory
 from npuscope.lab.payload.overview import parts
 from npuscope.report.graph import VERDICTS
 from npuscope.table.parts import Heading, Part, Rows, Say
-from npuscope.tile.graph.counts import GraphCounts
-from npuscope.tile.graph.edges import Graph
+from npuscope.tile.graph.outputs import GraphCounts
+from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording
 
 

@@ -20,7 +20,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import Role
 from npuscope.ops.transfers import COPY
 from npuscope.tile.record.model import Loop, Op, Recording, Site, Task
-from npuscope.tile.record.operands import Operand, Step, steps_of
+from npuscope.tile.record.walk import Operand, Step, steps_of
 
 Carries = dict[tuple[tuple[int, ...], int], Carry]  # of a segment, by path and turns back
 

@@ -16,8 +16,7 @@ from npuscope.lower.kept_bodies import Known, Lowerer
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.lower.memory_plan import MemoryPlan, SpacePlan
 from npuscope.lower.model import Lowered
-from npuscope.tile.graph.edges import Graph
-from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.graph.task_graph import Graph, task_graph
 from npuscope.tile.record.model import Core, Recording, Site, Task
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from npuscope.ops.spec import OpSpec
-from npuscope.tile.language.nodes import called
+from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

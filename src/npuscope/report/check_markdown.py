@@ -16,7 +16,7 @@ from npuscope.check.source.sections import MODULE_LEVEL, Section
 from npuscope.report.check_text import ALONE, by_section, counts, diagnosis_lines, shown_path
 from npuscope.table.formats import sentence_start
 from npuscope.table.parts import Heading, Marked, Part, Rows, Say, as_markdown, marked_down
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 QUALITY = frozenset(rule.id for rule in all_rules() if rule.about == "quality")
 ROWS = 20  # of the closing table

@@ -16,7 +16,7 @@ from npuscope.check.source.sections import Section
 from npuscope.report.causes import together
 from npuscope.table.formats import duration, many, printable, sentence_start
 from npuscope.table.text import Paint, aligned, plain
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 TOP = 5  # findings shown of a scope
 ALONE = "What a finding saves is simulated without it, each alone: savings do not add up."

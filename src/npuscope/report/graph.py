@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npuscope.report import noticed
 from npuscope.table.parts import In, Part, Rows, Say
-from npuscope.tile.graph.counts import GraphCounts
+from npuscope.tile.graph.outputs import GraphCounts
 
 if TYPE_CHECKING:  # running scripts is not for those who only show one
     from npuscope.tile.script.run import ScriptRun

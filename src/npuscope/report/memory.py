@@ -10,7 +10,7 @@ from npuscope.check.fit import Fit
 from npuscope.check.memory.usage import Usage
 from npuscope.table.formats import capacity, many, percent
 from npuscope.table.parts import Heading, In, Notes, Part, Rows, Say
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 MOST = 20  # rows of text
 

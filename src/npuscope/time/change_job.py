@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from npuscope.tile.graph.cells import once
+from npuscope.tile.graph.exact import once
 from npuscope.time.chip.job import CLOSES, MIX, NONE, Floats, Ints, Job, Rings, rings_with
 
 LEAST = 1.0  # nanoseconds of a block that costs nothing: the engine's blocks take time

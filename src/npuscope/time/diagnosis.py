@@ -16,7 +16,7 @@ import numpy as np
 
 from npuscope.explain.diagnosis import Cause, Diagnosis, Gain, Span, Together
 from npuscope.table.formats import duration, rough_percent, significant
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 from npuscope.time.bound import KIND_OF, LIMITS, UNKNOWN
 from npuscope.time.change_job import scaled
 from npuscope.time.chip.job import AIC, AIV, MIX, Floats

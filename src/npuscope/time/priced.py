@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from npuscope.base import progress
 from npuscope.check.findings import Finding, Waste
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 from npuscope.time.run import Simulated, run
 from npuscope.time.without_finding import ITSELF, NO_PRICE, Owners, Removal, removal_of, without
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import polars as pl
 
-from npuscope.tile.graph.timeless import timeless_trace
+from npuscope.tile.graph.outputs import timeless_trace
 from npuscope.time.chip.job import (
     BEGIN,
     COMPLETED,

@@ -20,7 +20,7 @@ import numpy as np
 from npuscope.check.findings import Finding
 from npuscope.table.formats import duration, many, percent
 from npuscope.tile.graph.exact import exact_edges
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 from npuscope.time.change_job import dropped, in_first, merged, pairs_of, scaled_each, with_pairs
 from npuscope.time.chip.job import Floats, Ints, Job
 from npuscope.time.chip.prepare import Prepared

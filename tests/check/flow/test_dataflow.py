@@ -14,8 +14,7 @@ from tiers import examples
 import npuscope.tile as pl
 from npuscope.check.flow.dataflow import SAME, Flow, flow_of, flows_of
 from npuscope.tile.record.model import Ref
-from npuscope.tile.record.operands import Step
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import Step, ops_of
 
 
 @pl.jit

@@ -11,7 +11,7 @@ import npuscope.tile as pl
 from npuscope.check.rules import false_serialisation, ring_deadlock, shared_line, uninitialised_read
 from npuscope.chip.devices.chip import Constant, Device, load
 from npuscope.lower.program import Program
-from npuscope.tile.record.rings import asked_for
+from npuscope.tile.record.recorder import asked_for
 
 CORE = pl.Level.CORE_GROUP
 T: Any = pl.Tensor[[32, 64], pl.FP32]

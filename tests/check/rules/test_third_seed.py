@@ -13,7 +13,7 @@ import pytest
 from npuscope.check.checked import Checked, check_all
 from npuscope.check.source.sections import section_of
 from npuscope.chip.devices.chip import load
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 AS_FOUND, REFERENCE = "qwen3_32b_tilelet_as_found.py", "qwen3_32b_reference.py"

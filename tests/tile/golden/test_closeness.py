@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuscope.tile.golden import error_distribution, ratio_allclose, ratio_reldiff
-from npuscope.tile.golden.closeness import close
+from npuscope.tile.golden.comparators import close
 
 CONTEXT: dict[str, Any] = {"actual_outputs": {}, "expected_outputs": {}, "inputs": {}, "rtol": 1e-5, "atol": 1e-5}
 values = st.floats(-100, 100, width=32)

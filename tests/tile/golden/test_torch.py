@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from npuscope.tile.golden import ScalarSpec, TensorSpec, diff_runs, ratio_allclose, ratio_reldiff, run_jit
-from npuscope.tile.golden.arrays import array_of
-from npuscope.tile.golden.closeness import close
+from npuscope.tile.golden.comparators import close
+from npuscope.tile.golden.spec import array_of
 
 torch = pytest.importorskip("torch")
 

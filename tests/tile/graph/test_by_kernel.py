@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import npuscope.tile as pl
-from npuscope.tile.graph.by_kernel import kernel_graph
+from npuscope.tile.graph.outputs import kernel_graph
 from npuscope.tile.graph.task_graph import task_graph
 from npuscope.tile.record.model import Recording
 

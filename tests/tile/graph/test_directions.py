@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from recordings import box, buffer, recording, task, turns, whole
 
-from npuscope.tile.graph.directions import derive_directions
+from npuscope.tile.graph.task_graph import derive_directions
 from npuscope.tile.record.model import Recording, Task
 
 X = buffer(0, 64, origin="parameter", direction="In")

@@ -14,11 +14,16 @@ from npuscope.explain.work import area_rules
 from npuscope.report.graph import graph
 from npuscope.table.parts import as_text
 from npuscope.tile.graph import task_graph
-from npuscope.tile.graph.counts import count_graphs
-from npuscope.tile.graph.deps_json import deps_document, name_map, submissions
-from npuscope.tile.graph.dot import dot
-from npuscope.tile.graph.outputs import check_timeless, the_one
-from npuscope.tile.graph.timeless import timeless_trace
+from npuscope.tile.graph.outputs import (
+    check_timeless,
+    count_graphs,
+    deps_document,
+    dot,
+    name_map,
+    submissions,
+    the_one,
+    timeless_trace,
+)
 from npuscope.tile.record.model import Recording
 from npuscope.trace import read
 

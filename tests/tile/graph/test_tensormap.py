@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from npuscope.tile.graph import Box
-from npuscope.tile.graph.tensormap import TensorMap, status
+from npuscope.tile.graph.task_graph import TensorMap, status
 
 RUNS = ["bgemm_Case1_L4", "dummy_DenseFanoutFanin", "hbg_paged_attention_small1", "paged_attention_CaseVarSeq4"]
 RUNS += ["spmd_multiblock_mix", "sync_start_drain"]

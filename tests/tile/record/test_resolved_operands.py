@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import npuscope.tile as pl
 from npuscope.tile.record.model import Body, Loop, Op, Ref, Segment, TileType
-from npuscope.tile.record.operands import steps_of
-from npuscope.tile.record.walk import ops_of
+from npuscope.tile.record.walk import ops_of, steps_of
 from npuscope.tile.run.execute import record
 
 TILE = TileType((16, 16), "FP32")

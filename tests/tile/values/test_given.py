@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.tile.record.frames import Moving
+from npuscope.tile.record.recorder import Moving
 from npuscope.tile.values.axes import Axes
 from npuscope.tile.values.given import Given
 from npuscope.tile.values.lanes import Lane

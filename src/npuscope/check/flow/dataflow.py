@@ -13,9 +13,9 @@ from npuscope.lower.program import Program
 from npuscope.lower.source import statement_at
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.spec import OpSpec, Role
-from npuscope.tile.language.nodes import called
+from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Body, Site, TileType
-from npuscope.tile.record.operands import Step, steps_of
+from npuscope.tile.record.walk import Step, steps_of
 
 Through = tuple[Role, ...]  # ops of these roles are seen through
 SAME: Through = (Role.SAME_ELEMENTS,)

@@ -10,7 +10,7 @@ from npuscope.check.once import once
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.dtypes import BY_NAME
 from npuscope.tile.record.model import Access, Argument, Buffer, Site, TileType
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 
 @dataclass(frozen=True, eq=False)

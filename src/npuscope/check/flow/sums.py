@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from npuscope.check.flow.dataflow import SAME, Flow
 from npuscope.ops.spec import Role
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 
 def is_product(flow: Flow, step: Step, operand: int) -> bool:

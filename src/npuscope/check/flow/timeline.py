@@ -10,10 +10,10 @@ import numpy as np
 from npuscope.check.flow.dataflow import Flow, flows_of
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
-from npuscope.tile.graph.aliases import Offsets
-from npuscope.tile.graph.cells import Region, cells_of
+from npuscope.tile.graph.boxes import Offsets
+from npuscope.tile.graph.exact import Region, cells_of
 from npuscope.tile.record.model import Access
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 
 class Touch(NamedTuple):

@@ -22,11 +22,10 @@ from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.model import Race, side_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
-from npuscope.tile.graph.aliases import Offsets
-from npuscope.tile.graph.cells import Region, once
-from npuscope.tile.graph.exact import Hazard
+from npuscope.tile.graph.boxes import Offsets
+from npuscope.tile.graph.exact import Hazard, Region, once
 from npuscope.tile.record.model import Access, Op, Recording, Task
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 WHY = "the blocks of one launch run at once, in any order"
 APART = "give each block elements of its own"

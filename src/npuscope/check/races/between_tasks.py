@@ -16,8 +16,7 @@ from npuscope.check.races.remedy import remedy
 from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import dims, offsets_meet
-from npuscope.tile.graph.cells import Region
-from npuscope.tile.graph.exact import Hazard
+from npuscope.tile.graph.exact import Hazard, Region
 
 MOST_SHOWN = 1 << 14  # pairs of boxes compared to tell which of them meet
 

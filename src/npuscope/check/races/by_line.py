@@ -8,9 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from npuscope.tile.graph.aliases import Offsets, Placement
-from npuscope.tile.graph.cells import Mode, Region, once
-from npuscope.tile.graph.exact import exact_accesses
+from npuscope.tile.graph.boxes import Offsets, Placement
+from npuscope.tile.graph.exact import Mode, Region, exact_accesses, once
 from npuscope.tile.record.model import Recording, Task
 from npuscope.tile.record.walk import accesses_of
 

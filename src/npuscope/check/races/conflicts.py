@@ -14,8 +14,7 @@ from npuscope.check.once import once
 from npuscope.check.races.element_classes import ElementClasses
 from npuscope.check.races.order import order_of
 from npuscope.lower.program import Program
-from npuscope.tile.graph.cells import Mode, Region
-from npuscope.tile.graph.exact import Hazard, regions_by_buffer
+from npuscope.tile.graph.exact import Hazard, Mode, Region, regions_by_buffer
 
 _HAZARDS: dict[tuple[Mode, Mode], Hazard] = {
     ("write", "read"): "raw",

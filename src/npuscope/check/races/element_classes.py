@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from npuscope.tile.graph.cells import Region, cells_of, once
+from npuscope.tile.graph.exact import Region, cells_of, once
 
 Class = tuple[int, ...]  # indices of regions, ascending
 

@@ -19,8 +19,8 @@ from npuscope.check.races.order import order_of
 from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
 from npuscope.tile.graph.boxes import Box, dims, offsets_meet
-from npuscope.tile.graph.cells import Region
-from npuscope.tile.record.names import short_name
+from npuscope.tile.graph.exact import Region
+from npuscope.tile.record.model import short_name
 
 HOST = "orchestration"
 

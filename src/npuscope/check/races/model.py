@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from npuscope.check.wording.region_text import named, region_text
 from npuscope.lower.program import Program
-from npuscope.tile.graph.cells import Region
-from npuscope.tile.graph.exact import Hazard
+from npuscope.tile.graph.exact import Hazard, Region
 from npuscope.tile.record.model import Task
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from npuscope.check.once import once
 from npuscope.lower.program import Program
-from npuscope.tile.graph.aliases import Placement
-from npuscope.tile.graph.boxes import Box, overlaps
-from npuscope.tile.graph.edges import Graph
+from npuscope.tile.graph.boxes import Box, Placement, overlaps
+from npuscope.tile.graph.task_graph import Graph
 from npuscope.tile.record.model import Recording
 
 

@@ -11,8 +11,7 @@ from npuscope.check.source.launch_text import LaunchText, launch_text
 from npuscope.check.wording.region_text import named
 from npuscope.lower.program import Program
 from npuscope.tile.graph.exact import Hazard
-from npuscope.tile.record.model import Argument, Task
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import Argument, Task, short_name
 
 
 def remedy(program: Program, earlier: int, later: int, kind: Hazard, buffer: int) -> tuple[str, str]:

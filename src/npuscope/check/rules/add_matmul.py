@@ -25,7 +25,7 @@ from npuscope.check.source.changed_lines import accumulated
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.spec import Role
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 RESCALED = (*SAME, Role.PART, Role.CAST, Role.PRODUCT, Role.QUOTIENT)
 

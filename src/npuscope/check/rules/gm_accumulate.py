@@ -21,8 +21,7 @@ from npuscope.check.traffic.estimate import severity
 from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.check.wording.told import access_site, listed, size, tensor_name
 from npuscope.lower.program import Program
-from npuscope.tile.record.model import Task
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import Task, short_name
 from npuscope.tile.record.walk import accesses_of
 
 AGAIN = 2  # times that a tile is written on average

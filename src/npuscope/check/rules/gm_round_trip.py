@@ -17,7 +17,7 @@ from npuscope.check.wording.handed_over import are_halves, handed_over, told
 from npuscope.check.wording.told import access_site, size, tensor_name
 from npuscope.lower.program import Launch, Program
 from npuscope.table.formats import many
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 
 def check(program: Program) -> Iterator[Finding]:

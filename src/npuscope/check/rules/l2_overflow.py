@@ -20,7 +20,7 @@ from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.check.wording.told import access_site, size, tensor_name
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 from npuscope.tile.record.walk import accesses_of
 
 

@@ -10,7 +10,7 @@ from npuscope.check.source.changed_lines import loop_site, with_loop
 from npuscope.check.traffic.mergeable import mergeable
 from npuscope.lower.program import Program
 from npuscope.table.formats import many
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 
 def check(program: Program) -> Iterator[Finding]:

@@ -22,10 +22,9 @@ from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
-from npuscope.tile.graph.aliases import Offsets
+from npuscope.tile.graph.boxes import Offsets
 from npuscope.tile.record.model import Access, Task
-from npuscope.tile.record.operands import Step
-from npuscope.tile.record.writers import are_in
+from npuscope.tile.record.walk import Step, are_in
 
 
 def check(program: Program) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from npuscope.check.traffic.mergeable import mergeable
 from npuscope.check.traffic.table import traffic_of
 from npuscope.check.traffic.waiting import beside
 from npuscope.lower.program import Launch, Program
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 IDLE = 0.2  # of the core time of all waves
 

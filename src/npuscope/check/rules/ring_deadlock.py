@@ -17,7 +17,7 @@ from npuscope.check.findings import Finding
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.lower.rings import FUNCTION, RingEntry, ScopePath, entries_of, limits_of
-from npuscope.tile.record.rings import NAMES
+from npuscope.tile.record.recorder import NAMES
 
 TOLD = {  # limit of the runtime -> what is too much
     "task_window": "{total:,} tasks are submitted in one scope, {limit:,} is one too many",

@@ -18,7 +18,7 @@ from npuscope.ops.dtypes import BY_NAME
 from npuscope.ops.elementwise import CAST
 from npuscope.ops.spec import Role
 from npuscope.tile.record.model import Op, Site
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 
 def check(program: Program) -> Iterator[Finding]:

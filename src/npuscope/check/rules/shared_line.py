@@ -20,7 +20,7 @@ from npuscope.check.races.order import order_of
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.graph.aliases import Offsets
+from npuscope.tile.graph.boxes import Offsets
 
 
 class _Writer(NamedTuple):

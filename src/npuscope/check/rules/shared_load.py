@@ -23,10 +23,9 @@ from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.check.wording.told import listed, size, tensor_name
 from npuscope.lower.program import Launch, Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.graph.aliases import Offsets
+from npuscope.tile.graph.boxes import Offsets
 from npuscope.tile.graph.exact import exact_accesses
-from npuscope.tile.record.model import Access, Op, Task
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import Access, Op, Task, short_name
 from npuscope.tile.record.walk import Counts, accesses_of
 
 SHARE = 0.05  # of what a kernel reads: less is not worth a change

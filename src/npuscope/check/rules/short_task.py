@@ -18,7 +18,7 @@ from npuscope.check.traffic.estimate import block_seconds, least_seconds
 from npuscope.check.traffic.mergeable import DENSE, alone, mergeable
 from npuscope.lower.program import Launch, Program
 from npuscope.table.formats import many
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 WORTH = 0.25  # of a kernel's tasks: fewer are not worth a change
 DEAR = 1e-3  # seconds of scheduling to warn of, if they are more than the program's work takes

@@ -17,7 +17,7 @@ from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.rule import Example, Rule
 from npuscope.lower.program import Program
 from npuscope.lower.source import SourceFile, read
-from npuscope.tile.language.nodes import called
+from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site
 
 CARRYING = ("range", "pipeline", "parallel", "while_")

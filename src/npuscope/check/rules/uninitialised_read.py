@@ -17,10 +17,9 @@ from npuscope.check.races.conflicts import classes_of, regions_of
 from npuscope.check.rule import Example, Rule
 from npuscope.check.wording.region_text import region_text
 from npuscope.lower.program import Program
-from npuscope.tile.graph.aliases import Placement
-from npuscope.tile.graph.cells import Region
-from npuscope.tile.record.model import Buffer
-from npuscope.tile.record.names import short_name
+from npuscope.tile.graph.boxes import Placement
+from npuscope.tile.graph.exact import Region
+from npuscope.tile.record.model import Buffer, short_name
 
 
 class _Bare(NamedTuple):

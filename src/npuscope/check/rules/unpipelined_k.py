@@ -21,7 +21,7 @@ from npuscope.lower.memory_plan import SpacePlan, plan_memory
 from npuscope.lower.model import Instruction, Items, Repeat
 from npuscope.lower.program import Launch, Program
 from npuscope.tile.record.model import Loop
-from npuscope.tile.record.operands import Step
+from npuscope.tile.record.walk import Step
 
 LEAST = 3  # iterations
 

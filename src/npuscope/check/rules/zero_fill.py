@@ -23,8 +23,8 @@ from npuscope.check.rule import Example, Rule
 from npuscope.check.traffic.table import traffic_of
 from npuscope.lower.program import Program
 from npuscope.ops.spec import Role
-from npuscope.tile.graph.aliases import Offsets
-from npuscope.tile.record.operands import Step
+from npuscope.tile.graph.boxes import Offsets
+from npuscope.tile.record.walk import Step
 
 SOON = 256  # tasks
 Fate = Literal["needed", "overwritten", "summed", "added once"]

@@ -8,7 +8,7 @@ from npuscope.lower.program import Program
 from npuscope.lower.source import read, statement_at
 from npuscope.ops.cube import MATMUL, MATMUL_ACC
 from npuscope.ops.elementwise import ADD
-from npuscope.tile.language.nodes import called
+from npuscope.tile.language.grammar import called
 from npuscope.tile.record.model import Site, Task
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from npuscope.check.once import once
 from npuscope.check.traffic.table import traffic_of, turns_of
 from npuscope.lower.program import Program
-from npuscope.tile.graph.edges import Edge, Graph
-from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.graph.task_graph import Edge, Graph, task_graph
 from npuscope.tile.record.model import Recording, Turn
 
 SAMPLED = 4  # waits per tensor that are looked at before the whole loop is

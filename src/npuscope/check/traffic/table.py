@@ -18,7 +18,7 @@ import numpy.typing as npt
 from npuscope.check.once import once
 from npuscope.lower.program import Program
 from npuscope.ops.dtypes import BY_NAME
-from npuscope.tile.graph.aliases import Placement
+from npuscope.tile.graph.boxes import Placement
 from npuscope.tile.graph.exact import ExactEdge, exact_edges
 from npuscope.tile.record.model import BlockGroup, Recording, Task
 from npuscope.tile.record.summary import BodyWork, work_of

@@ -9,11 +9,9 @@ from npuscope.check.flow.dataflow import flows_of
 from npuscope.check.traffic.table import Use, traffic_of
 from npuscope.lower.program import Launch, Program
 from npuscope.lower.source import name_of
-from npuscope.tile.graph.edges import Edge
-from npuscope.tile.record.model import Site
-from npuscope.tile.record.names import short_name
-from npuscope.tile.record.operands import Step
-from npuscope.tile.record.walk import accesses_of
+from npuscope.tile.graph.task_graph import Edge
+from npuscope.tile.record.model import Site, short_name
+from npuscope.tile.record.walk import Step, accesses_of
 
 
 def tensor_name(program: Program, buffer: int) -> str:

@@ -17,8 +17,8 @@ from npuscope.lab.payload.packed import packed, whole_numbers
 from npuscope.lab.payload.source import program_files, race_told
 from npuscope.lower.program import Program
 from npuscope.table.parts import Part
-from npuscope.tile.graph.by_kernel import KernelEdge, kernel_graph
-from npuscope.tile.graph.edges import ORIGINS, Graph
+from npuscope.tile.graph.outputs import KernelEdge, kernel_graph
+from npuscope.tile.graph.task_graph import ORIGINS, Graph
 from npuscope.tile.record.model import Recording
 from npuscope.tile.record.summary import summarise
 

@@ -12,8 +12,8 @@ from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import STORE
 from npuscope.tile.enums import AtomicType
 from npuscope.tile.fault import fault
-from npuscope.tile.record.drafts import AccessKey
 from npuscope.tile.record.model import PAST_THE_END, AccessMode
+from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.boxes import position, write_box
 from npuscope.tile.run.state import Run
 from npuscope.tile.values.checks import check_offsets, describe

@@ -9,7 +9,7 @@ from npuscope.ops.synchronisation import SYNCALL
 from npuscope.ops.transfers import ASYNC_PREFETCH
 from npuscope.tile.calls.own import own
 from npuscope.tile.fault import fault
-from npuscope.tile.record.drafts import Launch
+from npuscope.tile.record.recorder import Launch
 from npuscope.tile.run.state import current
 from npuscope.tile.values.checks import describe, shown
 from npuscope.tile.values.lanes import Whole

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from npuscope.tile.calls.bound import members
-from npuscope.tile.distributed import remote
 from npuscope.tile.distributed.ranks import host
-from npuscope.tile.distributed.windows import alloc_window_buffer, held_window, window
+from npuscope.tile.distributed.windows import (
+    alloc_window_buffer,
+    barrier,
+    held_window,
+    remote_load,
+    remote_store,
+    window,
+)
 from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
 from npuscope.tile.language.namespace import Namespace, missing
@@ -76,7 +82,6 @@ def nranks(ctx: CommCtx) -> int:
     return ctx.nranks
 
 
-remote_load, remote_store = remote.remote_load, remote.remote_store
 system = Namespace(
     _label="pld.system",
     world_size=world_size,
@@ -89,7 +94,7 @@ tensor = Namespace(
     _label="pld.tensor",
     alloc_window_buffer=alloc_window_buffer,
     window=window,
-    barrier=remote.barrier,
+    barrier=barrier,
     **members("pld.tensor"),
 )
 tile = Namespace(_label="pld.tile", **members("pld.tile"))

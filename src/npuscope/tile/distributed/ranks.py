@@ -40,7 +40,9 @@ class Rank:
         self.device, self.name = device, entry.name
         self.windows: dict[int, Window] = {}  # by the buffer of the run that stands for it
         self.after: list[Rank] = []
-        self.touches = [_HostMemory.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)]
+        self.touches = [
+            _HostMemory.of(p.direction, v) for p, v in entry.arguments(args, kwargs) if isinstance(v, Tensor)
+        ]
         self.waiting: Waiting | None = None
         given = [_outside(value) for value in args]
         named = {key: _outside(value) for key, value in kwargs.items()}

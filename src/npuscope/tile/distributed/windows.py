@@ -1,26 +1,40 @@
 """Windows: buffers that every rank has one of, at the same place, so that peers can write into each other's.
 
 `alloc_window_buffer` names a buffer, `window` says what it holds. Which rank's copy is meant follows from the device of
-the call it is handed to. Ranks are the devices that use the buffer, in order.
+the call it is handed to. Ranks are the devices that use the buffer, in order. Signals, puts, loads and stores reach a
+peer's copy. The runtime of a rank sees its own window as the argument of such an op, and so does the record; the exact
+region touched is the peer's, so the op has no access of its own rank's memory, but says the peer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.ops.dtypes import DataType
+from npuscope.ops.numeric import storage
 from npuscope.ops.numeric.arrays import Array
+from npuscope.ops.spec import OpSpec
+from npuscope.ops.synchronisation import NOTIFY, WAIT
+from npuscope.ops.transfers import GET, PUT, REMOTE_LOAD, REMOTE_STORE
+from npuscope.tile.calls.gm import check_bounds, store_box
+from npuscope.tile.calls.own import own
+from npuscope.tile.calls.slicing import inside
+from npuscope.tile.enums import AtomicType, NotifyOp, WaitCmp
 from npuscope.tile.fault import fault
+from npuscope.tile.record.recorder import AccessKey
 from npuscope.tile.run.arguments import Elsewhere, Parameter
+from npuscope.tile.run.boxes import load_box, position, write_box
 from npuscope.tile.run.orchestration import OneRank
-from npuscope.tile.run.state import Run
+from npuscope.tile.run.state import Run, current
+from npuscope.tile.values import lanes
 from npuscope.tile.values.buffers import LiveBuffer, contiguous
-from npuscope.tile.values.checks import dtype_of, shape_of
+from npuscope.tile.values.checks import describe, dtype_of, shape_of
 from npuscope.tile.values.lanes import Lane
-from npuscope.tile.values.tensors import Tensor
+from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided
 
 
 class WindowBuffer:
@@ -119,3 +133,252 @@ def window(buf: object, shape: Sequence[int | Lane], *, dtype: object) -> Window
             f"{buf.name} has {buf.bytes}"
         )
     return made
+
+
+Whole = int | Lane
+_HOLDS: dict[WaitCmp, Callable[[int, int], bool]] = {WaitCmp.Eq: operator.eq, WaitCmp.Ge: operator.ge}
+_SIGN = {WaitCmp.Eq: "==", WaitCmp.Ge: ">="}
+
+
+def _window(run: Run, value: object, op: str) -> tuple[Tensor, Window]:
+    """What was given, if it is a window that this rank holds."""
+    run.region(op)
+    held = held_window(run, value)
+    if held is not None and isinstance(value, Tensor):
+        return value, held[1]
+    raise fault(f"pld.{op} takes a window, not {describe(value)}", "Make it with pld.window in the host function.")
+
+
+def _rank(run: Run) -> OneRank:
+    """The rank that a run with windows is for."""
+    rank = run.orchestration.rank
+    assert rank is not None
+    return rank
+
+
+def _peer(run: Run, target: Tensor, window: Window, peer: Whole) -> tuple[int, Tensor]:
+    """A peer's number, and its copy of a tensor that is a window or a view of one."""
+    rank = lanes.whole(peer)
+    device = window.buffer.device_of(rank)
+    if device == _rank(run).device:
+        return rank, target
+    data = window.buffer.memory(device, window.dtype, window.elements) if run.computes else None
+    theirs = LiveBuffer(-1, f"{target.buffer.name} of rank {rank}", window.shape, window.dtype, data, None)
+    return rank, Tensor(theirs, target.offset, target.shape, target.strides, target.dtype)
+
+
+# --- signals
+
+
+@own(NOTIFY)
+def notify(
+    target: object, peer: Whole, offsets: Sequence[Whole], value: Whole, *, op: NotifyOp = NotifyOp.AtomicAdd
+) -> None:
+    """Adds to a peer's counter, or sets it."""
+    run = current()
+    mine, window = _window(run, target, "system.notify")
+    rank, theirs = _peer(run, mine, window, peer)
+    check_bounds("system.notify", mine.shape, offsets, (1,) * len(offsets), mine.buffer.name)
+    start = position(mine, offsets)
+    run.touch(mine, "add" if op is NotifyOp.AtomicAdd else "write")
+    run.emit(NOTIFY, (), None, attributes=(("peer", rank), ("op", op.value)))
+    if not run.computes:
+        return
+    data = theirs.buffer.data
+    assert data is not None
+    data[int(start)] = int(value) + (int(data[int(start)]) if op is NotifyOp.AtomicAdd else 0)
+    window.buffer.changed(window.buffer.device_of(rank))
+
+
+@own(WAIT)
+def wait(signal: object, offsets: Sequence[Whole], expected: Whole, *, cmp: WaitCmp = WaitCmp.Ge) -> None:
+    """Goes on when a counter of this rank is what it should be."""
+    run = current()
+    mine, _ = _window(run, signal, "system.wait")
+    ones = (1,) * len(offsets)
+    check_bounds("system.wait", mine.shape, offsets, ones, mine.buffer.name)
+    start = position(mine, offsets)
+    number = run.touch(mine, "read")
+    access: AccessKey = (number, "read", ones, mine.strides)
+    run.emit(WAIT, (), None, (access,), (start,), attributes=(("cmp", cmp.value),))
+    data = mine.buffer.data
+    if data is None or not run.computes:
+        return
+    at, wanted, where = int(start), int(expected), [int(o) for o in offsets]
+    _rank(run).wait(
+        lambda: _HOLDS[cmp](int(data[at]), wanted),
+        lambda: f"{mine.buffer.name}{where} {_SIGN[cmp]} {wanted}, which is {int(data[at])}",
+    )
+
+
+def barrier(signal: object) -> Tensor:
+    """Every rank that has this window reaches this before any goes on; the counters are zero again after."""
+    run = current()
+    mine, window = _window(run, signal, "tensor.barrier")
+    own_rank, count = window.buffer.rank_of(_rank(run).device), len(window.buffer.devices)
+    slots = [[int(i) for i in np.unravel_index(k, mine.shape)] for k in range(count)]
+    for peer in range(count):
+        notify(mine, peer, slots[own_rank], 1)
+    for slot in slots:
+        wait(mine, slot, 1)
+        if run.computes and mine.buffer.data is not None:
+            mine.buffer.data[int(position(mine, slot))] -= 1
+    return mine
+
+
+# --- data
+
+
+@own(REMOTE_LOAD)
+def remote_load(
+    target: object,
+    peer: Whole,
+    offsets: Sequence[Whole],
+    shape: Sequence[Whole],
+    valid_shape: Sequence[Whole] | None = None,
+) -> Tile:
+    """A box of a peer's window as a tile."""
+    return _load(target, peer, offsets, shape, valid_shape, ())
+
+
+def _load(
+    target: object, peer: Whole, offsets: Sequence[Whole], shape: Sequence[Whole], valid_shape: Sequence[Whole] | None,
+    attributes: tuple[tuple[str, object], ...],
+) -> Tile:  # fmt: skip
+    run = current()
+    mine, window = _window(run, target, "tile.remote_load")
+    box = shape_of(shape)
+    valid = inside(mine, box, offsets, None if valid_shape is None else shape_of(valid_shape), False)
+    rank, theirs = _peer(run, mine, window, peer)
+    start = position(mine, offsets)
+    if theirs is mine:
+        return load_box(run, mine, start, box, valid, op=REMOTE_LOAD, attributes=attributes)
+    run.touch(mine, "read")
+    tile = Tile(None, box, mine.dtype, valid)
+    run.emit(REMOTE_LOAD, (), tile, attributes=(("peer", rank), *attributes))
+    if run.computes:
+        tile.array = storage.new(box, mine.dtype, 0)
+        part = strided(theirs.buffer, int(start), valid or box, mine.strides, mine.dtype)
+        tile.array[tuple([slice(n) for n in valid or box])] = storage.load(part, mine.dtype)
+    return tile
+
+
+@own(REMOTE_STORE)
+def remote_store(
+    src: object, target: object, peer: Whole, offsets: Sequence[Whole], *, atomic: AtomicType = AtomicType.None_
+) -> None:
+    """A tile into a peer's window."""
+    run = current()
+    mine, window = _window(run, target, "remote_store")
+    _store(run, window, run.tile(src, "remote_store"), mine, peer, offsets, atomic, REMOTE_STORE)
+
+
+def _store(
+    run: Run,
+    window: Window,
+    tile: Tile,
+    target: Tensor,
+    peer: Whole,
+    offsets: Sequence[Whole],
+    atomic: AtomicType,
+    op: OpSpec,
+) -> None:
+    rank, theirs = _peer(run, target, window, peer)
+    if theirs is target:
+        store_box(run, tile, target, offsets, atomic, op=op)
+        return
+    box = _fitted(tile.valid or tile.shape, target, op.name)
+    check_bounds(op.name, target.shape, offsets, box, theirs.buffer.name)
+    if tile.dtype is not target.dtype and not (tile.dtype.is_int and tile.dtype.bytes == target.dtype.bytes):
+        raise fault(f"pld.{op.name}: a tile {describe(tile)} into {describe(target)}", "Cast it first with pl.cast.")
+    start = position(target, offsets)
+    adds = atomic is AtomicType.Add
+    run.touch(target, "add" if adds else "write")
+    run.emit(op, (tile,), None, attributes=(("peer", rank), ("elements", int(np.prod(box)))), plane="store")
+    if tile.array is not None and theirs.buffer.data is not None:
+        array = tile.array.reshape(_fitted(tile.shape, target, op.name))[tuple([slice(n) for n in box])]
+        write_box(run, theirs, int(start), box, array, tile.dtype, adds)
+        window.buffer.changed(window.buffer.device_of(rank))
+
+
+def _fitted(box: Shape, target: Tensor, op: str) -> Shape:
+    """Leading axes of one come and go, as in pl.store."""
+    lead = len(box) - len(target.shape)
+    if lead < 0:
+        return (1,) * -lead + box
+    if any(n != 1 for n in box[:lead]):
+        raise fault(f"pld.{op}: {list(box)} does not fit {describe(target)}")
+    return box[lead:]
+
+
+def _region(
+    dst: Tensor,
+    src: Tensor,
+    dst_offsets: Sequence[Whole] | None,
+    src_offsets: Sequence[Whole] | None,
+    shape: Sequence[Whole] | None,
+) -> tuple[Sequence[Whole], Sequence[Whole], Shape]:
+    box = src.shape if shape is None else shape_of(shape)
+    return dst_offsets or [0] * len(dst.shape), src_offsets or [0] * len(src.shape), box
+
+
+def _staged(box: Shape, rows: int, columns: int, pipeline: bool) -> tuple[tuple[str, object], ...]:
+    """What of a box is on chip at once, and how often: nothing where all of it is."""
+    whole = (int(np.prod(box[:-1])), int(box[-1]))
+    part = (min(rows or whole[0], whole[0]), min(columns or whole[1], whole[1]))
+    return () if part == whole and not pipeline else (("staged", (*part, 2 if pipeline else 1)),)
+
+
+@own(PUT)
+def put(
+    dst: object,
+    peer: Whole,
+    src: object,
+    dst_offsets: Sequence[Whole] | None = None,
+    src_offsets: Sequence[Whole] | None = None,
+    shape: Sequence[Whole] | None = None,
+    *,
+    atomic: AtomicType = AtomicType.None_,
+    chunk_rows: int = 0,
+    chunk_cols: int = 0,
+    pipeline: bool = False,
+) -> None:
+    """Copies GM of this rank into a peer's window."""
+    run = current()
+    mine, window = _window(run, dst, "tensor.put")
+    source = _in_gm(run, src, "put")
+    into, out_of, box = _region(mine, source, dst_offsets, src_offsets, shape)
+    check_bounds("tensor.put", source.shape, out_of, box, source.buffer.name)
+    staged = _staged(box, chunk_rows, chunk_cols, pipeline)
+    tile = load_box(run, source, position(source, out_of), box, None, op=PUT, attributes=staged)
+    _store(run, window, tile, mine, peer, into, atomic, PUT)
+
+
+def _in_gm(run: Run, value: object, op: str) -> Tensor:
+    if isinstance(value, Tile):
+        return run.promoted(value)
+    if not isinstance(value, Tensor):
+        raise fault(f"pld.tensor.{op} copies GM tensors, not {describe(value)}")
+    return value
+
+
+@own(GET)
+def get(
+    dst: object,
+    peer: Whole,
+    src: object,
+    dst_offsets: Sequence[Whole] | None = None,
+    src_offsets: Sequence[Whole] | None = None,
+    shape: Sequence[Whole] | None = None,
+    *,
+    chunk_rows: int = 0,
+    chunk_cols: int = 0,
+    pipeline: bool = False,
+) -> None:
+    """Copies a peer's window into GM of this rank."""
+    run = current()
+    theirs, _ = _window(run, src, "tensor.get")
+    mine = _in_gm(run, dst, "get")
+    into, out_of, box = _region(mine, theirs, dst_offsets, src_offsets, shape)
+    staged = _staged(box, chunk_rows, chunk_cols, pipeline)
+    store_box(run, _load(theirs, peer, out_of, box, None, staged), mine, into, op=GET)

@@ -4,16 +4,18 @@ Serves scripts that say `from golden import …`: names, parameters and rules ar
 Works with NumPy alone; with torch where the script imports it.
 """
 
-from npuscope.tile.golden.closeness import ratio_allclose, ratio_reldiff
-from npuscope.tile.golden.comparator import LastWriter
+from npuscope.tile.golden.comparators import (
+    LastWriter,
+    error_distribution,
+    mapped_pool_ratio_allclose,
+    ratio_allclose,
+    ratio_reldiff,
+    topk_pair_compare,
+)
 from npuscope.tile.golden.difference import Difference, Differences, diff_runs, differences, first_difference
-from npuscope.tile.golden.distribution import error_distribution
-from npuscope.tile.golden.old_run import RunConfig
-from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
 from npuscope.tile.golden.repetition import RepetitionReport, repetition
-from npuscope.tile.golden.runner import Executed, Executor, RunResult, driven, run, run_jit
+from npuscope.tile.golden.runner import Executed, Executor, RunConfig, RunResult, driven, run, run_jit
 from npuscope.tile.golden.spec import ScalarSpec, TensorSpec
-from npuscope.tile.golden.top_k import topk_pair_compare
 from npuscope.tile.golden.validation import validate_golden
 
 __all__ = [

@@ -15,8 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from npuscope.base.errors import BadInput, CannotWrite
-from npuscope.tile.golden.arrays import Array, Dtype, UserTensor, array_of, storage_of, tensor_of, zeros
-from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec
+from npuscope.tile.golden.spec import (
+    Array,
+    Dtype,
+    ScalarSpec,
+    Spec,
+    TensorSpec,
+    UserTensor,
+    array_of,
+    storage_of,
+    tensor_of,
+    zeros,
+)
 from npuscope.tile.values.user_torch import BFLOAT16, is_torch_tensor, the_torch, torch_module
 
 DTYPES = "dtypes.json"

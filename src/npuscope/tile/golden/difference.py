@@ -13,13 +13,21 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.golden.arrays import Array, array_of, copy_of
-from npuscope.tile.golden.misuse import misuse, told
 from npuscope.tile.golden.runner import Executed, Executor, default_executor, make
-from npuscope.tile.golden.seeds import Seed, chosen
-from npuscope.tile.golden.spec import ScalarSpec, TensorSpec, python_number
-from npuscope.tile.record.names import unique_names
-from npuscope.tile.record.writers import earliest
+from npuscope.tile.golden.spec import (
+    Array,
+    ScalarSpec,
+    Seed,
+    TensorSpec,
+    array_of,
+    chosen,
+    copy_of,
+    misuse,
+    python_number,
+    told,
+)
+from npuscope.tile.record.model import unique_names
+from npuscope.tile.record.walk import earliest
 from npuscope.tile.values.user_torch import is_torch_tensor
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.golden.misuse import misuse
+from npuscope.tile.golden.spec import misuse
 
 NGRAM = 4
 

@@ -8,6 +8,7 @@ recorded for `npuscope check` and `simulate`.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,30 +16,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from npuscope.base.errors import BadInput, NpuscopeError
 from npuscope.ops.dtypes import of_storage
 from npuscope.tile.golden import data
-from npuscope.tile.golden.arrays import Array, UserTensor, array_of, copy_of, holds_numbers, to_read
-from npuscope.tile.golden.checks import (
+from npuscope.tile.golden.comparators import LastWriter, Verdict
+from npuscope.tile.golden.spec import (
+    Array,
+    ScalarSpec,
+    Seed,
+    Spec,
+    TensorSpec,
+    UserTensor,
+    Values,
+    array_of,
+    chosen,
+    copy_of,
+    holds_numbers,
+    inputs_only_read,
+    misuse,
+    misuse_of,
+    python_number,
+    to_read,
+    told,
+)
+from npuscope.tile.golden.validation import (
     check_golden,
     check_places,
     check_program,
     check_rules,
     check_settings,
     checked_specs,
+    validate_golden,
 )
-from npuscope.tile.golden.comparator import LastWriter, Verdict
-from npuscope.tile.golden.misuse import Values, inputs_only_read, misuse_of, told
-from npuscope.tile.golden.old_run import of_any_month
-from npuscope.tile.golden.seeds import Seed, chosen
-from npuscope.tile.golden.spec import ScalarSpec, Spec, TensorSpec, python_number
-from npuscope.tile.golden.validation import validate_golden
 from npuscope.tile.record.model import Recording
-from npuscope.tile.record.rings import asked_for
+from npuscope.tile.record.recorder import asked_for
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.values.user_torch import is_torch_tensor
 
@@ -137,6 +152,61 @@ def driven(
         yield
     finally:
         _driver = before
+
+
+PLACES = ("config", "golden_fn", "golden_data", "runtime_dir")  # of its parameters after the program and the specs
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Settings of a run, which are parameters of `golden.run` today."""
+
+    rtol: float = 1e-5
+    atol: float = 1e-5
+    compile_only: bool = False
+    compile: Mapping[str, object] = field(default_factory=dict)
+    runtime: Mapping[str, object] = field(default_factory=dict)
+
+    def as_options(self) -> dict[str, object]:
+        """The same as today's parameters."""
+        return {
+            "rtol": self.rtol,
+            "atol": self.atol,
+            "compile_only": self.compile_only,
+            "compile_cfg": self.compile,
+            "runtime_cfg": self.runtime,
+        }
+
+
+def of_any_month(run: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`golden.run` that also takes the parameters it had once."""
+
+    @functools.wraps(run)
+    def wrapped(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        if "tensor_specs" in options or "config" in options or any(isinstance(one, RunConfig) for one in args):
+            named = {**dict(zip(PLACES, args[2:], strict=False)), **options}
+            return run(*args[:2], **_with_todays_names(named))  # type: ignore[arg-type]
+        return run(*args, **options)
+
+    return wrapped
+
+
+def _with_todays_names(options: dict[str, object]) -> dict[str, object]:
+    if "tensor_specs" in options:
+        if "specs" in options:
+            raise misuse("golden.run is given specs= and tensor_specs=, which is its old name")
+        options["specs"] = options.pop("tensor_specs")
+    config = options.pop("config", None)
+    if config is None:
+        return options
+    if not isinstance(config, RunConfig):
+        raise misuse(f"golden.run: config= takes a RunConfig, not {told(config)}")
+    twice = sorted(options.keys() & config.as_options().keys())
+    if twice:
+        raise misuse(f"golden.run is given {twice[0]}= beside config=, which says it too")
+    return {**options, **config.as_options()}
 
 
 @of_any_month

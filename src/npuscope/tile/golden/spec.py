@@ -1,34 +1,45 @@
 """What a program is called with: tensors and scalars by name, shape, dtype and how to make them.
 
 A dtype decides whose tensors they are: a torch dtype makes torch tensors, a NumPy dtype or a tile type (`pl.BF16`)
-NumPy arrays.
+NumPy arrays. Everything inside the harness is a NumPy array; a torch tensor and its array share memory.
+
+Random inputs come out the same every time: each is drawn from a generator seeded with (seed, its name). The seed is
+`seed=`, else the environment's NPUSCOPE_SEED, else 0. NumPy users get the generator as the argument of `init_value`;
+for torch users the global generator is seeded, unless the script has called `torch.manual_seed` itself and nobody
+asked for a seed. NumPy's old global generator (`np.random.rand`) is left alone.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+import os
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from npuscope.tile.golden.arrays import (
-    Dtype,
-    UserTensor,
-    array_of,
-    copy_of,
-    holds_numbers,
-    is_float,
-    storage_of,
-    tensor_of,
-    zeros,
-)
-from npuscope.tile.golden.misuse import Misuse, misuse, told
-from npuscope.tile.golden.seeds import Seed, chosen
+from npuscope.base.errors import NpuscopeError
+from npuscope.ops.dtypes import DataType, Element
+from npuscope.ops.numeric.arrays import Array as Array  # what the harness works on
 from npuscope.tile.record import sites
 from npuscope.tile.record.model import Site
-from npuscope.tile.values.user_torch import BFLOAT16, is_torch_dtype, is_torch_tensor, the_torch, torch_module
+from npuscope.tile.values.user_torch import (
+    BFLOAT16,
+    TorchTensor,
+    is_torch_dtype,
+    is_torch_tensor,
+    the_torch,
+    to_numpy,
+    to_torch,
+    torch_module,
+)
 
 SCALARS = ("int8", "int32", "int64", "uint8", "bool", "float32", "float16", "bfloat16")
 
@@ -225,3 +236,189 @@ def python_number(value: object) -> int | float | bool:
 
 
 Spec = TensorSpec | ScalarSpec
+
+
+Dtype = np.dtype[Element]
+NO_NUMBERS = "cOSUmM"  # NumPy's letters for complex, objects, text and dates
+
+
+UserTensor = Array | TorchTensor
+Kind = TypeVar("Kind")
+
+
+def storage_of(dtype: object) -> Dtype:
+    """The NumPy dtype of a torch dtype, a tile type (`pl.BF16`) or what NumPy takes; TypeError where there is none."""
+    if is_torch_dtype(dtype):
+        torch = the_torch()
+        return BFLOAT16 if dtype is torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
+    if isinstance(dtype, DataType):
+        if dtype.storage is None:
+            raise TypeError(f"{dtype} has no values")
+        return dtype.storage
+    return cast(Dtype, np.dtype(cast(npt.DTypeLike, dtype)))
+
+
+def array_of(value: object) -> Array:
+    """A user's tensor as an array that shares its memory."""
+    if not is_torch_tensor(value):
+        return np.asarray(value)
+    return to_numpy(value.detach().cpu())
+
+
+def tensor_of(array: Array, dtype: object) -> UserTensor:
+    """An array as the kind of tensor that `dtype` belongs to, in that dtype."""
+    if is_torch_dtype(dtype):
+        return to_torch(array).to(dtype)
+    return np.ascontiguousarray(array).reshape(array.shape).astype(storage_of(dtype), copy=False)
+
+
+def zeros(shape: Sequence[int], dtype: object) -> UserTensor:
+    """Zeros of a user's dtype; memory is taken only where it is written."""
+    if is_torch_dtype(dtype):
+        return the_torch().zeros(list(shape), dtype=dtype)
+    return np.zeros(tuple(shape), storage_of(dtype))
+
+
+def copy_of(value: Kind) -> Kind:
+    """A tensor of the same kind that shares nothing; other values as they are."""
+    if is_torch_tensor(value):
+        return cast(Kind, value.clone())
+    return cast(Kind, value.copy()) if isinstance(value, np.ndarray) else value
+
+
+def to_read(value: Kind) -> Kind:
+    """A tensor for somebody who shall not change it: NumPy forbids it, of a torch tensor a copy is given."""
+    if not isinstance(value, np.ndarray):
+        return copy_of(value)
+    view = value.view()
+    view.flags.writeable = False
+    return cast(Kind, view)
+
+
+def fp32(value: object) -> npt.NDArray[np.float32]:
+    """A tensor's values as the comparators see them."""
+    return array_of(value).astype(np.float32, copy=False)
+
+
+def is_float(array: Array) -> bool:
+    """Whether an array holds floats, bf16 included (which NumPy does not count)."""
+    return np.issubdtype(array.dtype, np.floating) or array.dtype == BFLOAT16
+
+
+def holds_numbers(value: object) -> bool:
+    """Whether a value is real numbers, or lists of them."""
+    if is_torch_tensor(value):
+        return not value.is_complex()
+    try:
+        return array_of(value).dtype.kind not in NO_NUMBERS
+    except ValueError:  # lists of different lengths
+        return False
+
+
+class Misuse(NpuscopeError, ValueError, TypeError):
+    """Something that the harness cannot use; a ValueError or TypeError to those who catch these."""
+
+
+class NoSuchValue(Misuse, KeyError):
+    """A golden asks for a tensor that no spec has; a KeyError to those who catch that."""
+
+
+def misuse(what: str, remedy: str = "", *, place: Site | None = None) -> Misuse:
+    """At the line of the user's code that led here, or at the place given."""
+    place = place or sites.site(sites.here())
+    return Misuse(what, path=place.file, line=place.line, remedy=remedy)
+
+
+def misuse_of(function: Callable[..., object], what: str) -> Misuse:
+    """At the line where a user's function is defined; where it does not tell, at the call."""
+    code = getattr(function, "__code__", None)
+    place = None if code is None else Site(code.co_filename, code.co_firstlineno, code.co_name)
+    return misuse(what, place=place)
+
+
+class Values(dict[str, object]):
+    """What a golden function gets: tensors and numbers by name, which says what there is when asked for another."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        place = sites.site(sites.here())
+        remedy = f"There are {', '.join(self)}."
+        raise NoSuchValue(f"the golden asks for {name!r}", path=place.file, line=place.line, remedy=remedy)
+
+
+@contextmanager
+def inputs_only_read() -> Iterator[None]:
+    """NumPy forbids a golden to write to an input; this says what to do about it."""
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = Site(frame.filename, frame.lineno or 0, frame.name)
+        remedy = "The spec of an output says is_output=True."
+        raise misuse("the golden writes to an input, which is read-only", remedy, place=place) from error
+
+
+def check_number(name: str, value: object, most: float = math.inf) -> None:
+    """A number from 0 to `most`."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise misuse(f"{name} must be a number, not {told(value)}")
+    if not 0 <= value <= most:
+        wanted = f"in [0, {most:g}]" if most < math.inf else "0 or more"
+        raise misuse(f"{name} must be {wanted}, not {value}")
+
+
+def told(value: object) -> str:
+    """A wrong value as a sentence names it."""
+    return "None" if value is None else f"the {type(value).__name__} {str(value)[:40]!r}"
+
+
+VARIABLE = "NPUSCOPE_SEED"
+DEFAULT = 0
+BY_HAND = 1 << 32  # torch seeds itself with 53 or 64 random bits; people write smaller numbers
+OURS = 1 << 40  # added to our seeds of torch, which looks at the low 32 bits: they are not taken for a script's own
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A seed; `asked` if somebody chose it, so that it goes before a script's own."""
+
+    value: int
+    asked: bool
+
+    def generator(self, name: str) -> np.random.Generator:
+        """The generator of the input of this name."""
+        return np.random.default_rng(self._words(name))
+
+    def before(self, name: str) -> None:
+        """Seed torch, where it is used, for the input of this name."""
+        torch = torch_module()
+        if torch is not None and not self.leaves_torch_alone():
+            torch.manual_seed(OURS + int(np.random.SeedSequence(self._words(name)).generate_state(1)[0]))
+
+    def leaves_torch_alone(self) -> bool:
+        """Whether the script has seeded torch itself and nobody asked for another seed."""
+        return not self.asked and script_seeded_torch()
+
+    def _words(self, name: str) -> list[int]:
+        return [self.value, zlib.crc32(name.encode())]
+
+
+def chosen(seed: int | None = None) -> Seed:
+    """The seed to use: the argument, else the environment's, else the default."""
+    if seed is not None:
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+            raise misuse(f"seed must be a whole number from 0, not {told(seed)}")
+        return Seed(int(seed), asked=True)
+    text = os.environ.get(VARIABLE)
+    if text is None:
+        return Seed(DEFAULT, asked=False)
+    if not text.strip().isdecimal():
+        raise NpuscopeError(f"{VARIABLE} is '{text}', no whole number from 0")
+    return Seed(int(text), asked=True)
+
+
+def script_seeded_torch() -> bool:
+    """Whether torch's global generator was given a seed by hand."""
+    torch = torch_module()
+    return torch is not None and 0 <= torch.initial_seed() < BY_HAND

@@ -1,17 +1,40 @@
-"""Outputs against goldens: every output is judged, then one AssertionError names those that failed."""
+"""Outputs against goldens: every output is judged, then one AssertionError names those that failed.
+
+What a run is called with is checked before anything is made: what cannot mean what the user wants is said at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from npuscope.tile.golden.arrays import UserTensor, array_of
-from npuscope.tile.golden.checks import check_rules
-from npuscope.tile.golden.closeness import allclose, ratio_allclose, ratio_reldiff
-from npuscope.tile.golden.comparator import Comparator, LastWriter, Situation, Verdict
-from npuscope.tile.golden.distribution import error_distribution
-from npuscope.tile.golden.misuse import misuse_of, told
-from npuscope.tile.golden.pool import mapped_pool_ratio_allclose
-from npuscope.tile.golden.top_k import topk_pair_compare
+from npuscope.tile.golden.comparators import (
+    Comparator,
+    LastWriter,
+    Situation,
+    Verdict,
+    allclose,
+    error_distribution,
+    mapped_pool_ratio_allclose,
+    ratio_allclose,
+    ratio_reldiff,
+    topk_pair_compare,
+)
+from npuscope.tile.golden.spec import (
+    ScalarSpec,
+    Spec,
+    TensorSpec,
+    UserTensor,
+    array_of,
+    check_number,
+    misuse,
+    misuse_of,
+    told,
+)
+from npuscope.tile.run.arguments import Parameter
+from npuscope.tile.values.signature import ScalarType, TensorType
 
 __all__ = [
     "error_distribution",
@@ -93,3 +116,131 @@ def _ending(run: LastWriter | None, name: str) -> Callable[[int], str]:
         return "" if run is None else f", last written by {writer}" if writer is not None else ", never written"
 
     return ending
+
+
+SHOWN = 12  # names of parameters in a sentence
+CONTEXT = ("actual_outputs", "expected_outputs", "inputs", "rtol", "atol")
+
+
+def checked_specs(specs: object) -> list[Spec]:
+    """The specs as a list; each a spec, no two of a name."""
+    if not isinstance(specs, Iterable) or isinstance(specs, str | bytes | Mapping):
+        raise misuse(f"specs must be a list of TensorSpec and ScalarSpec, not {told(specs)}")
+    found: list[Spec] = []
+    for spec in specs:
+        if not isinstance(spec, TensorSpec | ScalarSpec):
+            raise misuse(f"specs holds {told(spec)} at place {len(found)}", "It takes TensorSpec and ScalarSpec.")
+        if spec.name in (other.name for other in found):
+            raise misuse(f"two specs have the name '{spec.name}'", place=spec.place)
+        found.append(spec)
+    return found
+
+
+def check_program(program: object, specs: Sequence[Spec]) -> None:
+    """Something that runs, whose parameters are those of the specs, in their order."""
+    if not callable(program) or isinstance(program, type):
+        what = f"the class {program.__name__}" if isinstance(program, type) else told(program)
+        raise misuse(f"a run needs a @pl.jit function or a @pl.program class, not {what}")
+    wanted = _parameters(program, len(specs))
+    if wanted is None:
+        return
+    title = f"{getattr(program, '__name__', 'the program')}()"
+    names, given = [p.name for p in wanted], [spec.name for spec in specs]
+    same = next((i for i, pair in enumerate(zip(names, given, strict=False)) if len(set(pair)) > 1), 0)
+    lists = f"the parameters are {_listed(names, same)}, the specs {_listed(given, same)}"
+    least = sum(p.default is inspect.Parameter.empty for p in wanted)
+    if not least <= len(specs) <= len(names):
+        raise misuse(f"{title} takes {len(names)} arguments and gets {len(specs)} specs: {lists}")
+    for parameter, spec in zip(wanted, specs, strict=False):
+        if spec.name != parameter.name and spec.name in names:
+            raise misuse(
+                f"the spec '{spec.name}' stands at the place of the parameter {parameter.name} of {title}: {lists}",
+                "Specs are in the order of the parameters.",
+            )
+        if isinstance(spec, ScalarSpec) and isinstance(parameter.annotation, TensorType):
+            raise misuse(f"{parameter.name} of {title} is a tensor, its spec a ScalarSpec", place=spec.place)
+        if isinstance(spec, TensorSpec) and isinstance(parameter.annotation, ScalarType) and math.prod(spec.shape) != 1:
+            raise misuse(f"{parameter.name} of {title} is a scalar, its spec a TensorSpec", place=spec.place)
+
+
+def _parameters(program: object, given: int) -> list[Parameter] | None:
+    """The parameters that the specs stand for, None where the program does not tell; outputs may all be left out."""
+    from npuscope.tile.language.functions import Program, TileFunction
+
+    function = program.entry if isinstance(program, Program) else program
+    if not isinstance(function, TileFunction):
+        return None
+    wanted = list(function.parameters)
+    inputs = [p for p in wanted if p.direction != "Out"]
+    return inputs if given == sum(p.default is inspect.Parameter.empty for p in inputs) else wanted
+
+
+def _listed(names: list[str], same: int) -> str:
+    """All names; of very many those from the first place that differs."""
+    if len(names) <= SHOWN:
+        return ", ".join(names) or "none"
+    part = names[same : same + SHOWN]
+    return ", ".join([*(["…"] if same else []), *part, *(["…"] if same + SHOWN < len(names) else [])])
+
+
+def check_golden(golden_fn: object) -> None:
+    if golden_fn is None:
+        return
+    if not callable(golden_fn):
+        raise misuse(f"golden_fn must be a function, not {told(golden_fn)}")
+    if not _takes(golden_fn, {}):
+        raise misuse_of(golden_fn, f"{_title(golden_fn)} cannot be called with one argument, the values by name")
+
+
+def check_rules(rtol: object, atol: object, compare_fn: object, outputs: Iterable[str]) -> None:
+    """Tolerances, and comparators of outputs that there are."""
+    check_number("rtol", rtol)
+    check_number("atol", atol)
+    if compare_fn is None:
+        return
+    if not isinstance(compare_fn, Mapping):
+        raise misuse(f"compare_fn must be a dict of comparators by output, not {told(compare_fn)}")
+    known = list(outputs)
+    for name, compare in compare_fn.items():
+        if name not in known:
+            raise misuse(f"compare_fn has {name!r}, which is no output", f"Outputs: {', '.join(known) or 'none'}.")
+        if not callable(compare):
+            raise misuse(f"compare_fn of '{name}' must be a comparator, not {told(compare)}")
+        if not isinstance(compare, Comparator) and not _takes(compare, None, None, **dict.fromkeys(CONTEXT)):
+            wanted = f"(actual, expected, *, {', '.join(CONTEXT)})"
+            raise misuse_of(compare, f"the comparator {_title(compare)} of '{name}' cannot be called with {wanted}")
+
+
+def check_places(golden_data: object, save_data: object, specs: Sequence[Spec]) -> None:
+    """Folders, and names of specs that are names of files in them."""
+    for option, value in (
+        ("golden_data", golden_data),
+        ("save_data", None if save_data in (True, False) else save_data),
+    ):
+        if value is not None and (not isinstance(value, str | os.PathLike) or value == ""):
+            raise misuse(f"{option} must be a folder, not {told(value)}")
+    if golden_data is None and not save_data:
+        return
+    for spec in specs:
+        if spec.name in ("", ".", "..") or not spec.name.isprintable() or any(c in spec.name for c in "/\\:"):
+            raise misuse(f"the spec's name {spec.name!r} is no plain name of a file", place=spec.place)
+
+
+def check_settings(**settings: object) -> None:
+    for name, value in settings.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise misuse(f"{name} must be a dict, not {told(value)}")
+
+
+def _takes(function: Callable[..., object], *arguments: object, **named: object) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not tell
+        return True
+    return True
+
+
+def _title(function: Callable[..., object]) -> str:
+    return f"{getattr(function, '__name__', type(function).__name__)}()"

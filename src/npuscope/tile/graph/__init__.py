@@ -8,8 +8,7 @@ two tasks, they race.
 from __future__ import annotations
 
 from npuscope.tile.graph.boxes import Box, overlaps
-from npuscope.tile.graph.edges import Edge, Graph
 from npuscope.tile.graph.exact import Touched, exact_accesses, exact_edges
-from npuscope.tile.graph.task_graph import task_graph
+from npuscope.tile.graph.task_graph import Edge, Graph, task_graph
 
 __all__ = ["Box", "Edge", "Graph", "Touched", "exact_accesses", "exact_edges", "overlaps", "task_graph"]

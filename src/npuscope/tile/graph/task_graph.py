@@ -10,18 +10,34 @@ Footprints are whole captured tensors. **Creator**: tensors made in the orchestr
 are allocated by `alloc_tensors`, which the runtime numbers as a task of its own that is done at once; one per scope
 (a turn of a loop, or the function) and 16 tensors. Every task that is given such a tensor has an edge from that
 allocation, not from the tensor's first writer. Parameters have no creator.
+
+Directions are those that the compiler derives. The kernel's: as declared (Out and InOut stay; In is lifted where the
+body writes), for a region Out if it only writes the tensor and InOut if it also reads any of it, atomic adds included.
+At the call a kernel's Out becomes InOut by one of three rules, and is OutputExisting otherwise.
+
+- R-seq: under any sequential loop (range, while).
+- R-prior: after an earlier writer of the same root in the scope. Scopes nest by loops: a call sees writers before it
+  in its own turn and before the loops around it, not those of other turns, for they are the same statements again.
+  `unroll` is expanded before this, so its turns are statements one after the other.
+- R-enclosing: where the root is a parameter of the entry declared InOut.
+
+A root is a whole buffer or one slice of it; a reshaped view has none, and only R-seq holds for it. Known difference:
+an `if` arm that did not run leaves no writer here; in the compiler it does.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise
 from math import prod
+from typing import Literal, NamedTuple
 
-from npuscope.tile.graph.aliases import Placement
-from npuscope.tile.graph.boxes import Box
-from npuscope.tile.graph.directions import Direction, called_direction, derive_directions
-from npuscope.tile.graph.edges import Allocation, Edge, Graph, Origin
-from npuscope.tile.graph.tensormap import TensorMap
-from npuscope.tile.record.model import Recording, Task
+from npuscope.tile.graph.boxes import Box, Placement, row_major
+from npuscope.tile.record.model import Argument, Buffer, Recording, Task
 
 MOST_ALLOCATED = 16  # tensors of one alloc_tensors
 
@@ -103,3 +119,230 @@ def _allocations(
     found.sort(key=lambda allocation: allocation.before_task)
     creators = {buffer: -1 - n for n, allocation in enumerate(found) for buffer in allocation.buffers}
     return tuple(found), creators
+
+
+Origin = Literal["creator", "raw", "waw", "explicit"]
+ORIGINS: tuple[Origin, ...] = ("creator", "raw", "waw", "explicit")
+
+
+class Edge(NamedTuple):
+    """`dst` waits for `src`, for this reason. `src` < 0 is an allocation: number -1 - src of `Graph.allocations`.
+
+    A tensormap edge (raw, waw) has both boxes and `covered`: the consumer's box holds the producer's whole. A creator
+    edge has the consumer's box only, an explicit one neither.
+    """
+
+    src: int
+    dst: int
+    origin: Origin
+    argument: int = -1  # of dst
+    src_box: Box | None = None
+    dst_box: Box | None = None
+    covered: bool = False
+
+    @property
+    def buffer(self) -> int | None:
+        return None if self.dst_box is None else self.dst_box.buffer
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One `alloc_tensors` of the orchestration: a task without a kernel that is done when it is submitted.
+
+    `before_task` is the first task submitted after it.
+    """
+
+    buffers: tuple[int, ...]
+    before_task: int
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Why each task waits, in the order of submission: one edge per argument and entry found, so a pair may repeat.
+
+    `directions` and `footprints` have one entry per argument of each task, after aliases are resolved.
+    """
+
+    edges: tuple[Edge, ...]
+    allocations: tuple[Allocation, ...]
+    directions: tuple[tuple[Direction, ...], ...]
+    footprints: tuple[tuple[Box, ...], ...]
+
+    @cached_property
+    def pairs(self) -> dict[tuple[int, int], tuple[Origin, ...]]:
+        """(src, dst) with every origin of the edge between them."""
+        found: dict[tuple[int, int], dict[Origin, None]] = {}
+        for edge in self.edges:
+            found.setdefault((edge.src, edge.dst), {})[edge.origin] = None
+        return {pair: tuple(origins) for pair, origins in found.items()}
+
+    def counts(self) -> dict[Origin, int]:
+        """Pairs of tasks per origin; a pair with two origins counts under both."""
+        found = Counter(origin for origins in self.pairs.values() for origin in origins)
+        return {origin: found[origin] for origin in ORIGINS}
+
+
+Direction = Literal["Input", "OutputExisting", "InOut", "NoDep"]
+Called = Literal["In", "Out", "InOut"]
+Root = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+Place = tuple[int, int]  # a turn of a loop, unique in the run
+
+
+def derive_directions(recording: Recording) -> Iterator[tuple[Direction, ...]]:
+    """Per task one direction per argument."""
+    written: dict[Root, _Writers] = {}
+    for task in recording.tasks:
+        sequential = any(turn.kind in ("range", "while") for turn in task.turns)
+        places = [(turn.loop, turn.turn) for turn in task.turns if turn.kind != "unroll"]
+        found, roots = [], []
+        for argument in task.arguments:
+            called = called_direction(argument)
+            if called == "In":
+                found.append(_input(argument))
+                continue
+            root = _root(argument, recording.buffers[argument.buffer])
+            roots.append(root)
+            after = called == "InOut" or sequential or _prior(written, root, places)
+            found.append(_output(argument, after, root, recording.buffers[argument.buffer]))
+        yield tuple(found)
+        for root in roots:
+            if root is not None:
+                written.setdefault(root, _Writers()).add(places)
+
+
+def called_direction(argument: Argument) -> Called:
+    """What the kernel's signature says, declared or inferred from its body."""
+    if argument.declared in ("Out", "InOut"):
+        return argument.declared
+    if not argument.writes:
+        return "In"
+    return "InOut" if argument.reads else "Out"
+
+
+def _input(argument: Argument) -> Direction:
+    return "NoDep" if argument.no_dep else "Input"
+
+
+def _output(argument: Argument, after: bool, root: Root | None, buffer: Buffer) -> Direction:
+    """`after`: what it held before counts."""
+    if argument.no_dep:
+        return "NoDep"
+    if after:
+        return "InOut"
+    enclosing = root == _whole(buffer) and buffer.origin == "parameter" and buffer.direction == "InOut"
+    return "InOut" if enclosing else "OutputExisting"
+
+
+def _root(argument: Argument, buffer: Buffer) -> Root | None:
+    """The statement that made the tensor, as far as a run shows it: the buffer, a slice, or (None) a reshape."""
+    root = (argument.buffer, argument.offset, argument.shape, argument.strides)
+    whole = _whole(buffer)
+    if root == whole:
+        return root
+    reshaped = argument.offset == 0 and argument.strides == row_major(argument.shape)
+    same_size = prod(argument.shape) == prod(buffer.shape)
+    return None if reshaped and same_size else root
+
+
+def _whole(buffer: Buffer) -> Root:
+    return (buffer.id, 0, buffer.shape, row_major(buffer.shape))
+
+
+def _prior(written: dict[Root, _Writers], root: Root | None, places: list[Place]) -> bool:
+    return root is not None and root in written and written[root].before(places)
+
+
+class _Writers:
+    """Where a root was written, as far as a later call must know: per turn, into which loop of it the writer went."""
+
+    HERE = -1  # in the turn itself, in no loop
+    SEVERAL = -2
+
+    def __init__(self) -> None:
+        self.into: dict[Place | None, int] = {}
+
+    def add(self, places: list[Place]) -> None:
+        for place, loop in self._steps(places):
+            known = self.into.setdefault(place, loop)
+            if known != loop:
+                self.into[place] = self.SEVERAL
+
+    def before(self, places: list[Place]) -> bool:
+        """True if a writer stands before a call at `places`: around it, but not in another turn of one loop."""
+        return any(
+            place in self.into and (loop == self.HERE or self.into[place] != loop)
+            for place, loop in self._steps(places)
+        )
+
+    def _steps(self, places: list[Place]) -> Iterator[tuple[Place | None, int]]:
+        around: Place | None = None
+        for place in places:
+            yield around, place[0]
+            around = place
+        yield around, self.HERE
+
+
+Status = Literal["apart", "covered", "other"]
+
+
+@lru_cache(maxsize=1 << 16)
+def status(wanted: Box, entry: Box, elements: int) -> Status:
+    """How a box looked up lies to an entry of the same buffer of so many elements."""
+    if wanted.offset + wanted.extent <= entry.offset or entry.offset + entry.extent <= wanted.offset:
+        return "apart"
+    strides = wanted.strides
+    if not strides or strides != entry.strides or strides[-1] != 1 or 0 in strides:
+        return "other"
+    if any(outer % inner for outer, inner in pairwise(strides)) or elements % strides[0]:
+        return "other"
+    sizes = (elements // strides[0], *(outer // inner for outer, inner in pairwise(strides)))
+    covered, left, right = True, wanted.offset, entry.offset
+    ranges = []
+    for stride, size, wide, narrow in zip(strides, sizes, wanted.shape, entry.shape, strict=True):
+        (start, left), (begin, right) = divmod(left, stride), divmod(right, stride)
+        if start + wide > size or begin + narrow > size:
+            return "other"
+        ranges.append((start, start + wide, begin, begin + narrow))
+    for start, end, begin, stop in ranges:
+        if end <= begin or stop <= start:
+            return "apart"
+        covered &= start <= begin and stop <= end
+    return "covered" if covered else "other"
+
+
+class TensorMap:
+    """Writers per buffer, found by range: entries of one box are together, boxes are sorted by where they begin.
+
+    Boxes of similar length share a list, so that one long box does not make every search long.
+    """
+
+    def __init__(self, elements: list[int]) -> None:
+        self.elements = elements  # of each buffer
+        self.producers: dict[Box, list[int]] = {}
+        self.starts: dict[int, dict[int, list[tuple[int, Box]]]] = {}  # buffer -> bits of the extent -> (offset, box)
+
+    def insert(self, box: Box, task: int) -> None:
+        if box in self.producers:
+            self.producers[box].append(task)
+            return
+        self.producers[box] = [task]
+        by_length = self.starts.setdefault(box.buffer, {})
+        insort(by_length.setdefault(box.extent.bit_length(), []), (box.offset, box))
+
+    def lookup(self, wanted: Box) -> Iterator[tuple[Box, list[int], bool]]:
+        """Every box with writers that may share an element with `wanted`: box, writers, whether it is covered."""
+        elements = self.elements[wanted.buffer]
+        end = wanted.offset + wanted.extent
+        for bits, starts in self.starts.get(wanted.buffer, {}).items():
+            first = bisect_left(starts, (wanted.offset - (1 << bits),))
+            for offset, box in islice(starts, first, None):
+                if offset >= end:
+                    break
+                found = status(wanted, box, elements)
+                if found != "apart":
+                    yield box, self.producers[box], found == "covered"
+
+    def remove(self, box: Box) -> None:
+        del self.producers[box]
+        starts = self.starts[box.buffer][box.extent.bit_length()]
+        del starts[bisect_left(starts, (box.offset, box))]

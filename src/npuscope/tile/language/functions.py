@@ -10,10 +10,9 @@ from typing import TypedDict, TypeVar, Unpack, cast
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.enums import FunctionType
 from npuscope.tile.fault import fault
-from npuscope.tile.language.function_source import source_of
-from npuscope.tile.language.rewrite import Rewritten, rewritten
-from npuscope.tile.record.drafts import Launch, TaskDraft
+from npuscope.tile.language.rewrite import Rewritten, rewritten, source_of
 from npuscope.tile.record.model import Core, Mode
+from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run import state
 from npuscope.tile.run.arguments import Parameter, by_name, parameters
 from npuscope.tile.run.compiled import Compiled

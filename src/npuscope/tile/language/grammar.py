@@ -1,18 +1,20 @@
-"""What PyPTO's parser rejects and plain Python would run: checked in the source, before a function is rewritten.
+"""What the source of a function says before it runs: what PyPTO's parser rejects, and which names code reads or binds.
 
-Only what can be told from the text without doubt is an error here; everything else is left to the run.
+Only what can be told from the text without doubt is an error here; everything else is left to the run. Statements are
+looked through many times, loop inside loop, so a function's nodes are listed once (`list_nodes`) and each knows its
+part of the list: walking anew took a third of the time of recording a layer.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from npuscope.ops.scalars import GET_BLOCK_IDX, READ
 from npuscope.ops.spec import Role
 from npuscope.ops.table import spelled
 from npuscope.tile.fault import TileError
-from npuscope.tile.language.nodes import called, under
 
 Means = Callable[[str], bool]  # whether a global or closure name stands for the language itself
 
@@ -243,3 +245,214 @@ def _bindings(definition: ast.FunctionDef) -> Iterator[tuple[str, str, ast.expr]
                 for n in under(target):
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
                         yield n.id, "value", node.value
+
+
+_PART = "_npuscope_part"
+
+
+def called(node: ast.AST | None) -> str:
+    """The last name of what a call calls: `spmd` of `pl.spmd(...)`; "" of what is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def list_nodes(tree: ast.AST) -> None:
+    """Lists the nodes under a tree, as it is now."""
+    nodes: list[ast.AST] = []
+
+    def add(node: ast.AST) -> None:
+        first = len(nodes)
+        nodes.append(node)
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr_context | ast.operator):  # one object stands at many places
+                add(child)
+        setattr(node, _PART, (nodes, first, len(nodes)))
+
+    add(tree)
+
+
+def under(*trees: ast.AST) -> Iterable[ast.AST]:
+    """The nodes of some trees, as they were when they were listed; of a new one, as it is."""
+    found: list[ast.AST] = []
+    for tree in trees:
+        part = getattr(tree, _PART, None)
+        found += ast.walk(tree) if part is None else part[0][part[1] : part[2]]
+    return found
+
+
+def assigned(body: Sequence[ast.AST]) -> set[str]:
+    """Names that the statements bind."""
+    return {node.id for node in under(*body) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def used(body: Sequence[ast.AST]) -> set[str]:
+    """Names that the statements read."""
+    nodes = under(*body)
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def exposed(body: Sequence[ast.stmt], names: set[str]) -> set[str]:
+    """Those of the names that some path reads before it binds them."""
+    found: set[str] = set()
+    _walk(body, names, set(), found)
+    return found
+
+
+def _walk(body: Sequence[ast.stmt], names: set[str], sure: set[str], found: set[str]) -> set[str]:
+    for statement in body:
+        sure = _statement(statement, names, sure, found)
+    return sure
+
+
+def _reads(node: ast.AST, names: set[str], sure: set[str], found: set[str]) -> None:
+    found |= used([node]) & (names - sure)
+
+
+def _statement(node: ast.stmt, names: set[str], sure: set[str], found: set[str]) -> set[str]:
+    if isinstance(node, ast.If):
+        _reads(node.test, names, sure, found)
+        one = _walk(node.body, names, set(sure), found)
+        other = _walk(node.orelse, names, set(sure), found)
+        return one & other
+    if isinstance(node, ast.For):
+        _reads(node.iter, names, sure, found)
+        _walk(node.body, names, sure | assigned([node.target]), found)
+        _walk(node.orelse, names, set(sure), found)
+        return sure
+    if isinstance(node, ast.While):
+        _reads(node.test, names, sure, found)
+        _walk(node.body, names, set(sure), found)
+        _walk(node.orelse, names, set(sure), found)
+        return sure
+    if isinstance(node, ast.With):
+        for item in node.items:
+            _reads(item.context_expr, names, sure, found)
+            sure = sure | assigned([item.optional_vars] if item.optional_vars else [])
+        return _walk(node.body, names, sure, found)
+    if isinstance(node, ast.AugAssign):
+        _reads(node.value, names, sure, found)
+        if isinstance(node.target, ast.Name) and node.target.id in names - sure:
+            found.add(node.target.id)
+        return sure | assigned([node.target])
+    _reads(node, names, sure, found)
+    return sure | assigned([node]) if isinstance(node, ast.Assign | ast.AnnAssign) else sure
+
+
+Names = frozenset[str]
+_NONE: Names = frozenset()
+
+
+class _Exits(NamedTuple):
+    """What is read after `break` and after `continue` of the innermost loop."""
+
+    broken: Names = _NONE
+    continued: Names = _NONE
+
+
+def live_after(definition: ast.FunctionDef) -> dict[int, Names]:
+    """id of each `with` and `for` statement of a function → the names that may be read after it."""
+    walk = _Walk(frozenset(used(definition.body)))
+    walk.body(definition.body, _NONE, _Exits())
+    always = _in_functions(definition)
+    return {statement: names | always for statement, names in walk.found.items()}
+
+
+def _in_functions(definition: ast.FunctionDef) -> Names:
+    """Names that functions made inside read: they may be called at any time."""
+    made = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+    inner = [n for n in under(definition) if isinstance(n, made) and n is not definition]
+    return frozenset(n.id for one in inner for n in under(one) if isinstance(n, ast.Name))
+
+
+class _Walk:
+    def __init__(self, everything: Names) -> None:
+        self.found: dict[int, Names] = {}
+        self._everything = everything
+        self._plain: dict[int, tuple[Names, Names]] = {}
+
+    def body(self, body: Sequence[ast.stmt], after: Names, exits: _Exits) -> Names:
+        """The names read from the start of some statements on."""
+        for statement in reversed(body):
+            after = self._statement(statement, after, exits)
+        return after
+
+    def _statement(self, node: ast.stmt, after: Names, exits: _Exits) -> Names:
+        if isinstance(node, ast.If):
+            arms = self.body(node.body, after, exits), self.body(node.orelse, after, exits)
+            return _read_by(node.test).union(*arms)
+        if isinstance(node, ast.For | ast.While):
+            self.found[id(node)] = self.found.get(id(node), _NONE) | after
+            return self._loop(node, after, exits)
+        if isinstance(node, ast.With):
+            self.found[id(node)] = self.found.get(id(node), _NONE) | after
+            named = assigned([item.optional_vars for item in node.items if item.optional_vars is not None])
+            reads = [_read_by(item.context_expr) for item in node.items]
+            return (self.body(node.body, after, exits) - named).union(*reads)
+        if isinstance(node, ast.Break):
+            return exits.broken
+        if isinstance(node, ast.Continue):
+            return exits.continued
+        if isinstance(node, ast.Return):
+            return _read_by(node) if node.value is not None else _NONE
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Expr | ast.AugAssign | ast.Pass | ast.Assert):
+            read, bound = self._of_plain(node)
+            return read | (after - bound)
+        for inner in under(node):
+            if isinstance(inner, ast.With | ast.For):
+                self.found[id(inner)] = self._everything
+        return self._everything
+
+    def _loop(self, node: ast.For | ast.While, after: Names, exits: _Exits) -> Names:
+        bound, head = _NONE, _NONE
+        if isinstance(node, ast.For):
+            bound = frozenset(assigned([node.target]))
+        else:
+            head = _read_by(node.test)
+        left = self.body(node.orelse, after, exits) | after | head
+        again = left
+        while True:  # names only ever join
+            turn = left | (self.body(node.body, again, _Exits(after, again)) - bound)
+            if turn == again:
+                break
+            again = turn
+        return again | (_read_by(node.iter) if isinstance(node, ast.For) else _NONE)
+
+    def _of_plain(self, node: ast.stmt) -> tuple[Names, Names]:
+        known = self._plain.get(id(node))
+        if known is None:
+            reads = used([node]) | (assigned([node]) if isinstance(node, ast.AugAssign) else set())
+            # A name inside a comprehension or behind `and` may not be bound.
+            targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
+                targets = [node.target]
+            known = self._plain[id(node)] = (frozenset(reads), frozenset(assigned(targets)))
+        return known
+
+
+def _read_by(node: ast.AST) -> Names:
+    return frozenset(used([node]))
+
+
+class Constants:
+    """What is constant in one function; `local`: the names that it binds."""
+
+    def __init__(self, definition: ast.FunctionDef, local: set[str]) -> None:
+        bound: dict[str, int] = {}
+        for node in ast.walk(definition):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[node.id] = bound.get(node.id, 0) + 1
+        self._unknown = {*local, *bound}
+        for statement in definition.body:
+            if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+                continue
+            name = statement.targets[0].id
+            if bound[name] == 1 and self.known(statement.value):
+                self._unknown.discard(name)
+
+    def known(self, expression: ast.expr) -> bool:
+        allowed = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
+        parts = list(ast.walk(expression))
+        if not all(isinstance(part, allowed) for part in parts):
+            return False
+        return not any(isinstance(part, ast.Name) and part.id in self._unknown for part in parts)

@@ -12,7 +12,7 @@ from npuscope.tile import enums
 from npuscope.tile.calls import shaping, system, vector
 from npuscope.tile.calls.bound import function_of, members
 from npuscope.tile.fault import Unsupported, fault
-from npuscope.tile.language import auto_scope, functions, history, old_ops
+from npuscope.tile.language import functions, history, runtime
 from npuscope.tile.run import loops, regions
 from npuscope.tile.run.arguments import Placeholder
 from npuscope.tile.run.execute import collecting
@@ -20,6 +20,8 @@ from npuscope.tile.run.optimizations import CrossCoreSlot, Split
 from npuscope.tile.values import checks, signature
 from npuscope.tile.values import task_ids as tasks
 from npuscope.tile.values import tensors as values
+from npuscope.tile.values.checks import index, shown
+from npuscope.tile.values.tensors import Tensor, Tile
 
 
 class Namespace(SimpleNamespace):
@@ -103,7 +105,7 @@ def language() -> dict[str, Any]:
             wait=system.nothing,
         ),
     }
-    found["tile"].sum, found["tile"].max, found["tile"].min = old_ops.sum_, old_ops.max_, old_ops.min_
+    found["tile"].sum, found["tile"].max, found["tile"].min = sum_, max_, min_
     found |= {name: getattr(enums, name) for name in dir(enums) if name[0].isupper() and name != "MaskPattern"}
     found["Mem"] = enums.MemorySpace
     found |= {
@@ -125,7 +127,7 @@ def language() -> dict[str, Any]:
         "inline": functions.jit.inline,
         "submit": functions.submit,
         "spmd_submit": functions.spmd_submit,
-        "range": auto_scope.range_,
+        "range": runtime.range_,
         "parallel": loops.parallel,
         "pipeline": loops.pipeline,
         "unroll": loops.unroll,
@@ -133,18 +135,45 @@ def language() -> dict[str, Any]:
         "cond": loops.cond,
         "yield_": loops.yield_,
         "split_aiv": loops.split_aiv,
-        "at": auto_scope.at,
+        "at": runtime.at,
         "spmd": regions.spmd,
         "scope": regions.scope,
         "manual_scope": regions.manual_scope,
         "cluster": regions.cluster,
         "no_dep": regions.no_dep,
-        "incore": auto_scope.incore,
-        "auto_incore": auto_scope.auto_incore,
-        "auto_chunk": auto_scope.auto_chunk,
-        "chunked_loop_optimizer": auto_scope.chunked_loop_optimizer,
+        "incore": runtime.incore,
+        "auto_incore": runtime.auto_incore,
+        "auto_chunk": runtime.auto_chunk,
+        "chunked_loop_optimizer": runtime.chunked_loop_optimizer,
         "collecting": collecting,
         "Placeholder": Placeholder,
     }
     found |= {old: found[now] for old, now in history.renamed().items()}
     return found
+
+
+def _along(op: str, value: Tensor | Tile, axis: object, keepdim: bool) -> object:
+    number = int(index(axis, f"pl.tile.{op}", "axis"))
+    if number not in (0, 1, -1):
+        raise fault(f"pl.tile.{op}: axis= is 0 or 1, not {shown(axis)}")
+    result = function_of(f"col_{op}" if number == 0 else f"row_{op}")(value)
+    assert isinstance(result, Tile)
+    return result if keepdim else shaping.reshape(result, [max(result.shape)])
+
+
+def sum_(tile: Tensor | Tile, axis: object, keepdim: bool = False) -> object:
+    return _along("sum", tile, axis, keepdim)
+
+
+def max_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
+    """Of two scalars, or of a tile along an axis."""
+    if isinstance(tile, Tensor | Tile):
+        return _along("max", tile, axis, keepdim)
+    return function_of("max")(**{"lhs": tile, "rhs": axis, **named})
+
+
+def min_(tile: object = None, axis: object = 0, keepdim: bool = False, **named: object) -> object:
+    """Of two scalars, or of a tile along an axis."""
+    if isinstance(tile, Tensor | Tile):
+        return _along("min", tile, axis, keepdim)
+    return function_of("min")(**{"lhs": tile, "rhs": axis, **named})

@@ -8,28 +8,46 @@
 - Keywords of old programs get the names of today (history.py).
 - `pl.cond(...)` ends its `pl.while_` loop. `x = pl.create_tensor(...)` gets its name.
 
-File and line numbers stay the user's. Closures are kept: the new code is given the old cells.
+File and line numbers stay the user's. Closures are kept: the new code is given the old cells. Rewritten code is kept
+between runs by its source, for rewriting takes half as long as recording.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import marshal
+import os
+import sys
 import textwrap
+import tokenize
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
 from types import CellType, CodeType, FunctionType
 from typing import NamedTuple
 
+from npuscope.base.kept_files import KeptFiles
 from npuscope.tile.fault import TileError
 from npuscope.tile.language import runtime
-from npuscope.tile.language.auto_marks import is_auto, marked
-from npuscope.tile.language.constant import Constants
-from npuscope.tile.language.exposed import assigned, exposed, used
-from npuscope.tile.language.function_source import FunctionSource
-from npuscope.tile.language.grammar import check, keyword, rebound
+from npuscope.tile.language.grammar import (
+    Constants,
+    assigned,
+    called,
+    check,
+    exposed,
+    keyword,
+    list_nodes,
+    live_after,
+    rebound,
+    under,
+    used,
+)
 from npuscope.tile.language.history import renamed_keywords
-from npuscope.tile.language.kept_code import Kept, KeptCode
-from npuscope.tile.language.live import live_after
-from npuscope.tile.language.nodes import called, list_nodes, under
+from npuscope.tile.language.runtime import is_auto, marked
 from npuscope.tile.record.model import Site
 from npuscope.tile.record.sites import number
 
@@ -392,3 +410,97 @@ def _conditional(statement: ast.stmt) -> ast.stmt:
         test = ast.UnaryOp(ast.Not(), statement.value)
         return ast.copy_location(ast.If(test, [ast.Break()], []), statement)
     return statement
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """Where a function's text stands."""
+
+    name: str
+    shown: str  # the file as Python names it
+    path: str
+    age: int | None  # when the file was last written, ns; None where it is no file
+    line: int
+
+    def lines(self) -> list[str]:
+        """The function's own lines."""
+        if self.age is None:
+            raise TileError(
+                f"the source of {self.name} cannot be read",
+                path=self.shown,
+                line=self.line,
+                remedy="Tile functions must live in a file.",
+            )
+        if _age(self.path) != self.age:
+            raise TileError(
+                f"the file changed after {self.name} was defined",
+                path=self.shown,
+                line=self.line,
+                remedy="Run it again.",
+            )
+        return inspect.getblock(_file(self.path, self.age)[self.line - 1 :])
+
+
+def source_of(function: FunctionType) -> FunctionSource:
+    """Notes where a function stands; reads nothing yet."""
+    code = function.__code__
+    path = os.path.abspath(code.co_filename)
+    return FunctionSource(function.__name__, code.co_filename, path, _age(path), code.co_firstlineno)
+
+
+def _age(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=32)
+def _file(path: str, age: int) -> list[str]:
+    with tokenize.open(path) as file:
+        return file.readlines()
+
+
+_FILES = KeptFiles("rewritten", 64 << 20)
+_VERSION = sha256(
+    sys.version.encode() + b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+)
+
+
+class KeptCode(NamedTuple):
+    """`inner`: the code of the function; `reads` and `rebound` as in `Rewritten`, places by their lines."""
+
+    inner: CodeType
+    reads: tuple[str, ...] | None
+    rebound: dict[str, int]
+
+
+class Kept:
+    """The place of one function; `means` says whether a name means the language."""
+
+    def __init__(self, key: object, means: Callable[[str], bool]) -> None:
+        hashed = _VERSION.copy()
+        hashed.update(repr(key).encode())
+        self._key = hashed.hexdigest()
+        self._means = means
+        self._asked: dict[str, bool] = {}
+
+    def means(self, name: str) -> bool:
+        """Asked while rewriting; what was answered decides whether the result holds the next time."""
+        return self._asked.setdefault(name, self._means(name))
+
+    def found(self) -> KeptCode | None:
+        data = _FILES.read(self._key)
+        if data is None:
+            return None
+        try:
+            asked, inner, reads, rebound = marshal.loads(data)
+        except (ValueError, EOFError, TypeError):  # half of one
+            return None
+        if any(self._means(name) != answer for name, answer in asked.items()):
+            return None
+        return KeptCode(inner, reads, rebound)
+
+    def keep(self, code: KeptCode) -> None:
+        with contextlib.suppress(ValueError):  # a constant that cannot be written down
+            _FILES.write(self._key, marshal.dumps((self._asked, *code)))

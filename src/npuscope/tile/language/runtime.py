@@ -1,16 +1,31 @@
-"""What rewritten programs call."""
+"""What rewritten programs call, and the scopes in which the compiler drew the tasks until June 2026.
+
+What PyPTO's passes SplitChunkedLoops and InterchangeChunkLoops did in `pl.auto_incore()` and `pl.at(optimization=…)`:
+- A `pl.parallel(…, chunk=n)` loop becomes a task per n turns. Chunked loops inside such a task run as plain loops; so
+  do sequential ones (`pl.range(chunk=)`) anywhere.
+- Of everything else, each run of statements that compute becomes a task: other loops with all that is in them, and
+  ops. Statements that do not compute stay in orchestration and end such a run: whole-number arithmetic, and ops that
+  only make, look at or arrange tensors (`HOST_SIDE`). A loop around chunked loops or other tasks stays in
+  orchestration, its body is treated likewise. `marked` marks such statements in the text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from types import CellType
 from typing import TypeVar
 
-from npuscope.tile.fault import fault
+from npuscope.tile.fault import TileError, fault
+from npuscope.tile.language.grammar import called, keyword
+from npuscope.tile.language.history import note
+from npuscope.tile.record.recorder import Launch
+from npuscope.tile.run import loops
 from npuscope.tile.run.limits import counted
-from npuscope.tile.run.loops import carried, holds_tasks, known_bounds
-from npuscope.tile.run.regions import Spmd, close
-from npuscope.tile.run.state import current
+from npuscope.tile.run.loops import TileLoop, carried, holds_tasks, in_orchestration, in_region, known_bounds
+from npuscope.tile.run.optimizations import Split, laid_out
+from npuscope.tile.run.regions import At, Spmd, close, enter, leave, open_task
+from npuscope.tile.run.state import Run, current
 from npuscope.tile.shapes.outside import Code
 from npuscope.tile.shapes.turns import lists_of
 from npuscope.tile.values.checks import is_number
@@ -128,3 +143,233 @@ def _end_drawn_task() -> None:
 
 def _handed_back(left: tuple[str, ...], after: Names, before: Names) -> list[object]:
     return [after[name] if name in after else before.get(name, UNBOUND) for name in left]
+
+
+class Optimizer:
+    """`pl.chunked_loop_optimizer`, `pl.auto_chunk`: as an option of pl.at it makes the compiler draw the tasks."""
+
+    def __init__(self, name: str, split: object = None) -> None:
+        self.name, self.split = name, split
+
+    def __call__(self, *, split: object = None) -> Optimizer:
+        return Optimizer(self.name, split)
+
+
+class AutoScope:
+    """A scope in which tasks open by themselves."""
+
+    def __init__(self, spelling: str, split: object = None, name_hint: str = "") -> None:
+        self.spelling, self.name = spelling, name_hint
+        self.layout = laid_out([Split(split)])
+        self.held = False  # whether the task that holds statements between loops is open
+
+    def __enter__(self) -> None:
+        run = current()
+        if run.block is not None:
+            raise fault(f"{self.spelling} inside a task", "Such a scope draws tasks: open it in orchestration.")
+        if run.orchestration.draws is not None:
+            raise fault(f"{self.spelling} inside another such scope")
+        run.recorder.notes.append(note(self.spelling))
+        run.orchestration.draws = self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        run = current()
+        if kind is None:
+            self.pause()
+        else:
+            run.leave()
+        run.orchestration.draws = None
+
+    def _open(self, run: Run) -> None:
+        enter(run, open_task(run, self.name, 1, "at", Launch(**self.layout._asdict())))
+
+    def start(self) -> None:
+        """An op outside every chunked loop: opens the task that holds it."""
+        self._open(current())
+        self.held = True
+
+    def pause(self) -> None:
+        """Ends the task that holds statements between loops."""
+        if self.held:
+            leave(current())
+            self.held = False
+
+    def turns(self, loop: object) -> Iterator[object]:
+        """A loop in the scope: cut into tasks, around tasks, or a part of the task that holds it."""
+        assert isinstance(loop, TileLoop)
+        run = current()
+        if loop.chunk is not None and loop.kind == "parallel":
+            yield from self._chunks(run, loop, loop.chunk)
+        elif loop.holds_tasks:
+            self.pause()
+            for i in in_orchestration(run, loop):
+                yield i
+                self.pause()
+        else:
+            yield from in_region(run, run.region(loop.kind), loop)
+
+    def _chunks(self, run: Run, loop: TileLoop, size: int) -> Iterator[object]:
+        """The turns of a loop, each chunk of them in a task."""
+        self.pause()
+        turns = loop.turns()
+        for first in run.orchestration.turns("parallel", range(0, len(turns), size)):
+            self._open(run)
+            part = turns[first : first + size]
+            if size == 1:
+                yield part[0]
+            else:
+                inner = TileLoop("range", (part.start, part.stop, part.step))
+                inner.tell_like(loop)
+                yield from inner
+            leave(run)
+
+
+# --- the spellings
+
+
+def incore(*, split: object = None, name_hint: str = "") -> At:
+    """One task, as `pl.at(level=pl.Level.CORE_GROUP)` is now."""
+    if split is not None:
+        current().recorder.notes.append(note("pl.incore(split=)"))
+    return At(optimizations=[Split(split)], name_hint=name_hint)
+
+
+def auto_incore(*, split: object = None, name_hint: str = "") -> AutoScope:
+    return AutoScope("pl.auto_incore()", split, name_hint)
+
+
+chunked_loop_optimizer = Optimizer("pl.at(optimization=)")
+auto_chunk = Optimizer("pl.auto_chunk")
+
+
+def at(
+    level: object = None,
+    role: object = None,
+    *,
+    optimizations: Sequence[object] | None = None,
+    optimization: object = None,
+    split: object = None,
+    deps: object = None,
+    no_dep_args: Sequence[object] | None = None,
+    dumps: object = None,
+    allow_early_resolve: bool = False,
+    name_hint: str = "",
+    windowize: bool = False,
+) -> At | AutoScope:
+    """`with pl.at(level=…):` is one task; with an option of its day that lets the compiler draw the tasks, several."""
+    if optimization is not None and not isinstance(optimization, Optimizer):
+        raise fault(f"pl.at: optimization= takes pl.chunked_loop_optimizer, not {optimization!r}")
+    entries = [*(optimizations if isinstance(optimizations, list | tuple) else ())]
+    drawn = next((one for one in [*entries, optimization] if isinstance(one, Optimizer)), None)
+    if drawn is not None:
+        if deps or no_dep_args or allow_early_resolve or windowize:
+            said = "deps=, no_dep_args=, allow_early_resolve= and windowize= are about one task"
+            raise fault(f"pl.at: {said}; {drawn.name} draws several", "Open each task with a pl.at.")
+        splits = [one.mode for one in entries if isinstance(one, Split)] + [split, drawn.split]
+        return AutoScope(drawn.name, next((mode for mode in splits if mode is not None), None), name_hint)
+    if split is not None:
+        current().recorder.notes.append(note("pl.at(split=)"))
+        optimizations = [*entries, Split(split)]
+    return At(
+        level,
+        role,
+        optimizations=optimizations,
+        deps=deps,
+        no_dep_args=no_dep_args,
+        dumps=dumps,
+        allow_early_resolve=allow_early_resolve,
+        name_hint=name_hint,
+        windowize=windowize,
+    )
+
+
+def range_(
+    *bounds: object,
+    init_values: object = None,
+    chunk: object = None,
+    chunk_policy: object = None,
+    unroll: int | None = None,
+    attrs: object = None,
+) -> TileLoop:
+    """`pl.range`; with `unroll=` of April 2026 what `pl.pipeline(stage=)` is now."""
+    if unroll is None:
+        return loops.range_(*bounds, init_values=init_values, chunk=chunk, chunk_policy=chunk_policy, attrs=attrs)
+    current().recorder.notes.append(note("pl.range(unroll=)"))
+    return loops.pipeline(*bounds, stage=unroll, init_values=init_values, attrs=attrs)
+
+
+at.__qualname__, range_.__qualname__ = "pl.at", "pl.range"  # what Python calls them in its messages
+
+
+HOST_SIDE = frozenset({"create_tensor", "create", "read", "write", "slice", "assemble", "dim", "reshape", "transpose"})
+Made = TypeVar("Made", bound=ast.AST)
+
+
+def is_auto(scope: ast.expr) -> bool:
+    """Whether a `with` opens such a scope."""
+    if called(scope) == "auto_incore" or keyword(scope, "optimization") is not None:
+        return True
+    listed = keyword(scope, "optimizations")
+    return listed is not None and any(isinstance(n, ast.Attribute) and n.attr == "auto_chunk" for n in ast.walk(listed))
+
+
+def marked(body: list[ast.stmt], holds_tasks: Callable[[ast.For], bool], helper: str) -> list[ast.stmt]:
+    """The statements of such a scope, with those that stay in orchestration marked by calls of the helper."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        if _interchanged(statement):
+            raise TileError(
+                'chunked loops nested under chunk_policy="leading_full" changed places; npuscope does not do that',
+                line=statement.lineno,
+                remedy="Leave chunk_policy= out, or write the tasks with pl.spmd.",
+            )
+        if isinstance(statement, ast.For) and called(statement.iter) != "spmd" and holds_tasks(statement):
+            statement.body = marked(statement.body, holds_tasks, helper)
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr):
+            statement = _Outside(helper).visit(statement)
+        found.append(statement)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            bound = ast.Name(statement.targets[0].id, ast.Load())
+            found.append(_placed(ast.Expr(_call(helper, "bound", [bound])), statement))
+    return found
+
+
+def _interchanged(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.For):
+        return False
+    policy = keyword(statement.iter, "chunk_policy")
+    if not isinstance(policy, ast.Constant) or policy.value != "leading_full":
+        return False
+    return any(keyword(inner.iter, "chunk") is not None for inner in statement.body if isinstance(inner, ast.For))
+
+
+class _Outside(ast.NodeTransformer):
+    """Calls of ops that do not compute, and subscripts, as calls that end the task under way first."""
+
+    def __init__(self, helper: str) -> None:
+        self._helper = helper
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if called(node) not in HOST_SIDE or not isinstance(node.func, ast.Attribute):
+            return node
+        new = _call(self._helper, "outside", [node.func, *node.args])
+        new.keywords = node.keywords
+        return _placed(new, node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Del):  # of `x[…] = v` Python computes v before it looks x up
+            node.value = _placed(_call(self._helper, "outside_tensor", [node.value]), node)
+        return node
+
+
+def _call(helper: str, name: str, arguments: list[ast.expr]) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(helper, ast.Load()), name, ast.Load()), arguments, [])
+
+
+def _placed(made: Made, node: ast.AST) -> Made:
+    for child in ast.walk(made):
+        if not hasattr(child, "lineno"):
+            ast.copy_location(child, node)
+    return made

@@ -12,6 +12,8 @@ so forty layers store what one does.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple
@@ -21,7 +23,6 @@ import numpy.typing as npt
 
 from npuscope.ops.spec import OpSpec, Plane
 from npuscope.ops.table import BY_NAME
-from npuscope.tile.record.rings import RingSizes
 
 Core = Literal["AIC", "AIV", "MIX", "none"]
 Mode = Literal["values", "shapes"]
@@ -265,6 +266,20 @@ class Notice:
     bytes: int = 0  # that it is about, all times together
 
 
+@dataclass(frozen=True)
+class RingSizes:
+    """Per ring; empty where nothing was asked for, 0 for the device's size."""
+
+    heap: tuple[int, ...] = ()
+    task_window: tuple[int, ...] = ()
+    dep_pool: tuple[int, ...] = ()
+
+    def of(self, name: str, ring: int, otherwise: int) -> int:
+        """The size of a ring: of `heap` (bytes), `task_window` or `dep_pool`."""
+        sizes: tuple[int, ...] = getattr(self, name)
+        return (sizes[ring] if ring < len(sizes) else 0) or otherwise
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One run of one program."""
@@ -281,3 +296,18 @@ class Recording:
     notes: tuple[str, ...] = field(default=())
     auto_scope: bool = True  # the compiler puts a scope around the function and around each turn of a loop
     rings: RingSizes = field(default=RingSizes())  # what the run asked for
+
+
+def unique_names(buffers: Iterable[Buffer]) -> dict[str, int]:
+    """Unique name → buffer id, in the order the buffers came to be."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for buffer in buffers:
+        seen[buffer.name] += 1
+        found[buffer.name if seen[buffer.name] == 1 else f"{buffer.name}#{seen[buffer.name]}"] = buffer.id
+    return found
+
+
+def short_name(name: str) -> str:
+    """A kernel's or function's name without the factory it was made in."""
+    return name.rpartition("<locals>.")[2]

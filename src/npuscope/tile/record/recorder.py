@@ -1,17 +1,56 @@
 """Writes a run down: tasks, blocks, ops, GM accesses. Knows nothing of values.
 
-Ops are interned: equal ops (name, place, operands' origins, shapes, accesses) are one number, a loop of equal
-iterations is one number, so a block's structure is a short tuple and equal blocks are found by comparing tuples.
+Ops are interned: equal ops (name, line, operands' origins, shapes, accesses) are one number, a loop of equal turns is
+one number, so a block's structure is a short tuple and equal blocks are found by comparing tuples. When the run has
+ended `recording_of` makes plain data of it.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from operator import index
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
 from npuscope.base import progress
 from npuscope.base.errors import NpuscopeError
+from npuscope.ops.spec import Plane
 from npuscope.tile.record import sites
-from npuscope.tile.record.drafts import BlockDraft, BodyKey, Launch, LoopKey, OpKey, TaskDraft
-from npuscope.tile.record.frames import Frame, Rolled
-from npuscope.tile.record.model import Alias, Buffer, Form, HostRead, Mode, Scope, Turn
+from npuscope.tile.record.model import (
+    Access,
+    AccessMode,
+    Alias,
+    Argument,
+    BlockGroup,
+    Body,
+    Buffer,
+    Core,
+    Direction,
+    Form,
+    Half,
+    HostRead,
+    Loop,
+    Mode,
+    Notice,
+    Op,
+    Recording,
+    Ref,
+    RegionLoopKind,
+    RingSizes,
+    Scope,
+    Segment,
+    Task,
+    TileType,
+    Turn,
+)
+from npuscope.tile.record.walk import ops_of
 
 MOST_TASKS = 1 << 20  # a few kilobytes each; 40 layers of a decode step have 17,000
 
@@ -114,3 +153,390 @@ class Recorder:
         self.said += 1
         count, so_far = self.findings.get(key, (0, 0))
         self.findings[key] = (count + 1, so_far + bytes)
+
+
+Numbers = npt.NDArray[np.int64]
+Factors = tuple[int, ...]  # of each whole number that a task was given
+
+
+class Moving(NamedTuple):
+    """Offsets that follow the numbers a task was given: `ways` has the factors, several where not all do so alike."""
+
+    at: int | Numbers
+    ways: frozenset[Factors]
+
+
+Offset = int | Numbers | Moving
+
+
+@dataclass(slots=True)
+class Rolled:
+    """Consecutive iterations of equal structure: how many each time, and their offsets access by access."""
+
+    items: tuple[int, ...]
+    counts: list[int] = field(default_factory=list)
+    offsets: list[list[Offset]] = field(default_factory=list)
+
+    def along(self, depth: int) -> list[Offset]:
+        """The offsets of each access over all iterations, the iteration on axis -1 - depth."""
+        if len(self.offsets) == 1:  # the same in all iterations, or arrays that have an axis for them already
+            return self.offsets[0]
+        return [_joined([part[k] for part in self.offsets], self.counts, depth) for k in range(len(self.offsets[0]))]
+
+
+def still(offset: Offset) -> int | Numbers:
+    """Where something lies, whatever it follows."""
+    return offset.at if isinstance(offset, Moving) else offset
+
+
+def _joined(parts: list[Offset], counts: list[int], depth: int) -> Offset:
+    joined = _in_one([still(part) for part in parts], counts, depth)
+    ways = [part.ways if isinstance(part, Moving) else _STILL for part in parts]
+    return Moving(joined, frozenset().union(*ways)) if any(way is not _STILL for way in ways) else joined
+
+
+_STILL: frozenset[Factors] = frozenset([()])
+
+
+def _in_one(parts: list[int | Numbers], counts: list[int], depth: int) -> Numbers:
+    if all(type(part) is int for part in parts):
+        joined = np.repeat(np.array(parts, dtype=np.int64), counts) if len(parts) < sum(counts) else np.array(parts)
+        return joined.reshape(-1, *(1,) * depth)
+    arrays = [np.asarray(part) for part in parts]
+    ndim = max(depth + 1, *(array.ndim for array in arrays))
+    arrays = [array.reshape((1,) * (ndim - array.ndim) + array.shape) for array in arrays]
+    axis = ndim - 1 - depth
+    # Lanes of the loops around may have been dropped between the parts: what all have is what is left.
+    rest = [min([n for n in sizes if n > 1], default=1) for sizes in zip(*(a.shape for a in arrays), strict=True)]
+    full = []
+    for array, count in zip(arrays, counts, strict=True):
+        left = array[tuple([slice(None) if k == axis else slice(n) for k, n in enumerate(rest)])]
+        full.append(np.broadcast_to(left, (*rest[:axis], count, *rest[axis + 1 :])))
+    return np.concatenate(full, axis=axis)
+
+
+class Frame:
+    """An open loop, or the block itself (depth 0)."""
+
+    __slots__ = (
+        "depth",
+        "index",
+        "items",
+        "iteration",
+        "loop",
+        "offsets",
+        "open",
+        "parent",
+        "parent_iteration",
+        "rolled",
+    )
+
+    def __init__(self, parent: Frame | None, loop: tuple[RegionLoopKind, int, int] | None = None) -> None:
+        self.parent = parent
+        self.loop = loop  # its kind, stage, site
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.index = 0 if parent is None else len(parent.items)  # where the closed loop will stand in its parent
+        self.parent_iteration: int = 0 if parent is None else parent.iteration
+        self.iteration: int = 0
+        self.open = True
+        self.items: list[int] = []
+        self.offsets: list[Offset] = []
+        self.rolled: list[Rolled] = []
+
+    def turn(self, count: int) -> None:
+        """Closes `count` iterations that were recorded as one."""
+        items = tuple(self.items)
+        if not self.rolled or self.rolled[-1].items != items:
+            self.rolled.append(Rolled(items))
+        last = self.rolled[-1]
+        last.counts.append(count)
+        last.offsets.append(self.offsets)
+        self.items, self.offsets = [], []
+        self.iteration += 1
+
+
+Shape = tuple[int, ...]
+TensorKey = tuple[int, int, Shape, Shape]  # buffer, offset, shape, strides: what a task knows an argument by
+AccessKey = tuple[int, AccessMode, Shape, Shape]  # argument, mode, box, strides
+TileKey = tuple[Shape, str, Shape | None, str | None]  # shape, type, valid part, space
+OperandKey = tuple[int, ...] | str | None  # up, back, path of record.model.Ref; "scalar"; nothing
+Attributes = tuple[tuple[str, object], ...]
+# What an op is recorded by: name, plane, site, operands, result, accesses, attributes, FLOPs.
+OpKey = tuple[
+    Literal["op"],
+    str,
+    Plane,
+    int,
+    tuple[OperandKey, ...],
+    TileKey | None,
+    tuple[AccessKey, ...],
+    Attributes,
+    int,
+]
+Items = tuple[int, ...]  # numbers of interned ops and loops
+LoopKey = tuple[Literal["loop"], RegionLoopKind, int, int, tuple[tuple[int, Items], ...]]  # kind, stage, site, segments
+BodyKey = tuple[Items, Items]  # prologue, the rest
+
+
+class ArgumentDraft:
+    """What is known so far of one captured tensor of a task."""
+
+    __slots__ = ("declared", "key", "no_dep", "read_first", "reads", "writes")
+
+    def __init__(self, key: TensorKey) -> None:
+        self.key = key
+        self.reads = self.writes = self.read_first = self.no_dep = False
+        self.declared: Direction | None = None
+
+    def like(self, key: TensorKey) -> ArgumentDraft:
+        """The same of another tensor."""
+        new = ArgumentDraft(key)
+        new.reads, new.writes, new.read_first = self.reads, self.writes, self.read_first
+        new.no_dep, new.declared = self.no_dep, self.declared
+        return new
+
+
+@dataclass(slots=True)
+class Launch:
+    """What the program says of a task where it launches it; see record.model.Task."""
+
+    deps: tuple[int, ...] = ()
+    manual_scope: bool = False
+    early: bool = False
+    sync_start: bool = False
+    predicated: bool = False
+    skipped: bool = False
+    split: Half | Literal[""] = ""
+    ring_slots: int = 0
+    core: Core | None = None  # None: what it does decides
+    turns: tuple[Turn, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    layer: str = ""
+
+
+class TaskDraft:
+    """A task under recording."""
+
+    def __init__(self, id: int, kernel: str, site: int, blocks: int, form: Form, launch: Launch) -> None:
+        self.id, self.kernel, self.site, self.blocks, self.form, self.launch = id, kernel, site, blocks, form, launch
+        self.arguments: list[ArgumentDraft] = []
+        self.groups: dict[BodyKey, tuple[list[int], Rolled]] = {}
+        self.declared: dict[int, Direction] = {}  # buffer -> direction in an incore function's signature
+        self._by_tensor: dict[TensorKey, int] = {}
+
+    def called(self, kernel: str) -> None:
+        """A launch without a name is called after the kernel it dispatches."""
+        if "_incore_" in self.kernel:
+            self.kernel = kernel
+
+    def argument(self, key: TensorKey) -> int:
+        number = self._by_tensor.get(key)
+        if number is None:
+            number = self._by_tensor[key] = len(self.arguments)
+            draft = ArgumentDraft(key)
+            draft.declared = self.declared.get(key[0])
+            self.arguments.append(draft)
+        return number
+
+
+class BlockDraft:
+    """A block (or several of equal behaviour) under recording."""
+
+    def __init__(self, task: TaskDraft, first: int) -> None:
+        self.task, self.first = task, first
+        self.root = self.frame = Frame(None)
+        self.prologue: list[int] = []
+        self.prologue_offsets: list[Offset] = []
+        self.written: set[int] = set()  # arguments
+
+    def written_buffer(self, buffer: int) -> bool:
+        return any(self.task.arguments[number].key[0] == buffer for number in self.written)
+
+
+def recording_of(recorder: Recorder) -> Recording:
+    """The finished record."""
+    return _Finish(recorder).recording()
+
+
+class _Finish:
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._sites: dict[int, int] = {}
+        self._items: dict[int, Op | Loop] = {}
+        self._bodies: dict[BodyKey, int] = {}
+        self._body_list: list[Body] = []
+        self._planes: list[set[str]] = []  # of each body
+        self._arguments: dict[int, tuple[Argument, ...]] = {}  # of lists that several tasks may share
+        self._equal: dict[Argument, Argument] = {}
+        self._blocks: dict[int, Numbers] = {}  # 0 to n - 1, by n
+
+    def recording(self) -> Recording:
+        rec = self.recorder
+        tasks = tuple([self._task(task) for task in rec.tasks])
+        return Recording(
+            program=rec.program,
+            mode=rec.mode,
+            buffers=tuple([replace(buffer, site=self._site(buffer.site)) for buffer in rec.buffers]),
+            bodies=tuple(self._body_list),
+            tasks=tasks,
+            aliases=tuple([replace(alias, site=self._site(alias.site)) for alias in rec.aliases]),
+            host_reads=tuple([replace(read, site=self._site(read.site)) for read in rec.host_reads]),
+            notices=tuple([Notice(k, self._site(s), m, *counted) for (k, s, m), counted in rec.findings.items()]),
+            notes=tuple(dict.fromkeys(rec.notes)),
+            auto_scope=rec.auto_scope,
+            rings=ring_sizes(),
+            sites=tuple([sites.site(number) for number in self._sites]),
+        )
+
+    def _site(self, number: int) -> int:
+        return self._sites.setdefault(number, len(self._sites))
+
+    def _task(self, draft: TaskDraft) -> Task:
+        groups = []
+        planes: set[str] = set()
+        for key, (blocks, rolled) in draft.groups.items():
+            body = self._body(key)
+            planes |= self._planes[body]
+            offsets = tuple([_array(offset) for offset in rolled.along(0)])
+            groups.append(BlockGroup(body, self._numbers(blocks), offsets))
+        arguments = self._arguments.get(id(draft.arguments))
+        if arguments is None:
+            arguments = self._arguments[id(draft.arguments)] = tuple([self._argument(a) for a in draft.arguments])
+        launch = draft.launch
+        return Task(
+            id=draft.id,
+            kernel=draft.kernel,
+            site=self._site(draft.site),
+            core=launch.core or _core(planes, draft.form),
+            blocks=draft.blocks,
+            groups=tuple(groups),
+            arguments=arguments,
+            form=draft.form,
+            deps=launch.deps,
+            turns=launch.turns,
+            manual_scope=launch.manual_scope,
+            early=launch.early,
+            sync_start=launch.sync_start,
+            predicated=launch.predicated,
+            skipped=launch.skipped,
+            scopes=launch.scopes,
+            layer=launch.layer,
+            split=launch.split,
+            ring_slots=launch.ring_slots,
+        )
+
+    def _numbers(self, blocks: list[int]) -> Numbers:
+        """Most tasks have all their blocks alike: 0, 1, … up to the last."""
+        count = len(blocks)
+        if blocks != list(range(count)):
+            return np.array(blocks, dtype=np.int64)
+        if count not in self._blocks:
+            self._blocks[count] = np.arange(count, dtype=np.int64)
+        return self._blocks[count]
+
+    def _argument(self, draft: ArgumentDraft) -> Argument:
+        buffer, offset, shape, strides = draft.key
+        made = Argument(
+            buffer,
+            offset,
+            shape,
+            strides,
+            reads=draft.reads,
+            writes=draft.writes,
+            declared=draft.declared,
+            no_dep=draft.no_dep,
+        )
+        return self._equal.setdefault(made, made)
+
+    def _body(self, key: BodyKey) -> int:
+        found = self._bodies.get(key)
+        if found is None:
+            found = self._bodies[key] = len(self._body_list)
+            prologue, items = self._all(key[0]), self._all(key[1])
+            self._body_list.append(Body(tuple([op for op in prologue if isinstance(op, Op)]), items))
+            self._planes.append({op.plane for op, _ in ops_of(Body((), items))})
+        return found
+
+    def _all(self, numbers: Sequence[int]) -> tuple[Op | Loop, ...]:
+        return tuple([self._item(number) for number in numbers])
+
+    def _item(self, number: int) -> Op | Loop:
+        item = self._items.get(number)
+        if item is None:
+            key = self.recorder.key(number)
+            item = self._items[number] = self._loop(key) if key[0] == "loop" else self._op(key)
+        return item
+
+    def _loop(self, key: LoopKey) -> Loop:
+        _, kind, stage, site, segments = key
+        return Loop(kind, stage, self._site(site), tuple([Segment(n, self._all(items)) for n, items in segments]))
+
+    def _op(self, key: OpKey) -> Op:
+        _, name, plane, site, operands, result, accesses, attributes, flops = key
+        return Op(
+            name=name,
+            plane=plane,
+            site=self._site(site),
+            operands=tuple([Ref(x[0], x[1], x[2:]) if isinstance(x, tuple) else x for x in operands]),
+            result=None if result is None else TileType(*result),
+            accesses=tuple([Access(*access) for access in accesses]),
+            attributes=attributes,
+            flops=flops,
+        )
+
+
+def _array(offset: Offset) -> Numbers:
+    if isinstance(offset, np.ndarray) and offset.ndim and offset.dtype == np.int64:
+        return offset
+    return np.atleast_1d(np.asarray(still(offset), dtype=np.int64))
+
+
+def _core(planes: set[str], form: Form) -> Core:
+    """Cube work, vector work or both decide which cores a task needs; copies and scalars run on a vector core."""
+    if form == "dummy":
+        return "none"
+    if "cube" in planes:
+        return "MIX" if "vector" in planes else "AIC"
+    return "AIV"
+
+
+RINGS = 4
+MOST = 1 << 48  # bytes or slots: more than any machine has, and sums of it can be counted
+NAMES = {"heap": "ring_heap", "task_window": "ring_task_window", "dep_pool": "ring_dep_pool"}
+_given: ContextVar[Mapping[str, Any]] = ContextVar("ring sizes", default=MappingProxyType({}))
+
+
+@contextmanager
+def asked_for(runtime_cfg: Mapping[str, Any]) -> Iterator[None]:
+    """What runs inside the block has these settings of its run."""
+    token = _given.set({**_given.get(), **{name: runtime_cfg[name] for name in NAMES.values() if name in runtime_cfg}})
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def ring_sizes() -> RingSizes:
+    """What the run under way asks for."""
+    found = {}
+    for size, name in NAMES.items():
+        variable = f"PTO2_{name.upper()}"
+        given = _given.get().get(name)
+        found[size] = _sizes(given, name) if given else _sizes(os.environ.get(variable, ""), variable)
+    return RingSizes(**found)
+
+
+def _sizes(value: Any, name: str) -> tuple[int, ...]:
+    parts: Sequence[Any] = [value]
+    if isinstance(value, Sequence):
+        parts = value.split(",") if isinstance(value, str) else value
+    if parts == [""]:
+        return ()
+    try:
+        sizes = tuple(int(part) if isinstance(part, str) else index(part) for part in parts)
+    except (TypeError, ValueError):
+        sizes = (-1,)
+    if not 0 <= min(sizes) <= max(sizes) <= MOST or len(sizes) not in (1, RINGS):
+        wanted = f"one size for all rings or {RINGS} sizes, whole numbers from 0 to {MOST:,}"
+        raise NpuscopeError(f"{name} is {value!r}: it must be {wanted}")
+    return sizes * RINGS if len(sizes) == 1 else sizes

@@ -1,11 +1,21 @@
-"""A body read in the order in which its ops ran: the one place that knows how segments nest."""
+"""A body read again: its ops in the order in which they ran, who made each operand, who wrote an element last.
+
+A step is an op as it is stored: once per segment of equal turns. What a loop carries was made by another step in its
+first turn than in later ones, so an operand may have several makers. A turn that ran no op is not stored: "one turn
+ago" is the stored turn before, "two turns or more" may be any earlier one, of the same segment one at least two before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
 
-from npuscope.tile.record.model import Access, Body, Loop, Op
+import numpy as np
+import numpy.typing as npt
+
+from npuscope.tile.record.model import Access, Alias, Body, Loop, Op, Recording, Ref, Site, TileType
 
 Counts = tuple[int, ...]  # iterations of the segments around an op, outermost first
 
@@ -54,3 +64,219 @@ def accesses_of(body: Body) -> Iterator[tuple[Op, Access, Counts]]:
     for op, counts in ops_of(body):
         for access in op.accesses:
             yield op, access, counts
+
+
+Position = tuple[int, ...]  # index and segment of each loop around, outermost first; of an op its own index last
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """`now`: the step that makes it in this turn, or `again` the one that made it in an earlier turn of this segment;
+    `before`: those of earlier segments, the nearest first. All empty for numbers.
+    """
+
+    ref: Ref | None
+    now: int | None = None
+    again: int | None = None
+    before: tuple[int, ...] = ()
+
+    @property
+    def makers(self) -> tuple[int, ...]:
+        """Every step that may have made it, the earliest first."""
+        last = self.now if self.now is not None else self.again
+        return (*sorted(self.before), *(() if last is None else (last,)))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A stored op and the loops around it, outermost first; `times`: how often it runs in a block."""
+
+    number: int  # its place in the order of a BlockGroup's offsets
+    op: Op
+    around: tuple[Around, ...]
+    operands: tuple[Operand, ...]
+    times: int
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(loop.count for loop in self.around)
+
+    @property
+    def loops(self) -> Position:
+        """Which loops are around it, whatever segment of each: by their indices."""
+        return tuple(loop.index for loop in self.around)
+
+    @property
+    def loads(self) -> bool:
+        """Whether it reads one box of GM into a tile."""
+        return self.op.plane == "load" and len(self.op.accesses) == 1
+
+    @property
+    def stores(self) -> bool:
+        """Whether it writes (or adds) a tile to one box of GM."""
+        return self.op.plane == "store" and len(self.op.accesses) == 1
+
+    @property
+    def result(self) -> TileType:
+        """The tile that it makes; to be asked of steps that make one."""
+        assert self.op.result is not None
+        return self.op.result
+
+
+def steps_of(body: Body) -> tuple[Step, ...]:
+    """The steps of a body, in the order of a BlockGroup's offsets."""
+    resolver = _Resolver(body)
+    return tuple(
+        Step(
+            number,
+            op,
+            around,
+            tuple([resolver.operand(one, around) for one in op.operands]),
+            prod([loop.count for loop in around]),
+        )
+        for number, (op, _, around) in enumerate(walk(body))
+    )
+
+
+class _Resolver:
+    def __init__(self, body: Body) -> None:
+        self.makers: dict[Position, int] = {}  # place of an op that makes a tile -> its step
+        self.segments: dict[Position, int] = {}  # place of a loop -> how many it has
+        for number, (op, index, around) in enumerate(walk(body)):
+            place: Position = ()
+            for loop in around:
+                self.segments[*place, loop.index] = len(loop.loop.segments)
+                place = (*place, loop.index, loop.segment)
+            if op.result is not None and number >= len(body.prologue):
+                self.makers[*place, index] = number
+
+    def operand(self, given: object, around: tuple[Around, ...]) -> Operand:
+        if not isinstance(given, Ref):
+            return Operand(None)
+        if given.up < 0:
+            return Operand(given, now=given.path[0])
+        outer = around[: max(len(around) - given.up, 0)]
+        place = tuple([part for loop in outer for part in (loop.index, loop.segment)])
+        if not given.back or not outer:
+            return Operand(given, now=self._at(place, given.path))
+        loop = outer[-1]
+        again = self._at(place, given.path) if loop.count > given.back else None
+        first = max(loop.segment - 1, 0) if given.back == 1 else 0
+        return Operand(given, again=again, before=self._before(place[:-1], loop, given, first))
+
+    def _before(self, place: Position, loop: Around, ref: Ref, first: int) -> tuple[int, ...]:
+        """Earlier segments that have a maker; last those too near, unless turns that ran nothing lie between."""
+        near: list[int] = []
+        far: list[int] = []
+        ago = 0
+        for segment in range(loop.segment - 1, first - 1, -1):
+            ago += loop.loop.segments[segment].count
+            made = self._at((*place, segment), ref.path)
+            if made is not None:
+                (far if ago >= ref.back else near).append(made)
+        return (*far, *near)
+
+    def _at(self, place: Position, path: tuple[int, ...]) -> int | None:
+        """The step at a path; a loop on the way stands for its last turn that has such a step."""
+        if len(path) == 1:
+            return self.makers.get((*place, *path))
+        inner = (*place, path[0])
+        found = (self._at((*inner, n), path[1:]) for n in reversed(range(self.segments.get(inner, 0))))
+        return next((number for number in found if number is not None), None)
+
+
+@dataclass(frozen=True)
+class Write:
+    """The op that wrote an element."""
+
+    op: str
+    kernel: str
+    task: int
+    site: Site
+
+    def __str__(self) -> str:
+        return f"{self.op} in {self.kernel} (task {self.task}) at {Path(self.site.file).name}:{self.site.line}"
+
+
+def last_writer(recording: Recording, buffer: int, element: int) -> Write | None:
+    """The op that last wrote an element (counted in its buffer), in program order, through aliases too."""
+    found = [_direct_writer(recording, buffer, element)]
+    for alias in recording.aliases:
+        inside = _index_in(alias, element) if alias.whole == buffer else None
+        if inside is None:
+            continue
+        if recording.buffers[alias.part].shape == alias.shape:
+            found.append(last_writer(recording, alias.part, inside))
+        else:  # a view of the part was joined, and the record does not say which
+            found.append(Write("assemble", "orchestration", alias.before_task - 1, recording.sites[alias.site]))
+    return max((write for write in found if write is not None), key=lambda write: write.task, default=None)
+
+
+def _direct_writer(recording: Recording, buffer: int, element: int) -> Write | None:
+    one = np.array([element])
+    for task in reversed(recording.tasks):
+        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
+        if not numbers:
+            continue
+        found = None
+        for group in task.groups:
+            body = recording.bodies[group.body]
+            for (op, access, _), offsets in zip(accesses_of(body), group.offsets, strict=True):
+                if access.mode != "read" and access.argument in numbers and bool(are_in(access, offsets, one)[0]):
+                    found = op
+        if found is not None:
+            return Write(found.name, task.kernel, task.id, recording.sites[found.site])
+    return None
+
+
+def earliest(recording: Recording, buffer: int, elements: npt.NDArray[np.int64]) -> int:
+    """Of these elements one whose last write is the earliest; of very many, some hundred spread over them are asked."""
+    left = elements if len(elements) <= _MOST else elements[np.linspace(0, len(elements) - 1, _MOST).astype(np.int64)]
+    found: list[int] = []
+    for task in reversed(recording.tasks):
+        numbers = {n for n, argument in enumerate(task.arguments) if argument.buffer == buffer and argument.writes}
+        if not numbers or not len(left):
+            continue
+        touched = np.zeros(len(left), np.bool_)
+        for group in task.groups:
+            for (_, access, _), offsets in zip(accesses_of(recording.bodies[group.body]), group.offsets, strict=True):
+                if access.mode != "read" and access.argument in numbers:
+                    touched |= are_in(access, offsets, left)
+        if np.any(touched):
+            found = [int(left[touched][0])]
+            left = left[~touched]
+    # what no task wrote came through an alias, or was there before
+    found += [int(element) for element in left[:1]]
+    return min(found, key=lambda element: getattr(last_writer(recording, buffer, element), "task", -1))
+
+
+_MOST = 256
+
+
+def _index_in(alias: Alias, element: int) -> int | None:
+    """The flat index in the part of an element of the whole; None where the part does not have it."""
+    rest, index = element - alias.offset, 0
+    places = {}
+    for k in sorted(range(len(alias.shape)), key=lambda k: -alias.strides[k]):
+        places[k] = rest // alias.strides[k] if alias.shape[k] > 1 else 0
+        rest -= places[k] * alias.strides[k]
+        if not 0 <= places[k] < alias.shape[k]:
+            return None
+    for k, extent in enumerate(alias.shape):
+        index = index * extent + places[k]
+    return index if rest == 0 else None
+
+
+def are_in(access: Access, offsets: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which of the elements lie in any of the boxes."""
+    rest = elements[:, None] - offsets.reshape(1, -1)
+    inside = rest >= 0
+    for k in sorted(range(len(access.shape)), key=lambda k: -access.strides[k]):
+        stride, extent = access.strides[k], access.shape[k]
+        if extent == 1 or stride == 0:
+            continue
+        index = rest // stride
+        inside &= index < extent
+        rest = rest - index * stride
+    found: npt.NDArray[np.bool_] = np.any(inside & (rest == 0), axis=1)
+    return found

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from npuscope.ops.spec import OpSpec, Role
 from npuscope.tile.fault import TileError, fault
 from npuscope.tile.record import sites
-from npuscope.tile.record.drafts import BlockDraft
-from npuscope.tile.record.frames import Frame
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import BlockDraft, Frame, Recorder
 from npuscope.tile.run.block import VectorCores
 from npuscope.tile.values.checks import describe
 from npuscope.tile.values.tensors import Tile

@@ -6,10 +6,8 @@ from typing import Protocol
 
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.record import sites
-from npuscope.tile.record.drafts import BlockDraft, TaskDraft
-from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import Half, RegionLoopKind
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import BlockDraft, Frame, Recorder, TaskDraft
 from npuscope.tile.values.buffers import LiveBuffer
 from npuscope.tile.values.lanes import Lane
 from npuscope.tile.values.tensors import Tensor, Tile

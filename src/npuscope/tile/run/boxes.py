@@ -12,7 +12,7 @@ from npuscope.ops.numeric.arrays import Array
 from npuscope.ops.spec import OpSpec
 from npuscope.ops.transfers import LOAD
 from npuscope.tile.fault import fault
-from npuscope.tile.record.drafts import AccessKey, Attributes
+from npuscope.tile.record.recorder import AccessKey, Attributes
 from npuscope.tile.run.door import Door
 from npuscope.tile.values.lanes import Lane, Number
 from npuscope.tile.values.tensors import Shape, Tensor, Tile, strided

@@ -6,10 +6,8 @@ from npuscope.ops.spec import OpSpec, Plane
 from npuscope.ops.transfers import STORE
 from npuscope.tile.fault import fault
 from npuscope.tile.record import sites
-from npuscope.tile.record.drafts import AccessKey, Attributes, BlockDraft, OpKey
-from npuscope.tile.record.frames import Frame
 from npuscope.tile.record.model import AccessMode
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import AccessKey, Attributes, BlockDraft, Frame, OpKey, Recorder
 from npuscope.tile.run import aiv
 from npuscope.tile.run.allocations import Allocations
 from npuscope.tile.run.block import Block

@@ -15,10 +15,9 @@ from threadpoolctl import ThreadpoolController
 from npuscope.base.process_memory import collected_rarely, keep_freed_memory
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.fault import fault
-from npuscope.tile.record.finish import recording_of
-from npuscope.tile.record.model import Mode, Recording
-from npuscope.tile.record.names import unique_names
-from npuscope.tile.record.writers import Write, last_writer
+from npuscope.tile.record.model import Mode, Recording, unique_names
+from npuscope.tile.record.recorder import recording_of
+from npuscope.tile.record.walk import Write, last_writer
 from npuscope.tile.run import arguments as door
 from npuscope.tile.run import state
 from npuscope.tile.run.mistakes import explained

@@ -9,7 +9,7 @@ import numpy as np
 
 from npuscope.tile.enums import SplitMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record.frames import Frame
+from npuscope.tile.record.recorder import Frame
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.limits import counted
 from npuscope.tile.run.optimizations import half_of

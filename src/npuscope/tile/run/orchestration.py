@@ -8,8 +8,7 @@ from typing import Protocol
 
 from npuscope.tile.fault import fault
 from npuscope.tile.record import model, sites
-from npuscope.tile.record.drafts import TaskDraft
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.run.block import Block
 from npuscope.tile.values.lanes import plain
 

@@ -7,8 +7,8 @@ from typing import NoReturn, TypeVar
 
 from npuscope.tile.enums import Level, Role, ScopeMode
 from npuscope.tile.fault import fault
-from npuscope.tile.record.drafts import Launch, TaskDraft
 from npuscope.tile.record.model import Form
+from npuscope.tile.record.recorder import Launch, TaskDraft
 from npuscope.tile.run.aiv import check_block
 from npuscope.tile.run.barrier import Barrier
 from npuscope.tile.run.block import Block

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 from npuscope.ops.numeric import storage
 from npuscope.tile.fault import fault
-from npuscope.tile.record.drafts import TaskDraft
 from npuscope.tile.record.model import Mode
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import Recorder, TaskDraft
 from npuscope.tile.run.allocations import Allocations
 from npuscope.tile.run.block import Block
 from npuscope.tile.run.boxes import load_box

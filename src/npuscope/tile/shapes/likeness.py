@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuscope.tile.record.drafts import TensorKey
+from npuscope.tile.record.recorder import TensorKey
 from npuscope.tile.shapes.outside import is_constant
 from npuscope.tile.values.task_ids import TaskId
 from npuscope.tile.values.tensors import Tensor

@@ -15,9 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile.fault import NeedsValues
-from npuscope.tile.record.drafts import TaskDraft
-from npuscope.tile.record.frames import Offset
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import Offset, Recorder, TaskDraft
 from npuscope.tile.shapes.reuse import Reuse
 from npuscope.tile.values import lanes
 from npuscope.tile.values.axes import Axes

@@ -19,9 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npuscope.tile.record.drafts import TaskDraft
-from npuscope.tile.record.frames import still
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import Recorder, TaskDraft, still
 from npuscope.tile.shapes.likeness import NUMBER, Key, likeness
 from npuscope.tile.shapes.outside import Code, Outside
 from npuscope.tile.shapes.task_record import TaskRecord, recorded

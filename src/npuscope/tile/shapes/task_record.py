@@ -8,9 +8,18 @@ from operator import is_, sub
 import numpy as np
 
 from npuscope.ops.numeric.arrays import Array
-from npuscope.tile.record.drafts import ArgumentDraft, BodyKey, TaskDraft
-from npuscope.tile.record.frames import Factors, Moving, Numbers, Offset, Rolled, still
-from npuscope.tile.record.recorder import Recorder
+from npuscope.tile.record.recorder import (
+    ArgumentDraft,
+    BodyKey,
+    Factors,
+    Moving,
+    Numbers,
+    Offset,
+    Recorder,
+    Rolled,
+    TaskDraft,
+    still,
+)
 from npuscope.tile.shapes.likeness import argument_key
 from npuscope.tile.values.given import Given
 from npuscope.tile.values.tensors import Tensor

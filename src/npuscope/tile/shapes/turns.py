@@ -18,7 +18,7 @@ import numpy as np
 
 from npuscope.ops.numeric.arrays import Array
 from npuscope.tile.record import sites
-from npuscope.tile.record.frames import Frame
+from npuscope.tile.record.recorder import Frame
 from npuscope.tile.values import lanes
 from npuscope.tile.values.axes import Axes
 from npuscope.tile.values.checks import is_number

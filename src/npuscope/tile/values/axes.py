@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from npuscope.tile.record.frames import Moving, Offset
+from npuscope.tile.record.recorder import Moving, Offset
 
 Kind = TypeVar("Kind", bound=np.generic)
 

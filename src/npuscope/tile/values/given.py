@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from npuscope.tile.record.frames import Factors
+from npuscope.tile.record.recorder import Factors
 
 
 class Given:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npuscope.tile.fault import fault
-from npuscope.tile.record.frames import Moving, Offset
+from npuscope.tile.record.recorder import Moving, Offset
 from npuscope.tile.values.axes import Axes
 from npuscope.tile.values.given import Sum
 

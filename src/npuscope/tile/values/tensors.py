@@ -14,8 +14,7 @@ from npuscope.tile.values import signature
 from npuscope.tile.values.buffers import LiveBuffer, contiguous
 
 if TYPE_CHECKING:
-    from npuscope.tile.record.drafts import BlockDraft
-    from npuscope.tile.record.frames import Frame
+    from npuscope.tile.record.recorder import BlockDraft, Frame
 
 Shape = tuple[int, ...]
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from npuscope.tile.record.names import short_name
+from npuscope.tile.record.model import short_name
 
 _TAIL = re.compile(r"(_\d+|_aic|_aiv|_mix)$")
 

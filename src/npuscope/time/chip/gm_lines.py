@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npuscope.tile.graph.cells import once
+from npuscope.tile.graph.exact import once
 from npuscope.tile.record.model import Access
 from npuscope.time.chip.job import Ints
 
