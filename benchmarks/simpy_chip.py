@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from npuscope.time.chip.hbm import slow_down
+from npuscope.time.chip.engine import slow_down
 from npuscope.time.chip.job import AIV, MIX, NONE, Job, Machine
 
 

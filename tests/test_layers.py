@@ -24,7 +24,7 @@ ROOMS = {
     "explain": ["doctor", "diagnosis", "many", "passes"],
     "tile": ["record", "graph", "values", "shapes", "run", "calls", "language", "golden", "distributed", "script"],
     "check": ["source", "traffic", "flow", "wording", "memory", "races", "rules"],
-    "time": ["core", "chip", "anchor"],
+    "time": ["core", "chip", "measured"],
     "forward": ["work", "estimate", "roofline", "align", "llm"],
     "lab": ["payload"],
 }

@@ -12,7 +12,7 @@ from browser import chromium, watched_page
 
 from npuscope.lab.payload import inside as module
 from npuscope.lab.payload.inside import inside
-from npuscope.time.by_line import kinds_of
+from npuscope.time.per_line import kinds_of
 from tests.lab.app import drawn, opened, state
 from tests.lab.test_source import layer, page_of
 

@@ -16,7 +16,7 @@ from npuscope.lab.document import document
 from npuscope.lab.panels import panels_of
 from npuscope.lab.payload.source import file_names, source
 from npuscope.lab.runs import run_of
-from npuscope.time.by_line import line_times
+from npuscope.time.per_line import line_times
 from npuscope.time.programs import program_of
 from npuscope.time.run import Simulated, simulate
 from tests.lab.app import drawn, opened, state

@@ -13,8 +13,8 @@ from math import ceil
 
 import numpy as np
 
+from npuscope.time.chip.engine import BELOW
 from npuscope.time.chip.job import AIC, AIV, MIX, NONE, Job, Machine, Times, new_times
-from npuscope.time.chip.scheduler import BELOW
 from tests.time.plain_rings import PlainRings
 
 FAR = float("inf")

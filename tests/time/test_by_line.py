@@ -13,11 +13,11 @@ from npuscope.chip.devices.chip import load
 from npuscope.explain import explain
 from npuscope.lower.program import Program
 from npuscope.tile.record.summary import summarise
-from npuscope.time.by_line import kinds_of, line_times
 from npuscope.time.core.pipes import time_block, trace_block
 from npuscope.time.core.stream import FIXED, stream_of
-from npuscope.time.deciding import ARRIVING, PLACES, chain_of
+from npuscope.time.inside import ARRIVING, PLACES, chain_of
 from npuscope.time.jitter import with_jitter
+from npuscope.time.per_line import kinds_of, line_times
 from npuscope.time.programs import program_of
 from npuscope.time.run import Simulated, simulate
 from tests.lower.kernels import lowered, tensor

@@ -14,7 +14,7 @@ from npuscope.chip.devices.chip import load
 from npuscope.lower.program import Program
 from npuscope.ops import table
 from npuscope.time.certainty import Certainty, certainty_of
-from npuscope.time.core.standing import standing
+from npuscope.time.core.costs import op_price
 from npuscope.time.jitter import with_jitter
 from npuscope.time.run import simulate
 
@@ -22,7 +22,7 @@ CHIP = load("ascend910b1")
 
 
 def cycles(name: str) -> float:
-    cost = standing(table.spec_of(name), CHIP)
+    cost = op_price(table.spec_of(name), CHIP)
     assert cost is not None
     return cost.cycles
 
@@ -49,7 +49,7 @@ def test_costs_are_the_formulas_of_the_device_file() -> None:
 def test_a_chip_without_a_cost_is_refused_with_its_place() -> None:
     poor = msgspec.structs.replace(CHIP, op={key: cost for key, cost in CHIP.op.items() if key != "vadd"})
     with pytest.raises(NpuscopeError, match=r"has no cost op\.vadd"):
-        standing(table.spec_of("add"), poor)
+        op_price(table.spec_of("add"), poor)
 
 
 @pl.jit

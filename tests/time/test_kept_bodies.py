@@ -29,7 +29,7 @@ from npuscope.ops.spec import VECTOR, OpSpec
 from npuscope.tile.record.model import Op, Recording
 from npuscope.tile.run.execute import record
 from npuscope.time.chip.prepare import Prepared, prepare
-from npuscope.time.core import kept_streams
+from npuscope.time.core import stream as kept_streams
 from npuscope.time.run import run
 from tests.lower.kernels import tensor
 

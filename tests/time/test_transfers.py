@@ -7,7 +7,7 @@ import pytest
 
 import npuscope.tile as pl
 from npuscope.time.chip.prepare import prepare
-from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, Stream, stream_of
+from npuscope.time.core.stream import FAR, NEAR, PLACE, RUN, InstructionStream, stream_of
 from npuscope.time.run import simulate
 from tests.lower.kernels import lowered, tensor
 
@@ -26,7 +26,7 @@ def product(width: int, stride: int):
     return lowered(one, tensor((16, 64), "BF16"), tensor((64, stride), "BF16"), tensor((16, width), "FP32"))
 
 
-def loads(stream: Stream, unit: str) -> list[tuple[float, float]]:
+def loads(stream: InstructionStream, unit: str) -> list[tuple[float, float]]:
     """Out of L2 and out of HBM, in ns."""
     rows = (stream.code[:, 0] == RUN) & (stream.code[:, 1] == PLACE[unit, "MTE2"])
     return [(float(cost[NEAR]), float(cost[FAR])) for cost in stream.costs[rows]]

@@ -17,7 +17,7 @@ from npuscope.base.kept_files import own_source
 from npuscope.base.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from npuscope.time.anchor.factors import Factors
+    from npuscope.time.measured.base import Factors
 
 
 @dataclass(frozen=True)

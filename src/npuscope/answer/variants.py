@@ -17,9 +17,9 @@ from npuscope.check.memory.usage import usages
 from npuscope.lower.lowering import LoweringOptions
 from npuscope.tile.script.places import UnknownSetting
 from npuscope.tile.script.surroundings import heard
-from npuscope.time.anchor.factors import anchored
 from npuscope.time.diagnosis import first_sentence
 from npuscope.time.jitter import with_jitter
+from npuscope.time.measured.base import anchored
 from npuscope.time.programs import chip_to_time, fitting, program_of, refusals
 from npuscope.time.run import Simulated, simulate
 

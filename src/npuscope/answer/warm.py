@@ -7,10 +7,10 @@ import io
 import statistics  # noqa: F401 (loaded here and not by every job)
 
 from npuscope.check.checked import check
-from npuscope.time.compile_now import smallest_run
 from npuscope.time.compiled import switch
 from npuscope.time.run import simulate
 from npuscope.time.uncertainty import known_misses
+from npuscope.time.warm_up import smallest_run
 
 
 def warm_up() -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from npuscope.chip.devices.chip import Device
     from npuscope.lower.lowering import LoweringOptions
-    from npuscope.time.anchor.anchor import Anchor
+    from npuscope.time.measured.base import MeasuredBase
 
 
 class Before(NamedTuple):
     program: str
     capture: str
-    anchor: Anchor
+    anchor: MeasuredBase
 
 
 def files_of(measured: str) -> tuple[str, str]:
@@ -39,9 +39,9 @@ def anchor_of(
     settings: Mapping[str, str],
 ) -> Before:
     """Reads the capture, simulates the program before the change and holds the two against one another."""
-    from npuscope.time.anchor.anchor import anchor
-    from npuscope.time.anchor.observed import observed_in
     from npuscope.time.chip.prepare import prepare
+    from npuscope.time.measured.base import anchor
+    from npuscope.time.measured.observed import observed_in
     from npuscope.time.programs import fitting, program_of
     from npuscope.trace import read
 

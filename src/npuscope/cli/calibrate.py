@@ -56,8 +56,8 @@ def command(
     from npuscope.cli.output import check_outputs, settings_of, write_texts
     from npuscope.lower.lowering import LoweringOptions
     from npuscope.report import calibrate as report
-    from npuscope.time.anchor.calibrate import calibrate
-    from npuscope.time.anchor.observed import observed_in
+    from npuscope.time.measured.calibrate import calibrate
+    from npuscope.time.measured.observed import observed_in
     from npuscope.time.programs import chip_to_time, fitting, program_of
     from npuscope.trace import read
 

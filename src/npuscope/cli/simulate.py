@@ -81,11 +81,10 @@ def command(
     from npuscope.report.pipes import pipes_dict
     from npuscope.report.simulate import Told, refused, refused_dict, simulate_dict, wall_dict
     from npuscope.report.simulate import simulate as simulate_report
-    from npuscope.time.anchor.prediction import predict
     from npuscope.time.diagnosis import diagnosis_of
-    from npuscope.time.inside import inside
-    from npuscope.time.inside_bound import block_diagnosis
+    from npuscope.time.inside import block_diagnosis, inside
     from npuscope.time.jitter import with_jitter
+    from npuscope.time.measured.base import predict
     from npuscope.time.priced import prices_of
     from npuscope.time.programs import chip_to_time, program_of
     from npuscope.time.run import simulate

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from npuscope.table.columns import Table, all_rows
 from npuscope.table.formats import figures, many
 from npuscope.table.parts import Heading, Notes, Part, Rows
-from npuscope.time.anchor.anchor import CHANGED, Anchor
-from npuscope.time.anchor.prediction import Prediction, cost_table, kernel_table, wall_table
 from npuscope.time.estimate_forms import chance_told, estimate_told, interval_told
+from npuscope.time.measured.base import CHANGED, MeasuredBase, MeasuredChange, cost_table, kernel_table, wall_table
 
 Section = tuple[str, Sequence[str], Sequence[Table]]  # of a page: title, sentences, tables
 MOST = 40  # rows of kernels in text
@@ -24,7 +23,7 @@ class Anchored:
 
     program: str
     capture: str
-    prediction: Prediction
+    prediction: MeasuredChange
 
 
 def prediction(one: Anchored, wide: bool = False) -> Iterator[Part]:
@@ -37,7 +36,7 @@ def prediction(one: Anchored, wide: bool = False) -> Iterator[Part]:
     yield Notes(_sentences(one.prediction))
 
 
-def anchor(program: str, capture: str, found: Anchor) -> Iterator[Part]:
+def anchor(program: str, capture: str, found: MeasuredBase) -> Iterator[Part]:
     """What `npuscope rank --measured` adds: the capture against the program it is of."""
     yield Heading(_title(program, capture, found))
     for table in _tables(found).values():
@@ -51,7 +50,7 @@ def sections(one: Anchored) -> list[Section]:
     return [(title, _sentences(one.prediction), list(one.prediction.tables().values()))]
 
 
-def anchor_sections(program: str, capture: str, found: Anchor) -> list[Section]:
+def anchor_sections(program: str, capture: str, found: MeasuredBase) -> list[Section]:
     return [(_title(program, capture, found), _about(found), list(_tables(found).values()))]
 
 
@@ -69,12 +68,12 @@ def prediction_dict(one: Anchored) -> dict[str, object]:
     }
 
 
-def anchor_dict(program: str, capture: str, found: Anchor) -> dict[str, object]:
+def anchor_dict(program: str, capture: str, found: MeasuredBase) -> dict[str, object]:
     """The field `anchor` of `npuscope rank --json`."""
     return {**_dict(program, capture, found), **all_rows(_tables(found))}
 
 
-def _dict(program: str, capture: str, found: Anchor) -> dict[str, object]:
+def _dict(program: str, capture: str, found: MeasuredBase) -> dict[str, object]:
     return {
         "program": program,
         "capture": capture,
@@ -85,15 +84,15 @@ def _dict(program: str, capture: str, found: Anchor) -> dict[str, object]:
     }
 
 
-def _tables(found: Anchor) -> dict[str, Table]:
+def _tables(found: MeasuredBase) -> dict[str, Table]:
     return {"kernels": kernel_table(found), "costs": cost_table(found), "walls": wall_table(found)}
 
 
-def _title(program: str, capture: str, found: Anchor) -> str:
+def _title(program: str, capture: str, found: MeasuredBase) -> str:
     return f"{capture} against {program}: {many(len(found.matched), 'kernel')} matched{_unmatched(found)}"
 
 
-def _unmatched(found: Anchor) -> str:
+def _unmatched(found: MeasuredBase) -> str:
     told = [(found.only_measured, "measured"), (found.only_simulated, "simulated")]
     return "".join(
         f", {len(some)} only {what} ({_listed([one.kernel for one in some])})" for some, what in told if some
@@ -105,7 +104,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def _about(found: Anchor) -> list[str]:
+def _about(found: MeasuredBase) -> list[str]:
     """How near the anchored run comes to the capture, and what to doubt."""
     lines = []
     if found.measured_ns is not None:
@@ -122,7 +121,7 @@ def _about(found: Anchor) -> list[str]:
     return lines
 
 
-def _sentences(found: Prediction) -> list[str]:
+def _sentences(found: MeasuredChange) -> list[str]:
     change, expected = found.change, found.expected
     lines = _about(found.anchor)
     if changed := [kernel for kernel, state in found.states.items() if state == CHANGED]:

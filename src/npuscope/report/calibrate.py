@@ -12,7 +12,7 @@ from npuscope.report.device import EXACT
 from npuscope.table.columns import Column, Columns, Table
 from npuscope.table.formats import CHANGE, MEAN_TIME, RATIO, SHARE, TEXT, many
 from npuscope.table.parts import Heading, Notes, Part, Rows
-from npuscope.time.anchor.calibrate import Calibrated, Error, Knob
+from npuscope.time.measured.calibrate import Calibrated, Error, FittedConstant
 
 MOST = 60  # rows of text
 MOVED, KEPT, OPEN, NO_MATTER = "moved", "kept", "undecided", "does not matter"
@@ -44,7 +44,7 @@ ERRORS = Columns(
 )
 
 
-def state_of(knob: Knob) -> str:
+def state_of(knob: FittedConstant) -> str:
     if knob.moved:
         return MOVED
     if not knob.matters:

@@ -15,7 +15,7 @@ from npuscope.ops import table
 from npuscope.ops.spec import OpSpec, Plane
 from npuscope.table.text import aligned
 from npuscope.tile.calls.bound import function_of
-from npuscope.time.core.standing import DTYPE, SHAPE, Standing, standing
+from npuscope.time.core.costs import DTYPE, SHAPE, OpPrice, op_price
 
 DEVICE = "ascend910b1"
 TILE = f"{SHAPE[0]} × {SHAPE[1]} {DTYPE}"
@@ -83,7 +83,7 @@ def unit(spec: OpSpec) -> str:
 
 
 def _told(spec: OpSpec, device: Device) -> tuple[str, str]:
-    cost = standing(spec, device)
+    cost = op_price(spec, device)
     return ("–", "–") if cost is None else (f"{cost.cycles:,.0f}", cost.confidence)
 
 
@@ -105,7 +105,7 @@ def op_text(spec: OpSpec, device: Device) -> str:
     lines = [f"{spec.name}: {spec.doc}", ""]
     lines += [f"  {signature}" for signature in signatures(spec)]
     lines += ["", f"  unit    {unit(spec)}", f"  types   {spec.types}{f' → {spec.gives}' if spec.gives else ''}"]
-    cost = standing(spec, device)
+    cost = op_price(spec, device)
     lines.append(f"  cost    {_cost_told(spec, cost, device)}")
     if cost is not None:
         lines.append(f"          {cost.source}")
@@ -113,7 +113,7 @@ def op_text(spec: OpSpec, device: Device) -> str:
     return "\n".join(lines)
 
 
-def _cost_told(spec: OpSpec, cost: Standing | None, device: Device) -> str:
+def _cost_told(spec: OpSpec, cost: OpPrice | None, device: Device) -> str:
     if cost is None:
         return "none"
     assert device.clock is not None
@@ -175,7 +175,7 @@ def _needs(spec: OpSpec) -> list[str]:
 
 def op_dict(spec: OpSpec, device: Device) -> dict[str, object]:
     """The contract of `npuscope ops --json` (docs/reference/json.md)."""
-    cost = standing(spec, device)
+    cost = op_price(spec, device)
     return {
         "name": spec.name,
         "doc": spec.doc,

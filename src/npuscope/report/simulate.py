@@ -23,7 +23,7 @@ from npuscope.table.parts import Heading, Notes, Part, Rows, Say
 from npuscope.time.bound import Bound
 from npuscope.time.certainty import certainty_of
 from npuscope.time.estimate_forms import basis_told, estimate_told, interval_told
-from npuscope.time.per_kernel import per_kernel
+from npuscope.time.per_line import per_kernel
 from npuscope.time.run import Simulated
 from npuscope.time.uncertainty import Estimate, time_after, time_estimate
 

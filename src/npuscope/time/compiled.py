@@ -32,7 +32,7 @@ ENGINE = "NPUSCOPE_ENGINE"  # compiled: wait for the compiler; plain: never comp
 NEEDED = ("engine.run-*.nbi", "pipes._run-*.nbi")  # what is compiled last, of the chip and of a core
 LOOK_EVERY = 0.5  # seconds
 LONGEST = 120.0  # seconds to wait for a compiler; then something is wrong with it
-COMPILE = "import sys; sys.path[:] = {path!r}; from npuscope.time.compile_now import compile_now; compile_now()"
+COMPILE = "import sys; sys.path[:] = {path!r}; from npuscope.time.warm_up import compile_now; compile_now()"
 _plain: list[tuple[Callable[..., object], dict[str, bool]]] = []  # functions that still run as they are written
 
 

@@ -20,10 +20,9 @@ from npuscope.tile.record.model import short_name
 from npuscope.time.bound import KIND_OF, LIMITS, UNKNOWN
 from npuscope.time.change_job import scaled
 from npuscope.time.chip.job import AIC, AIV, MIX, Floats
+from npuscope.time.chip.trace import bandwidth
 from npuscope.time.core.costs import NS
-from npuscope.time.counters_of import bandwidth
-from npuscope.time.inside import inside
-from npuscope.time.inside_bound import block_diagnosis
+from npuscope.time.inside import block_diagnosis, inside
 from npuscope.time.priced import Price, Prices
 from npuscope.time.run import Simulated, run
 from npuscope.time.uncertainty import against

@@ -1,6 +1,10 @@
-"""Inside one block of a kernel: what every pipe of its cores did, and who waited for whom.
+"""Inside one block of a kernel: what every pipe of its cores did, who waited for whom, and what bounds it.
 
-The block is of the kind that took most time of the run, with memory as slow as the run had it on average.
+The block is of the kind that took most time of the run, with memory as slow as the run had it on average. `chain_of`
+says which instructions decide how long it takes, from its end back to its beginning: before an instruction comes the
+one whose end let it start (the one before on its pipe, the maker of an operand, the last reader of its slot). What
+waited to be issued is preceded by what the scalar unit issued since it last waited. So every moment of a block belongs
+to one instruction, and the lines of a program add up to the time of its blocks.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from npuscope.base.errors import NpuscopeError
+from npuscope.explain.diagnosis import Cause, Diagnosis, Span
 from npuscope.table.columns import Column, Columns, Table
-from npuscope.table.formats import COUNT, MEAN_TIME, SHARE, TEXT
-from npuscope.time.chip.block_classes import STEPS
+from npuscope.table.formats import COUNT, MEAN_TIME, SHARE, TEXT, rough_percent, significant
 from npuscope.time.chip.job import SLOW, Floats
-from npuscope.time.core.pipes import ISSUING, REASONS, BlockTrace, Timing, trace_block
-from npuscope.time.core.stream import PIPES, UNITS, Stream
+from npuscope.time.chip.prepare import STEPS
+from npuscope.time.core.pipes import CUBE_SCALAR, ISSUING, REASONS, BlockTrace, Timing, trace_block
+from npuscope.time.core.stream import BARRIER, ISSUE, LATENCY, PIPES, UNITS, InstructionStream, Ints
 from npuscope.time.run import Simulated
 from npuscope.trace.core import Trace
 from npuscope.trace.meta import Meta
@@ -63,7 +68,7 @@ class Inside:
     slow: float
     timing: Timing
     lane: BlockTrace
-    stream: Stream
+    stream: InstructionStream
     sites: tuple[str, ...]
 
     @cached_property
@@ -171,3 +176,140 @@ def inside(simulated: Simulated, kernel: str) -> Inside:
     timing, lane = trace_block(stream, slow, share=share / STEPS)
     sites = tuple(f"{site.file.rpartition('/')[2]}:{site.line}" for site in program.recording.sites)
     return Inside(kernel, int(np.sum(of_kind)), len(rows), slow, timing, lane, stream, sites)
+
+
+# in place of a pipe: the scalar unit handed instructions out, or a barrier was passed; a result was on its way
+ISSUED, ARRIVING = len(PIPES), len(PIPES) + 1
+PLACES = (*(f"{unit} {pipe}" for unit, pipe in zip(UNITS, PIPES, strict=True)), "issue", "arrival")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Pieces of a block's time, the last first: from when to when, whose, and on which place."""
+
+    start: Floats
+    end: Floats
+    site: Ints
+    place: Ints
+    instruction: Ints  # row of the trace; -1 for time that no traced instruction has
+
+    def by_site(self, sites: int) -> Floats:
+        """Nanoseconds of every site on every place."""
+        found = np.zeros((sites, len(PLACES)))
+        np.add.at(found, (self.site, self.place), self.end - self.start)
+        return found
+
+
+Piece = tuple[float, float, int, int, int]
+
+
+def chain_of(stream: InstructionStream, timing: Timing, lane: BlockTrace) -> Chain:
+    """The chain of a block whose instructions were all traced."""
+    arrived = lane.end + stream.costs[lane.row, LATENCY]
+    pieces: list[Piece] = []
+    until = timing.duration
+    now = int(np.argmax(arrived)) if len(arrived) else -1
+    if now >= 0 and arrived[now] < until:  # a barrier comes last, and nothing after it
+        pieces.append((float(arrived[now]), until, _barrier(stream, int(lane.row[now])), ISSUED, -1))
+        until = float(arrived[now])
+    while now >= 0:
+        start, end, site = float(lane.start[now]), float(lane.end[now]), int(lane.site[now])
+        if end < until:
+            pieces.append((end, until, site, ARRIVING, now))
+            until = end
+        pieces.append((start, until, site, int(lane.pipe[now]), now))
+        until, before = start, int(lane.because[now])
+        if lane.reason[now] == ISSUING:
+            base = 0.0 if before < 0 else _left(lane, arrived, before, until)
+            pieces += _issued(stream, timing, lane, now, before, base, until)
+            until = base
+        now = before
+    if until > 0.0:  # nothing was traced
+        pieces.append((0.0, until, int(stream.sites[0]), ISSUED, -1))
+    times = np.array([piece[:2] for piece in pieces], np.float64).reshape(-1, 2)
+    whose = np.array([piece[2:] for piece in pieces], np.int64).reshape(-1, 3)
+    return Chain(times[:, 0], times[:, 1], *whose.T)
+
+
+def _left(lane: BlockTrace, arrived: Floats, before: int, until: float) -> float:
+    """When the scalar unit went on after an instruction: at its end, or when its result was there (at a barrier)."""
+    return float(arrived[before]) if arrived[before] <= until else float(lane.end[before])
+
+
+def _issued(
+    stream: InstructionStream, timing: Timing, lane: BlockTrace, now: int, before: int, base: float, until: float
+) -> list[Piece]:
+    """The stretch in which the scalar unit issued one after another up to `now`, the last first."""
+    vector = lane.pipe[now] > CUBE_SCALAR
+    rows = np.arange(before + 1, now + 1)
+    if len(timing.met):  # an instruction of before the barrier is none of these
+        rows = rows[lane.start[rows] >= base]
+    rows = rows[(lane.pipe[rows] > CUBE_SCALAR) == vector]
+    costs = stream.costs[lane.row[rows], ISSUE]
+    ends = base + np.cumsum(costs) / max(float(np.sum(costs)), 1e-12) * (until - base)
+    ends[-1] = until
+    starts = np.concatenate([[base], ends[:-1]])
+    numbers = zip(starts.tolist(), ends.tolist(), lane.site[rows].tolist(), rows.tolist(), strict=True)
+    return [(first, last, site, ISSUED, row) for first, last, site, row in numbers][::-1]
+
+
+def _barrier(stream: InstructionStream, row: int) -> int:
+    """The site of the barrier after a row, or of the row where there is none."""
+    later = np.flatnonzero(stream.code[row:, 0] == BARRIER)
+    return int(stream.sites[row + later[0]] if len(later) else stream.sites[row])
+
+
+THROUGHOUT = 0.7  # of the block: a pipe that is busy for as long bounds it
+DOES = {
+    "MTE2": "loads",
+    "MTE1": "moves into the cube's own buffers",
+    "M": "the matrix unit",
+    "FIXP": "writing results out of the cube core",
+    "V": "vector work",
+    "MTE3": "stores",
+    "S": "scalar work",
+}
+MANY = ("MTE2", "MTE1", "MTE3")  # spoken of in the plural
+KIND = {"MTE2": "bandwidth", "FIXP": "bandwidth", "MTE3": "bandwidth"}
+REMEDY = {
+    "MTE2": "Load less or load earlier: larger tiles that are used more often, narrower types, more turns in flight.",
+    "MTE1": "Use what lies in the cube's buffers more often before it is replaced.",
+    "M": "Multiply less: fewer padded rows, shapes that fill the unit.",
+    "FIXP": "Write results out less often: add up longer in the accumulator.",
+    "V": "Do less vector work: fewer passes over the data, narrower types.",
+    "MTE3": "Store less: keep what is read again on the chip.",
+    "S": "Fewer and longer instructions: larger tiles, fewer accesses to single elements.",
+}
+
+
+def block_diagnosis(block: Inside) -> Diagnosis:
+    """The pipes of a block as causes, the busiest first."""
+    whole = block.timing.duration
+    busy = {name: float(ns) / whole if whole else 0.0 for name, ns in zip(NAMES, block.timing.busy, strict=True)}
+    ordered = sorted((name for name in NAMES if busy[name] > 0), key=lambda name: -busy[name])
+    window = (0, round(whole))
+    if not ordered:
+        return Diagnosis((Cause("unknown", "Nothing runs in this block.", 0.0),), window[1], window)
+    waits = {name: (ns, told) for name, ns, told in block.pipes().select("pipe", "waited_ns", "waited_for").iter_rows()}
+    causes = [_cause(name, busy, waits, rank == 0, window) for rank, name in enumerate(ordered)]
+    return Diagnosis(tuple(causes), window[1], window)
+
+
+def _cause(
+    name: str, busy: dict[str, float], waits: dict[str, tuple[float, str]], first: bool, window: tuple[int, int]
+) -> Cause:
+    unit, pipe = name.split(" ")
+    does = DOES[pipe] + (" of the vector core" if unit == "AIV" and pipe in ("MTE2", "S") else "")
+    verb = "" if pipe in MANY else "s"
+    share = busy[name]
+    busy_told = f"{name} is busy {rough_percent(share)} of it"
+    if first and share >= THROUGHOUT:
+        sentence = f"{does[:1].upper()}{does[1:]} bound{verb} this block: {busy_told}."
+    elif first:
+        sentence = f"No pipe is busy throughout this block: {does} come{verb} nearest, {busy_told}."
+    else:
+        sentence = f"{busy_told[:1].upper()}{busy_told[1:]} ({does})."
+    waited, told = waits.get(name, (0.0, ""))
+    evidence = (f"It waits {significant(waited / 1000)} µs, for: {told}.",) if waited else ()
+    where = (Span(*window, lane=NAMES.index(name)),)
+    return Cause(KIND.get(pipe, "core"), sentence, share, evidence, None, where, REMEDY[pipe])

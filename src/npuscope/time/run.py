@@ -15,11 +15,11 @@ from npuscope.lower.program import Program
 from npuscope.tile.record.model import NO_EFFECT, PAST_THE_END, Notice
 from npuscope.time.bound import Bound, bound_of
 from npuscope.time.chip import engine
-from npuscope.time.chip.growing import Grown, run_on
+from npuscope.time.chip.engine import GrownRing, run_with_room
 from npuscope.time.chip.job import SLOTS, Job, Machine, Times
 from npuscope.time.chip.prepare import Prepared, prepare
+from npuscope.time.chip.trace import trace_of
 from npuscope.time.compiled import announced, switch, wait
-from npuscope.time.trace_of import trace_of
 from npuscope.trace.core import Trace
 
 MOST_IN_PLAIN = 1500  # blocks: plain Python runs a layer of 524 in 4 s, compiling takes 15 s
@@ -33,7 +33,7 @@ class Simulated:
     prepared: Prepared
     times: Times
     wall: float
-    grown: tuple[Grown, ...] = ()  # rings that were made larger, for the program to go on
+    grown: tuple[GrownRing, ...] = ()  # rings that were made larger, for the program to go on
 
     @property
     def wall_ns(self) -> int:
@@ -73,7 +73,7 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
     if len((job or prepared.job).block_class) > MOST_IN_PLAIN:
         wait()
     prepared = replace(prepared, job=job or prepared.job, machine=machine or prepared.machine)
-    times, wall, grown = run_on(prepared.job, prepared.machine)
+    times, wall, grown = run_with_room(prepared.job, prepared.machine)
     if wall < 0:
         raise NpuscopeError(
             f"{prepared.program.recording.program} cannot go on: the orchestrator waits for what a task writes that it "
@@ -82,7 +82,7 @@ def run(prepared: Prepared, job: Job | None = None, machine: Machine | None = No
     return Simulated(prepared, times, wall, grown)
 
 
-def _too_small(site: int, one: Grown) -> Notice:
+def _too_small(site: int, one: GrownRing) -> Notice:
     """In the words of the rule ring-deadlock, with what was done about it."""
     name = "task_window" if one.what == SLOTS else "heap"
     told = TOLD[name].format(total=one.needs - (one.what == SLOTS), limit=one.had)

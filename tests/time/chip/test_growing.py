@@ -17,8 +17,7 @@ import npuscope.tile as pl
 from npuscope.chip.devices.chip import Constant, Device, load
 from npuscope.lower.program import Program
 from npuscope.report.simulate import Told, simulate_dict
-from npuscope.time.chip.engine import run_chip
-from npuscope.time.chip.growing import run_on
+from npuscope.time.chip.engine import run_chip, run_with_room
 from npuscope.time.chip.job import HEAP, SLOTS
 from npuscope.time.diagnosis import diagnosis_of
 from npuscope.time.run import Simulated, simulate
@@ -34,7 +33,7 @@ def test_a_run_goes_on_with_rings_as_large_as_it_needs(seed: int, tasks: int, sl
     random = Random(seed)
     made, chip = job(random, tasks), machine()
     made = made._replace(rings=rings(random, made, slots, heap), waits_host=np.full(tasks, -1))
-    times, end, grown = run_on(made, chip)
+    times, end, grown = run_with_room(made, chip)
     assert end > 0
     room = made.rings.room.copy()
     for one in grown:

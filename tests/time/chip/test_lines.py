@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npuscope.tile.record.model import Access
-from npuscope.time.chip.gm_lines import distinct_lines
+from npuscope.time.chip.prepare import distinct_lines
 
 
 def box(rows: int, columns: int, stride: int) -> Access:

@@ -10,9 +10,9 @@ import numpy as np
 
 from npuscope.lab.payload.packed import packed, rising, whole_numbers
 from npuscope.lower.program import PlannedBody, planned_key
-from npuscope.time.by_line import BlockKind, kinds_of
 from npuscope.time.core.pipes import ISSUING, SLOT
-from npuscope.time.deciding import PLACES
+from npuscope.time.inside import PLACES
+from npuscope.time.per_line import TimedKind, kinds_of
 from npuscope.time.run import Simulated
 
 MOST_INSTRUCTIONS = 120_000
@@ -41,7 +41,7 @@ def inside(simulated: Simulated, only: int | None = None) -> dict[str, object]:
     return {"bodies": found, "reasons": list(REASONS), "places": list(PLACES), "left_out": left_out, "most": most}
 
 
-def _kind(kind: BlockKind, simulated: Simulated) -> dict[str, object]:
+def _kind(kind: TimedKind, simulated: Simulated) -> dict[str, object]:
     lane, chain = kind.lane, kind.chain
     order = np.lexsort((lane.start, lane.pipe))
     place = np.empty_like(order)
@@ -73,18 +73,18 @@ def _kind(kind: BlockKind, simulated: Simulated) -> dict[str, object]:
     }
 
 
-def _named(kind: BlockKind, planned: PlannedBody) -> dict[str, object]:
+def _named(kind: TimedKind, planned: PlannedBody) -> dict[str, object]:
     """What a list of kinds tells of one."""
     return {"body": kind.body, "kernel": planned.kernel, "blocks": kind.blocks, "mean_ns": kind.mean_ns}
 
 
-def _waits(kind: BlockKind) -> dict[str, float]:
+def _waits(kind: TimedKind) -> dict[str, float]:
     """Of the time that decides when the block ends, what each place has; it adds up to the block."""
     time = np.bincount(kind.chain.place, kind.chain.end - kind.chain.start, len(PLACES))
     return {name: float(ns) for name, ns in zip(PLACES, time, strict=True) if ns > 0}
 
 
-def planned_body(simulated: Simulated, kind: BlockKind) -> PlannedBody:
+def planned_body(simulated: Simulated, kind: TimedKind) -> PlannedBody:
     """The body that a kind of block runs."""
     program, job = simulated.prepared.program, simulated.prepared.job
     block = int(np.flatnonzero(job.block_class == kind.number)[0])
@@ -94,7 +94,7 @@ def planned_body(simulated: Simulated, kind: BlockKind) -> PlannedBody:
     return program.planned[planned_key(task, group.body)]
 
 
-def _slots(planned: PlannedBody, kind: BlockKind) -> list[str]:
+def _slots(planned: PlannedBody, kind: TimedKind) -> list[str]:
     """What a slot is called: the memory and the address; those of rings and of what lies nowhere come after."""
     found = [f"{space.space} at {slot.address:,}" for space in planned.plan.spaces for slot in space.slots]
     more = int(np.max(kind.stream.slots, initial=-1)) + 1 - len(found)

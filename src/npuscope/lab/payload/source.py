@@ -14,7 +14,7 @@ from npuscope.check.races import Race
 from npuscope.explain.explanation import Explanation
 from npuscope.table.formats import printable
 from npuscope.tile.record.model import Recording
-from npuscope.time.by_line import LineTimes, kinds_of, line_times
+from npuscope.time.per_line import LineTimes, kinds_of, line_times
 from npuscope.time.run import Simulated
 
 MOST_LINES = 20_000  # of a file

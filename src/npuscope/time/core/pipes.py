@@ -33,8 +33,8 @@ from npuscope.time.core.stream import (
     READS,
     RUN,
     Floats,
+    InstructionStream,
     Ints,
-    Stream,
 )
 
 ISSUING, SLOT = len(PIPES), len(PIPES) + 1  # reasons to wait beside the pipe whose result is awaited
@@ -290,7 +290,7 @@ def _run(
 _run_compiled = compiled_with_arrays(_run)
 
 
-def time_block(stream: Stream, slow: float = 1.0, plain: bool = False, share: float = 1.0) -> Timing:
+def time_block(stream: InstructionStream, slow: float = 1.0, plain: bool = False, share: float = 1.0) -> Timing:
     """A block of whose bytes a `share` comes out of HBM, at `slow` times the time that takes it alone.
 
     `plain` runs the twin in Python.
@@ -299,20 +299,22 @@ def time_block(stream: Stream, slow: float = 1.0, plain: bool = False, share: fl
     return timing
 
 
-def time_ways(stream: Stream, slow: Floats, share: Floats) -> list[Timing]:
+def time_ways(stream: InstructionStream, slow: Floats, share: Floats) -> list[Timing]:
     """The same for several slow-downs and shares, pairwise, which takes little longer than for one."""
     return _timed(stream, slow, share, False, 0)[0]
 
 
 def trace_block(
-    stream: Stream, slow: float = 1.0, most: int = 100_000, share: float = 1.0
+    stream: InstructionStream, slow: float = 1.0, most: int = 100_000, share: float = 1.0
 ) -> tuple[Timing, BlockTrace]:
     """The same as `time_block`, with what every pipe did, up to `most` instructions."""
     (timing,), lane = _timed(stream, np.array([slow]), np.array([share]), False, most)
     return timing, lane
 
 
-def _timed(stream: Stream, slow: Floats, share: Floats, plain: bool, most: int) -> tuple[list[Timing], BlockTrace]:
+def _timed(
+    stream: InstructionStream, slow: Floats, share: Floats, plain: bool, most: int
+) -> tuple[list[Timing], BlockTrace]:
     busy, met, cores = (np.zeros((size, len(slow))) for size in (len(PIPES), stream.barriers, 2))
     ints, floats = np.zeros((most, 5), np.int64), np.zeros((most, 2))
     run = _run if plain else _run_compiled

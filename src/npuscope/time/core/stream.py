@@ -1,25 +1,29 @@
-"""A lowered body as arrays: what the interpreter of one core runs.
+"""A lowered body as arrays: what the interpreter of one core runs. Nothing here depends on time.
 
 One row per instruction, and per begin and end of a loop. Values have a readiness per copy (turns in flight have their
-own), storages a slot per copy, which is busy until its last reader is done. Nothing here depends on time.
+own), storages a slot per copy, which is busy until its last reader is done. Of elements that the scalar unit reads the
+first of a line waits for GM, the others do not: the core's data cache begins empty and holds all lines of a block.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
 
 from npuscope.base.errors import NpuscopeError
 from npuscope.chip.devices.chip import Device
-from npuscope.lower.model import Instruction, Items, Lowered
+from npuscope.lower.kept_bodies import FILES, device_content
+from npuscope.lower.model import Instruction, Items, Lowered, instructions
 from npuscope.lower.program import PlannedBody
 from npuscope.ops.spec import Role
 from npuscope.time.core.costs import NS, Cost, cost_of, hand_over
-from npuscope.time.core.scalar import only_scalars
 
 PIPES = ("MTE2", "MTE1", "M", "FIXP", "S", "MTE2", "V", "MTE3", "S")  # the cube core's, then a vector core's
 UNITS = ("AIC",) * 5 + ("AIV",) * 4
@@ -37,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Stream:
+class InstructionStream:
     """`code` rows: kind, pipe, result, loop or count (of an instruction 1 if it takes from the ring), then operands.
 
     `costs` rows, in nanoseconds: see the columns FIXED to FAR.
@@ -63,9 +67,9 @@ class Stream:
     drawn: float = 0.0  # bytes for which HBM is taken where nothing is in L2
 
 
-def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> Stream:
+def stream_of(body: PlannedBody, device: Device, fresh: Mapping[int, int] | None = None) -> InstructionStream:
     """`fresh`: of each scalar read's access how many lines it is the first to touch; unknown, every one is fresh."""
-    return _Writer(body, device, fresh or {}).stream()
+    return _StreamWriter(body, device, fresh or {}).stream()
 
 
 def _groups(device: Device) -> int:
@@ -73,7 +77,7 @@ def _groups(device: Device) -> int:
     return 1 << PLACE["AIV", "MTE2"] if device.timing["load_groups"].value else 0
 
 
-class _Writer:
+class _StreamWriter:
     def __init__(self, body: PlannedBody, device: Device, fresh: Mapping[int, int]) -> None:
         self.body, self.device, self.fresh = body, device, fresh
         self.lowered: Lowered = body.lowered
@@ -92,12 +96,12 @@ class _Writer:
         self.spent: dict[tuple[str, str], float] = defaultdict(float)
         self.loops = self.nested = 0
 
-    def stream(self) -> Stream:
+    def stream(self) -> InstructionStream:
         self._items(self.lowered.items, 1, 1)
         count = len(self.lowered.values)
         storage = np.array([value.storage for value in self.lowered.values] or [0], np.int64)
         copies, turns, first, slots = self._slots(max(count, 1))
-        return Stream(
+        return InstructionStream(
             np.array(self.rows or [(VIEW, -1, -1, 0, *(-1,) * READS)], np.int64),
             np.array(self.costs or [(0.0,) * 5], np.float64),
             storage,
@@ -235,3 +239,70 @@ class _Writer:
             copies[storage] = len(found)
             slots += found
         return copies, turns, first, np.array(slots or [0], np.int64)
+
+
+def only_scalars(items: Items) -> bool:
+    """Whether a loop gives the pipes nothing to do: its turns are a few instructions of the scalar unit."""
+    return all(one.pipe in ("S", None) and one.plane != "sync" for one in instructions(items))
+
+
+def fresh_lines(
+    lowered: Lowered, offsets: Sequence[npt.NDArray[np.int64]], sizes: Sequence[int], line: int
+) -> dict[int, int]:
+    """Of each access of a scalar read, how many lines it is the first to touch in the first block of a group.
+
+    `sizes`: bytes of an element of each argument.
+    """
+    seen: dict[int, set[int]] = {}
+    found: dict[int, int] = {}
+    for one in lowered.instructions:
+        if not _reads(one):
+            continue
+        (access, *_) = one.accesses
+        lines = np.unique(offsets[one.first_access][..., 0] * sizes[access.argument] // line).tolist()
+        known = seen.setdefault(access.argument, set())
+        found[one.first_access] = len(set(lines) - known)
+        known.update(lines)
+    return found
+
+
+def _reads(one: Instruction) -> bool:
+    return one.pipe == "S" and one.first_access >= 0 and any(access.mode == "read" for access in one.accesses)
+
+
+class KeptStreams:
+    """Streams on one chip."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    @cached_property
+    def _chip(self) -> bytes:
+        return device_content(self.device)
+
+    def stream(self, body: PlannedBody, fresh: Mapping[int, int]) -> InstructionStream:
+        """As `stream_of` makes it."""
+        known = body.known
+        if known is None or not body.lowered.items:  # what does nothing has no line of its own
+            return stream_of(body, self.device, fresh)
+        key = sha256(repr(("stream", known.content, sorted(fresh.items()))).encode() + self._chip).hexdigest()
+        kept = _read(FILES.read(key))
+        if kept is not None:
+            return replace(kept, sites=np.array(known.sites, np.int64)[kept.sites])
+        made = stream_of(body, self.device, fresh)
+        places = {site: n for n, site in enumerate(known.sites)}
+        used = made.sites.tolist()
+        if places.keys() >= set(used):  # what lowering made at a line of its own cannot be found again by the body's
+            own = np.array([places[site] for site in used], np.int64)
+            FILES.write(key, pickle.dumps(replace(made, sites=own), 5))
+        return made
+
+
+def _read(data: bytes | None) -> InstructionStream | None:
+    if data is None:
+        return None
+    try:
+        found: InstructionStream = pickle.loads(data)
+    except Exception:  # a disk that has spoilt it: it is made anew
+        return None
+    return found

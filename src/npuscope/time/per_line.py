@@ -10,25 +10,31 @@ the path lines add up to the wall. `busy_ns`: how long pipes worked for the line
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 import polars as pl
 
+from npuscope.explain import busy_idle
+from npuscope.explain.busy_idle import Busy
 from npuscope.explain.explanation import Explanation
 from npuscope.ops.dtypes import BY_NAME
+from npuscope.table.columns import Column, Columns, Table
+from npuscope.table.formats import COUNT
 from npuscope.tile.record.model import Body, Recording
 from npuscope.tile.record.walk import ops_of
-from npuscope.time.chip.block_classes import STEPS
 from npuscope.time.chip.job import SLOW, Floats, Ints
+from npuscope.time.chip.prepare import STEPS
 from npuscope.time.core.costs import NS
 from npuscope.time.core.pipes import BlockTrace, Timing, trace_block
-from npuscope.time.core.stream import BARRIER, Stream
-from npuscope.time.deciding import PLACES, Chain, chain_of
+from npuscope.time.core.stream import BARRIER, InstructionStream
+from npuscope.time.estimate_forms import SPAN
+from npuscope.time.inside import PLACES, Chain, chain_of
 from npuscope.time.run import Simulated
+from npuscope.time.uncertainty import time_estimate
 
 START, MEET = len(PLACES), len(PLACES) + 1  # beside the pipes: a block is started, it waits for others of its launch
 WHERE = (*PLACES, "start", "barrier")
@@ -36,7 +42,7 @@ MOST = 1_000_000  # instructions of a block
 
 
 @dataclass(frozen=True)
-class BlockKind:
+class TimedKind:
     """One kind of block, as the run had it: how many, how long on average, and what one of them does inside."""
 
     number: int  # the class
@@ -44,7 +50,7 @@ class BlockKind:
     blocks: int
     mean_ns: float
     slow: float  # how many times as long as alone on the chip a transfer takes
-    stream: Stream
+    stream: InstructionStream
     timing: Timing
     lane: BlockTrace
 
@@ -65,7 +71,7 @@ class LineTimes:
     path_ns: float  # of runs on the critical path
 
 
-def kinds_of(simulated: Simulated, most: int = MOST) -> Iterator[BlockKind]:
+def kinds_of(simulated: Simulated, most: int = MOST) -> Iterator[TimedKind]:
     """Every kind of block that ran, the one with most time first."""
     job, times, classes = simulated.prepared.job, simulated.times, simulated.prepared.classes
     ran = np.flatnonzero(times.core >= 0)
@@ -82,7 +88,7 @@ def kinds_of(simulated: Simulated, most: int = MOST) -> Iterator[BlockKind]:
             slow = float(np.interp(mean, job.run[kind], SLOW))
             stream = classes.streams[number]
             timing, lane = trace_block(stream, slow, most, share / STEPS)
-            yield BlockKind(kind, kind // of_each, int(count[kind]), mean, slow, stream, timing, lane)
+            yield TimedKind(kind, kind // of_each, int(count[kind]), mean, slow, stream, timing, lane)
 
 
 def line_times(simulated: Simulated, explained: Explanation | None = None) -> LineTimes:
@@ -137,7 +143,7 @@ def path_of_blocks(simulated: Simulated, explained: Explanation) -> Floats:
     return found
 
 
-def _block(kind: BlockKind, sites: int, start: float) -> tuple[Floats, Floats]:
+def _block(kind: TimedKind, sites: int, start: float) -> tuple[Floats, Floats]:
     """Of one block of a kind, without its start: core time per site and place, and busy time per site."""
     one = np.zeros((sites, len(WHERE)))
     one[:, : len(PLACES)] = kind.chain.by_site(sites)
@@ -178,3 +184,34 @@ def _body_work(body: Body) -> tuple[Counter[tuple[int, int]], Counter[int]]:
         for access in op.accesses:
             moved[op.site, access.argument] += times * prod(access.shape)
     return moved, flops
+
+
+NAME, *TIMES = busy_idle.KERNELS
+PER_KERNEL = Columns(
+    "simulate.per_kernel",
+    "A kernel, the one with most core time first. A block on a cube and two vector cores has three slices.",
+    (
+        replace(NAME, json=""),
+        Column("tasks", COUNT, "submitted"),
+        Column("blocks", COUNT, "run"),
+        *TIMES,
+        Column("mean_interval_ns", SPAN, "where 80% of measured means lie", title="mean, 80%,"),
+    ),
+)
+
+
+def per_kernel(simulated: Simulated, busy: Busy, spread: Mapping[str, tuple[float, float]] | None = None) -> Table:
+    """`spread`: of a kernel the ends of its interval as multiples of its mean, where a capture makes them its own."""
+    tasks = simulated.prepared.program.recording.tasks
+    counts = pl.DataFrame(
+        {"kernel": [t.kernel for t in tasks], "blocks": simulated.prepared.job.blocks},
+        schema={"kernel": pl.String, "blocks": pl.Int64},
+    )
+    launched = counts.group_by("kernel").agg(pl.len().alias("tasks"), pl.col("blocks").sum())
+    likely = time_estimate(1.0, "kernel", simulated.bound.kind)
+    ends = {**(spread or {})}
+    factors = [ends.get(name, (likely.low, likely.high)) for name in busy.kernels["kernel"].to_list()]
+    low, high = ((pl.col("mean_ns") * pl.Series([pair[n] for pair in factors], dtype=pl.Float64)) for n in range(2))
+    low, high = (end.round().cast(pl.Int64) for end in (low, high))
+    kernels = busy.kernels.join(launched, on="kernel", how="left", maintain_order="left")
+    return Table(PER_KERNEL, kernels.with_columns(pl.concat_list(low, high).alias("mean_interval_ns")))

@@ -11,18 +11,27 @@ from other_chips import CHIP, LAYER, other, program_on, random_chip
 from real_data import DATA
 
 from npuscope.base.errors import BadInput
-from npuscope.time.anchor.anchor import CHANGED, NEW, UNCHANGED, Anchor, anchor, states
-from npuscope.time.anchor.factors import Factors, anchored
-from npuscope.time.anchor.observed import KernelTime, Observed, observed_in, observed_of
-from npuscope.time.anchor.prediction import Prediction, predict
 from npuscope.time.chip.prepare import prepare
+from npuscope.time.measured.base import (
+    CHANGED,
+    NEW,
+    UNCHANGED,
+    Factors,
+    MeasuredBase,
+    MeasuredChange,
+    anchor,
+    anchored,
+    predict,
+    states,
+)
+from npuscope.time.measured.observed import KernelTime, Observed, observed_in, observed_of
 from npuscope.time.run import run, simulate
 
 MEASURED = DATA / "measured"
 SHORTER = ("--context", "1024")  # the change: attention over a quarter of the context
 
 
-def on_top(seed: int) -> tuple[Prediction, float]:
+def on_top(seed: int) -> tuple[MeasuredChange, float]:
     """The changed layer on top of a run of another chip, and what it takes on that chip."""
     there = random_chip(seed)
     capture = observed_in(simulate(program_on(there)).trace)
@@ -131,7 +140,7 @@ def of_table(rows: list[dict[str, str]]) -> Observed:
 def test_the_published_blocks_of_a_layer() -> None:
     with (MEASURED / "qwen3_mainline_blocks.csv").open() as source:
         table = of_table(list(csv.DictReader(line for line in source if not line.startswith("#"))))
-    found: Anchor = anchor(prepare(program_on(CHIP)), table)
+    found: MeasuredBase = anchor(prepare(program_on(CHIP)), table)
     assert {"attn_swpipe", "copy_out"} <= {one.kernel for one in found.only_measured}  # another form of attention
     assert "fa_fused" in {one.kernel for one in found.only_simulated}
     assert found.other_blocks == ()

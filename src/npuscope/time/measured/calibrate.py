@@ -24,10 +24,9 @@ from npuscope.base.errors import BadInput
 from npuscope.chip.devices.changed import with_values
 from npuscope.chip.devices.chip import PLAUSIBLE, Constant, Device
 from npuscope.lower.program import Program
-from npuscope.time.anchor.names import Pair, paired
-from npuscope.time.anchor.observed import KernelTime, Observed, observed_of, walls
 from npuscope.time.chip.job import Floats
 from npuscope.time.chip.prepare import prepare, retimed
+from npuscope.time.measured.observed import KernelPair, KernelTime, Observed, observed_of, paired, walls
 from npuscope.time.run import run
 
 UNITS = ("s", "B/s", "cycles")  # of constants that a factor can move
@@ -62,7 +61,7 @@ class Error:
 
 
 @dataclass(frozen=True)
-class Knob:
+class FittedConstant:
     """A constant of [timing]: `log` is the logarithm of its factor, `unsure` how far that may be off afterwards."""
 
     name: str
@@ -99,7 +98,7 @@ class Calibrated:
     """`before` and `after`: the errors of the device as it was and as it is now."""
 
     device: Device
-    knobs: tuple[Knob, ...]
+    knobs: tuple[FittedConstant, ...]
     before: tuple[Error, ...]
     after: tuple[Error, ...]
     runs: int  # simulated
@@ -116,9 +115,9 @@ class Calibrated:
         return found
 
 
-def knobs_of(device: Device) -> list[Knob]:
+def knobs_of(device: Device) -> list[FittedConstant]:
     """What may move: by rule, so that a new constant is among them."""
-    return [Knob(name, c) for name, c in device.timing.items() if c.unit in UNITS and c.value > 0]
+    return [FittedConstant(name, c) for name, c in device.timing.items() if c.unit in UNITS and c.value > 0]
 
 
 def pooled(runs: Sequence[Observed]) -> Observed:
@@ -146,7 +145,9 @@ class Bench:
         self.program, self.measured, self.runs = program, measured, 0
         self.prepared = prepare(program)
         first = self._seen(program.device)
-        self.pairs: list[Pair] = [p for p in paired(first.kernels, measured.kernels) if p.simulated and p.measured]
+        self.pairs: list[KernelPair] = [
+            p for p in paired(first.kernels, measured.kernels) if p.simulated and p.measured
+        ]
         if not self.pairs:
             own, other = (", ".join(list(names)[:8]) for names in (first.kernels, measured.kernels))
             raise BadInput(
@@ -176,10 +177,10 @@ class Bench:
         return tuple(found)
 
 
-class Fit:
+class ConstantFit:
     """Where the constants are, and what that costs."""
 
-    def __init__(self, bench: Bench, knobs: Sequence[Knob]) -> None:
+    def __init__(self, bench: Bench, knobs: Sequence[FittedConstant]) -> None:
         self.bench, self.knobs = bench, list(knobs)
         self.logs: Floats = np.zeros(len(knobs))
         self.kept: Floats = np.array([knob.kept for knob in knobs])
@@ -252,7 +253,7 @@ def calibrate(program: Program, captures: Sequence[Observed], told: str = "") ->
     """Fits the program's device to captures of the program."""
     bench = Bench(program, pooled(captures), told)
     knobs = knobs_of(program.device)
-    fit = Fit(bench, knobs)
+    fit = ConstantFit(bench, knobs)
     nothing = fit.errors
     slopes = fit.slopes("which constants matter")
     matters = np.max(np.abs(slopes), axis=0, initial=0.0) * STEP > MATTERS
@@ -271,7 +272,7 @@ def calibrate(program: Program, captures: Sequence[Observed], told: str = "") ->
     return Calibrated(device, found, nothing, bench.errors(device), bench.runs)
 
 
-def _only_what_is_asked(fit: Fit, slopes: Floats) -> None:
+def _only_what_is_asked(fit: ConstantFit, slopes: Floats) -> None:
     """Constants that need not have moved go back, one after another, and the others are fitted once more without them.
 
     The next to go back is the one that the loss grows least by, with the others moved to make up for it.
@@ -295,7 +296,7 @@ def _only_what_is_asked(fit: Fit, slopes: Floats) -> None:
         fit.logs, fit.errors = all_moved
 
 
-def _unsure(fit: Fit, slopes: Floats) -> dict[int, float]:
+def _unsure(fit: ConstantFit, slopes: Floats) -> dict[int, float]:
     """How far each constant may be off now, with others that could have moved in its place."""
     spread: Floats = np.sqrt(np.diag(np.linalg.inv(fit.bend(slopes))))
     return dict(zip(fit.free, spread.tolist(), strict=True))

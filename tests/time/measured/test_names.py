@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npuscope.time.anchor.names import paired
+from npuscope.time.measured.observed import paired
 
 NAMES = st.lists(
     st.builds(

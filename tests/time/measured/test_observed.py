@@ -9,7 +9,7 @@ from made import Task, made
 from swimlanes import LAYOUTS, write
 
 from npuscope.base.errors import BadInput
-from npuscope.time.anchor.observed import Observed, observed_in, walls
+from npuscope.time.measured.observed import Observed, observed_in, walls
 from npuscope.trace import read
 
 

@@ -11,8 +11,8 @@ from other_chips import CHIP, LAYER, other, program_on
 
 from npuscope.base.errors import BadInput
 from npuscope.chip.devices.chip import Device
-from npuscope.time.anchor.calibrate import Calibrated, calibrate, knobs_of, pooled
-from npuscope.time.anchor.observed import KernelTime, Observed, observed_in
+from npuscope.time.measured.calibrate import Calibrated, calibrate, knobs_of, pooled
+from npuscope.time.measured.observed import KernelTime, Observed, observed_in
 from npuscope.time.run import simulate
 
 SMALL = "--small"
