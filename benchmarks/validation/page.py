@@ -36,7 +36,16 @@ FAR = 2.0
 HEAD = """# How far to trust a simulated time
 
 Written by `python benchmarks/validate.py --repo PYPTO_LIB.git --python PYTHON_WITH_TORCH`; do not edit. ("--page" in place of "--repo" writes it from the predictions that are kept in
-`benchmarks/validation/predicted/`.) Validation of `npuscope predict`, which does not simulate, is in [its own page](trust_forward.md)."""
+`benchmarks/validation/predicted/`.) Validation of `npuscope predict`, which does not simulate, is in [its own page](trust_forward.md).
+
+## In three sentences
+
+Examined in November 2026 on 125 published changes that nobody who made version 0.2.0 had seen, of which it runs 114, npuscope says faster or slower rightly for 93 % of them, where a fixed guess of "10 % faster" is right for 76 to 88 %.
+Half of the predicted ratios are off by less than 11 %; where the change is larger than 15 %, half are off by more than 21 %; a kernel's own time is off by 23 % in the median, and the rank correlation of ratios is 0.81.
+The 80 % intervals hold 79 % of 144 unseen wall times, and of 46 blocks of an unseen model 63 % are within 25 %.
+
+What npuscope adds to the fixed guess is the sign of slowdowns, the size and the order of changes. 61 of these rows have been released since and are used from the next fit on; the other 64 stay unseen.
+**Everything below this section is about rows that were seen while the model was made**, and says so for each."""
 
 TERMS = """*Used*: "fitted": constants were fitted on these rows; "held aside": none was; "held aside, seen": none was, but the values were known when the program, or a constant that decides it, was chosen.
 "Commit left out" is the same score with, for every row, constants that were fitted without its commit (taken from the fitted ones in one step along the slopes); the mechanisms themselves were chosen with all rows in view. *Error*: a distance as a factor; half and double are both off by 100 %. *Published change*: a program of pypto-lib at two
